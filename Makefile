@@ -1,0 +1,36 @@
+# Every target sets itself up: on a machine with Python 3.11 and make nothing else has to be installed.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check lint types bench clean
+
+demo: .venv/ready  ## align two sequences and draw the cost, the table and the path
+	$(BIN)/python examples/align_two_sequences.py
+
+test: lint types  ## what CI runs
+	$(BIN)/pytest
+
+check:  ## the same, through CI's own script
+	bash .ci/run
+
+lint: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: .venv/ready
+	$(BIN)/mypy
+
+bench: .venv/bench  ## measure beside the peers; writes the table the README shows
+	$(BIN)/python benchmarks/recursion.py
+
+.venv/ready: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+.venv/bench: .venv/ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
+	touch $@
+
+clean:
+	rm -rf .venv out .mypy_cache .pytest_cache .ruff_cache

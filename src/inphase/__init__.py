@@ -1,0 +1,1 @@
+"""Temporal alignment of videos of the same action."""

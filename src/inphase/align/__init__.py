@@ -1,0 +1,1 @@
+"""Mathematics: tensors in, tensors out."""

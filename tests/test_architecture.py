@@ -1,0 +1,89 @@
+"""The house rules that a reader cannot see by looking at one file: who may import whom."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import inphase
+
+PACKAGE = Path(inphase.__file__).parent
+
+# Each part of the package and the parts it may import. The command line may import everything.
+MAY_IMPORT: dict[str, set[str]] = {
+    "align": set(),
+    "media": set(),
+    "playback": set(),
+    "data": {"media"},
+    "models": {"media"},
+    "objectives": {"align"},
+    "training": {"data", "models", "objectives"},
+    "evaluation": {"data", "models", "align"},
+    "apps": {"models", "align", "media", "playback"},
+    "viewer": {"playback"},
+}
+WITHOUT_TORCH = {"playback", "viewer"}
+# Parts of torch's surroundings that do not load beside every build of torch: nothing may need them.
+BANNED = {"torchvision", "torchaudio", "timm", "pickle"}
+DRAWERS = {"utils", "util", "common", "misc", "helpers", "core"}
+
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+def part_of(path: Path) -> str:
+    """Name the part of the package a source file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path, *, at_import_time: bool = False) -> Iterator[str]:
+    """List every module a file imports; only those outside functions where `at_import_time`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    skipped: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if at_import_time and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            skipped.update(ast.walk(node))
+        if node in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import on line {node.lineno}"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def check_directions(path: Path) -> list[str]:
+    """Name the imports of `path` that point the wrong way."""
+    part = part_of(path)
+    if part in {"cli", "__init__", "__main__"}:
+        return []
+    allowed = MAY_IMPORT[part] | {part}
+    ours = [name.split(".") for name in imports(path) if name.startswith("inphase.")]
+    return [".".join(name) for name in ours if name[1] not in allowed]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_one_way(path: Path) -> None:
+    assert check_directions(path) == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_heavy_or_unsafe_is_needed_to_import(path: Path) -> None:
+    roots = {name.split(".")[0] for name in imports(path, at_import_time=True)}
+    assert not roots & BANNED
+    if part_of(path) in WITHOUT_TORCH:
+        assert "torch" not in roots
+    if not path.stem.endswith("_triton"):
+        assert "triton" not in roots, "triton is imported only by kernels, which load on CUDA alone"
+
+
+def test_no_drawers() -> None:
+    assert not [path for path in SOURCES if path.stem in DRAWERS]
+
+
+def test_a_wrong_direction_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.PACKAGE", tmp_path)
+    wrong = tmp_path / "align" / "cost.py"
+    wrong.parent.mkdir()
+    wrong.write_text("from inphase.models import embed\n")
+    assert check_directions(wrong) == ["inphase.models.embed"]
