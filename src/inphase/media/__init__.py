@@ -1,0 +1,1 @@
+"""Files ⇄ tensors: the only place that touches a codec."""
