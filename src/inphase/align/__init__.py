@@ -1,1 +1,39 @@
-"""Mathematics: tensors in, tensors out."""
+"""Mathematics: differentiable dynamic time warping and global cycle consistency. Tensors in, tensors out.
+
+From "Representation Learning via Global Temporal Alignment and Cycle-Consistency" (Hadji, Derpanis, Jepson, CVPR 2021).
+
+    paper                 here                          where
+    X, Y  (D×M, D×N)      x [B, M, D], y [B, N, D]      embeddings, one row per frame
+    c(i, j), C            cost [B, M, N]                `cost.py`        eq. (8)
+    smoothMin, min^γ      smooth_min, min_gamma         `minimum.py`     eq. (5), (6)
+    R(i, j)               table [B, M, N]               `recursion.py`   eq. (1), (4)
+    L_smoothDTW           smooth_dtw(x, y).cost [B]     `dtw.py`         eq. (9)
+    L_GCC                 cycle_consistency(…) [B]      `cycle.py`       eq. (10)–(13)
+    γ, β, α               gamma, beta, alpha            temperatures of minimum, cost and cycle
+"""
+
+from inphase.align.cost import contrastive_cost, cosine_cost, squared_euclidean_cost
+from inphase.align.cycle import cycle_consistency
+from inphase.align.dtw import Warping, dtw, smooth_dtw, soft_dtw
+from inphase.align.minimum import min_gamma, min_gamma_penalty, smooth_min, smooth_min_penalty
+from inphase.align.path import Alignment, expected_path, shortest_path
+from inphase.align.recursion import accumulate
+
+__all__ = [
+    "Alignment",
+    "Warping",
+    "accumulate",
+    "contrastive_cost",
+    "cosine_cost",
+    "cycle_consistency",
+    "dtw",
+    "expected_path",
+    "min_gamma",
+    "min_gamma_penalty",
+    "shortest_path",
+    "smooth_dtw",
+    "smooth_min",
+    "smooth_min_penalty",
+    "soft_dtw",
+    "squared_euclidean_cost",
+]

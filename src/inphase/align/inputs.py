@@ -1,0 +1,88 @@
+"""What every function of this package asks of its inputs, and the errors it answers with otherwise."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+
+Lengths = Tensor | Sequence[int] | None
+
+HALF = (torch.float16, torch.bfloat16)
+FLOATING = (*HALF, torch.float32, torch.float64)
+
+
+def require_tensor(name: str, value: Tensor, shape: str) -> None:
+    """Refuse what is not a non-empty floating tensor of the shape written as in `"[B, M, N]"`."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch tensor {shape}, got {type(value).__name__}; use torch.as_tensor")
+    dimensions = shape.count(",") + 1
+    if value.ndim != dimensions:
+        raise ValueError(f"{name} must be {shape}, got shape {list(value.shape)}; a single item needs {name}[None]")
+    if 0 in value.shape:
+        raise ValueError(f"{name} must be {shape} with no empty dimension, got shape {list(value.shape)}")
+    if value.dtype not in FLOATING:
+        raise TypeError(f"{name} must be float16, bfloat16, float32 or float64, got {value.dtype}; use {name}.float()")
+
+
+def require_pair(x: Tensor, y: Tensor) -> None:
+    """Refuse two sequences that cannot be compared: other batch, dimension, type or device."""
+    require_tensor("x", x, "[B, M, D]")
+    require_tensor("y", y, "[B, N, D]")
+    require_alike("x", x, "y", y)
+    if x.shape[0] != y.shape[0]:
+        raise ValueError(f"x and y must hold as many sequences each, got {x.shape[0]} and {y.shape[0]}")
+    if x.shape[2] != y.shape[2]:
+        raise ValueError(f"x and y must have one embedding dimension, got {x.shape[2]} and {y.shape[2]}")
+
+
+def require_alike(first: str, a: Tensor, second: str, b: Tensor) -> None:
+    """Refuse two tensors of different device or type."""
+    if a.device != b.device:
+        raise ValueError(f"{first} is on {a.device} and {second} on {b.device}; move one with .to()")
+    if a.dtype != b.dtype:
+        raise TypeError(f"{first} is {a.dtype} and {second} {b.dtype}; convert one with .to()")
+
+
+def require_temperature(name: str, value: float, *, zero: bool = False) -> None:
+    """Refuse a temperature that is negative, not finite, or 0 where that has no meaning."""
+    if not (0 < value < float("inf") or (zero and value == 0)):
+        raise ValueError(f"{name} must be {'at least 0' if zero else 'positive'} and finite, got {value}")
+
+
+def valid(lengths: Lengths, *, name: str, batch: int, size: int, device: torch.device) -> Tensor | None:
+    """Mark the frames that are not padding, bool [B, size]; None where all are frames.
+
+    Lengths held on the CPU (a list or a CPU tensor) are checked without waiting for the GPU.
+    """
+    if lengths is None:
+        return None
+    given = torch.as_tensor(lengths)
+    if given.shape != (batch,) or given.dtype.is_floating_point:
+        raise ValueError(f"{name} must be {batch} integers, got {given.dtype} of shape {list(given.shape)}")
+    low, high = int(given.min()), int(given.max())
+    if low < 1:
+        raise ValueError(f"{name} must be at least 1, got {low}; drop empty sequences before the call")
+    if high > size:
+        raise ValueError(f"{name} must be at most the padded length {size}, got {high}")
+    if low == size:
+        return None
+    return torch.arange(size, device=device) < given.to(device, non_blocking=True)[:, None]
+
+
+def last_frame(lengths: Lengths, *, batch: int, size: int, device: torch.device) -> Tensor:
+    """Index the last frame of each sequence, int64 [B]."""
+    if lengths is None:
+        return torch.full((batch,), size - 1, device=device)
+    return torch.as_tensor(lengths).to(device, torch.int64, non_blocking=True) - 1
+
+
+def single_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Raise half precision to float32: costs and tables of a path are sums too long for fewer bits."""
+    return tuple([t.float() if t.dtype in HALF else t for t in tensors])
+
+
+def no_autocast(tensor: Tensor) -> AbstractContextManager[object]:
+    """Keep autocast from lowering the precision of what is computed from `tensor`."""
+    kind = tensor.device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()

@@ -1,0 +1,80 @@
+"""The recursion of dynamic time warping, one for three minima, and the choice of who computes it.
+
+    R(i, j) = c(i, j) + s(R(i−1, j−1), R(i−1, j), R(i, j−1)),    R(0, 0) = 0,  R(0, ·) = R(·, 0) = ∞        eq. (1), (4)
+
+where s is the minimum ("hard"), min^γ ("soft") or smoothMin ("smooth"). With q = softmax(−r/γ) over the three
+predecessors r and E = ∂L/∂R, the gradient of any loss of the whole table runs backwards through the same grid:
+
+    E(p) = ∂L/∂R(p) directly + Σ over the successors of p of E(successor) ∂s/∂p,    ∂L/∂c = E
+    ∂s/∂rₖ = [k is the first minimum]  |  qₖ  |  qₖ (1 − (rₖ − s)/γ)
+
+Lengths do not belong here: a cell depends only on cells before it, so padding never reaches the cell that is read.
+The border ∞ is a large finite number, since smoothMin multiplies a weight of 0 by it.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from inphase.align import recursion_numba
+from inphase.align.inputs import no_autocast, require_temperature, require_tensor, single_precision
+from inphase.align.minimum import min_gamma, smooth_min
+
+Kind = Literal["smooth", "soft", "hard"]
+BORDER = 1e30
+
+
+def accumulate(cost: Tensor, *, kind: Kind = "smooth", gamma: float = 0.1, free_start: bool = False) -> Tensor:
+    """Accumulate cost [B, M, N] along all monotone paths into the table R [B, M, N].
+
+    Every cell of the table is differentiable. γ = 0 is the hard minimum. With `free_start` a path may begin at any
+    column: R(0, ·) = 0. State is kept in float64 or its equivalent and the table rounded to float32, or left in
+    float64 for a float64 cost; half precision is raised to float32. O(BMN) time and memory, M + N dependent steps.
+    """
+    require_tensor("cost", cost, "[B, M, N]")
+    require_temperature("gamma", gamma, zero=True)
+    if kind not in ("smooth", "soft", "hard"):
+        raise ValueError(f"kind must be 'smooth', 'soft' or 'hard', got {kind!r}")
+    (cost,) = single_precision(cost)
+    kind = kind if gamma > 0 else "hard"
+    if cost.is_cpu:
+        return recursion_numba.accumulate(cost, kind, gamma, free_start)
+    if cost.is_cuda:
+        from inphase.align import recursion_triton
+
+        return recursion_triton.accumulate(cost, kind, gamma, free_start)
+    return accumulate_reference(cost, kind, gamma, free_start)
+
+
+def accumulate_reference(cost: Tensor, kind: Kind, gamma: float, free_start: bool) -> Tensor:
+    """Accumulate with torch operations along anti-diagonals: the specification, and what other devices run."""
+    _, m, n = cost.shape
+    rows = torch.arange(m, device=cost.device)
+    with no_autocast(cost):
+        # skewed[:, k, i] is the cost of cell (i, k − i); what falls off the grid is some cost of that row, never read.
+        columns = (torch.arange(m + n - 1, device=cost.device)[:, None] - rows).clamp(0, n - 1)
+        skewed = cost.double()[:, rows, columns]
+        # A diagonal is a row of R with the border R(0, ·) before its first entry.
+        older, newer = _border(skewed, 0.0), _border(skewed, 0.0 if free_start else BORDER)
+        diagonals = []
+        for k in range(m + n - 1):
+            predecessors = torch.stack([older[:, :-1], newer[:, :-1], newer[:, 1:]], -1)
+            cells = skewed[:, k] + _minimum(predecessors, kind, gamma)
+            diagonals.append(cells)
+            # Row k + 1 has not begun: the cell before its first is the border R(·, 0).
+            begun = torch.where(rows <= k, cells, BORDER)
+            older, newer = newer, torch.cat([newer[:, :1], begun], 1)
+        table = torch.stack(diagonals, 1)[:, rows[:, None] + torch.arange(n, device=cost.device), rows[:, None]]
+        return table.to(cost.dtype)
+
+
+def _border(skewed: Tensor, top: float) -> Tensor:
+    border = torch.full_like(skewed[:, 0], BORDER)
+    return torch.cat([torch.full_like(border[:, :1], top), border], 1)
+
+
+def _minimum(predecessors: Tensor, kind: Kind, gamma: float) -> Tensor:
+    if kind == "smooth":
+        return smooth_min(predecessors, gamma=gamma)
+    return min_gamma(predecessors, gamma=gamma if kind == "soft" else 0.0)

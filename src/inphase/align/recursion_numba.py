@@ -1,0 +1,434 @@
+"""The recursion on the CPU, compiled by numba: any length, float64 inside, vectorised on whatever the processor has.
+
+With a, b, d the predecessors R(i−1, j−1), R(i−1, j), R(i, j−1) of a cell, lo the least and e_r = e^(−(r − lo)/γ):
+
+    smooth   R = c + lo + Σ (r − lo) e_r / Σ e_r        ∂R/∂r = (e_r / Σ e) (1 − (r − lo − Σ (r − lo) e_r / Σ e_r)/γ)
+    soft     R = c + lo − γ log Σ e_r                   ∂R/∂r = e_r / Σ e
+    hard     R = c + lo                                 ∂R/∂r = 1 for the first of a, b, d that is least
+    E(i, j) = G(i, j) + E(i+1, j+1) ∂R/∂a + E(i+1, j) ∂R/∂b + E(i, j+1) ∂R/∂d,   each ∂ taken at the successor
+
+`accumulate_reference` in `recursion.py` is the same in torch operations. Cells on one anti-diagonal do not depend on
+each other, so a pair is cut into strips of at most 32 rows ("lanes") and a strip is swept diagonal by diagonal: at step
+t lane r handles column t − r, which makes every inner loop a run over consecutive memory. Loops over lanes stand in
+functions of their own and read and write different buffers, or the compiler gives up vectorising them.
+"""
+
+import logging
+import math
+import threading
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+from torch import Tensor
+
+SMOOTH, SOFT, HARD = 0, 1, 2
+KINDS = {"smooth": SMOOTH, "soft": SOFT, "hard": HARD}
+BORDER = 1e30  # a multiple of it still times a weight of 0 is 0, and a difference of two is finite
+LANES = 32  # rows swept together
+ONE = np.uintp(1)
+STEP = 8  # lanes are taken in eights: one AVX-512 or two AVX2 registers of float64
+BLOCK = 128  # diagonals laid out at a time: 32 KiB, so that rows far apart in memory are read in long runs
+POWERS = tuple(math.log(2.0) ** k / math.factorial(k) for k in range(12))  # 2^f = Σ POWERS[k] f^k
+ODD = tuple(1.0 / (2 * k + 1) for k in range(13))  # artanh(s) = s Σ ODD[k] s^2k
+ROOT3, LOG_ROOT3 = math.sqrt(3.0), math.log(3.0) / 2
+CELLS_KEPT = 150_000  # up to here the weights of the backward pass stay in the cache; beyond, they are taken anew
+CELLS_PER_THREAD = 100_000  # half a millisecond of work; a thread costs about 50 µs
+
+
+def accumulate(cost: Tensor, kind: str, gamma: float, free_start: bool) -> Tensor:
+    """Accumulate cost [B, M, N] on the CPU; see `inphase.align.accumulate`."""
+    if torch.is_grad_enabled() and cost.requires_grad:
+        return cast("Tensor", _Accumulate.apply(cost, KINDS[kind], gamma, free_start))
+    return _launch_forward(cost.detach().contiguous(), KINDS[kind], gamma, free_start, keep=False)[0]
+
+
+class _Accumulate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, cost: Tensor, kind: int, gamma: float, free_start: bool) -> Tensor:
+        cost = cost.detach().contiguous()
+        table, edges, weights = _launch_forward(cost, kind, gamma, free_start, keep=cost.numel() <= CELLS_KEPT)
+        ctx.save_for_backward(cost, edges, weights)
+        ctx.setting = kind, gamma
+        return table
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        return _launch_backward(grad, *ctx.saved_tensors, *ctx.setting), None, None, None
+
+
+def _launch_forward(
+    cost: Tensor, kind: int, gamma: float, free_start: bool, *, keep: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    batch, m, n = cost.shape
+    strips, lanes = _strips(m)
+    table = torch.empty_like(cost)
+    # The row before each strip, from column −1 on, is all a strip needs of what came before it.
+    edges = torch.empty((batch, strips + 1, n + lanes + 1), dtype=torch.float64)
+    # ∂R/∂a, ∂R/∂b and ∂R/∂d of every cell, [strip, which, t, r]. Entry r = lanes stands for the row after the strip.
+    size = (batch, strips, 3, n + lanes + 1, lanes + 1)
+    weights = torch.empty(size if keep else (0,) * 5, dtype=torch.float64)
+    arrays = cost.numpy(), table.numpy(), edges.numpy(), weights.numpy()
+    _over_pairs(_forward, arrays, (kind, gamma, free_start))
+    return table, edges, weights
+
+
+def _launch_backward(grad: Tensor, cost: Tensor, edges: Tensor, weights: Tensor, kind: int, gamma: float) -> Tensor:
+    grad_cost = torch.empty_like(cost)
+    arrays = grad.contiguous().numpy(), cost.numpy(), edges.numpy(), weights.numpy(), grad_cost.numpy()
+    _over_pairs(_backward, arrays, (kind, gamma))
+    return grad_cost
+
+
+def _strips(rows: int) -> tuple[int, int]:
+    """Cut rows into as few strips as 32 lanes allow, and those no wider than needed."""
+    strips = -(-rows // LANES)
+    lanes = -(-rows // strips)
+    return strips, -(-lanes // STEP) * STEP
+
+
+def _over_pairs(kernel: Any, arrays: tuple[NDArray[Any], ...], setting: tuple[Any, ...]) -> None:
+    """Share the pairs of a batch among as many threads as torch may use, where that pays."""
+    _announce_compilation(kernel)
+    batch, cells = len(arrays[0]), arrays[0].size
+    count = min(torch.get_num_threads(), batch, cells // CELLS_PER_THREAD) if cells >= 2 * CELLS_PER_THREAD else 1
+    if count == 1:
+        kernel(*arrays, 0, batch, *setting)
+        return
+    edges = [batch * k // count for k in range(count + 1)]
+    # Threads are made anew: a pool would not survive a fork, and data loaders fork.
+    others = [threading.Thread(target=kernel, args=(*arrays, *edges[k : k + 2], *setting)) for k in range(1, count)]
+    for thread in others:
+        thread.start()
+    kernel(*arrays, 0, edges[1], *setting)
+    for thread in others:
+        thread.join()
+
+
+@cache
+def _announce_compilation(kernel: Any) -> None:
+    """Say so when a kernel is about to be compiled, which takes seconds, once per installation."""
+    folder = kernel.stats.cache_path
+    if folder is None or not any(Path(folder).glob(f"recursion_numba.{kernel.__name__}-*.nbi")):
+        logging.getLogger("inphase").warning(
+            "inphase compiles its alignment kernel for this processor: a few seconds, once"
+        )
+
+
+def _compiled(function: Callable[..., Any]) -> Any:
+    """Compile without the interpreter lock; keep the result on disk where a place for it can be written."""
+    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+    try:
+        return njit(cache=True, **options)(function)
+    except RuntimeError:  # numba found no writable folder for its cache
+        return njit(**options)(function)
+
+
+@_compiled
+def _forward(cost, table, edges, weights, first, last, kind, gamma, free_start):
+    _, m, n = cost.shape
+    lanes = edges.shape[2] - n - 1
+    size = min(BLOCK, n + lanes - 1), lanes
+    costs, values, recent = np.empty(size), np.empty(size), np.empty((3, lanes + 1))
+    for pair in range(first, last):
+        edges[pair] = BORDER
+        if free_start:
+            edges[pair, 0] = 0.0
+        edges[pair, 0, 0] = 0.0
+        for number in range(edges.shape[1] - 1):
+            top, bottom = number * lanes, min(number * lanes + lanes, m)
+            edge, next_edge = edges[pair, number], edges[pair, number + 1]
+            rows, out = cost[pair, top:bottom], table[pair, top:bottom]
+            if len(weights) > 0:
+                _weigh(rows, edge, next_edge, out, costs, values, recent, weights[pair, number], kind, gamma)
+            else:
+                _sweep(rows, edge, next_edge, out, costs, values, recent, kind, gamma)
+
+
+@_compiled
+def _backward(grad, cost, edges, weights, grad_cost, first, last, kind, gamma):
+    _, m, n = grad.shape
+    lanes = edges.shape[2] - n - 1
+    steps = n + lanes - 1
+    size = min(BLOCK, steps), lanes
+    block, values, recent = np.empty(size), np.empty(size), np.empty((3, lanes + 1))
+    kept = len(weights) > 0
+    own = np.empty((3, 1 if kept else steps + 2, lanes + 1))
+    below, above = np.empty(steps + 2), np.empty(steps + 2)  # what a strip passes to the row before it, from column −1
+    for pair in range(first, last):
+        below[:] = 0.0
+        for number in range(edges.shape[1] - 2, -1, -1):
+            top, bottom = number * lanes, min(number * lanes + lanes, m)
+            if not kept:  # a strip is swept once more: in a large batch that costs less than the memory
+                rows, edge, none = cost[pair, top:bottom], edges[pair, number], grad_cost[pair, :0]
+                _weigh(rows, edge, edges[pair, number + 1], none, block, values, recent, own, kind, gamma)
+            by = weights[pair, number] if kept else own
+            by_a, by_b, by_d = by[0], by[1], by[2]
+            above[:], recent[:] = 0.0, 0.0
+            older, newer, current = recent[0], recent[1], recent[2]  # E of diagonals t + 2, t + 1 and t
+            for stop in range(steps, 0, -BLOCK):
+                start = max(0, stop - BLOCK)
+                _skew(grad[pair, top:bottom], block, start, stop, 0.0)
+                for t in range(stop - 1, start - 1, -1):
+                    newer[lanes] = below[max(0, t - lanes + 2)]
+                    g, out, (begin, end) = block[t - start], values[t - start], _active(t, n, lanes)
+                    _gather(g, by_a[t + 2], by_b[t + 1], by_d[t + 1], older, newer, current, out, begin, end)
+                    if begin == 0:  # lane 0 passes on to the row before the strip: by b to column t, by a to t − 1
+                        above[t + 1] += by_b[t, 0] * current[0]
+                        above[t] += by_a[t, 0] * current[0]
+                    older, newer, current = newer, current, older
+                _unskew(values, grad_cost[pair, top:bottom], start, stop)
+            above[0] = 0.0
+            below, above = above, below
+
+
+@_compiled
+def _sweep(cost, edge, next_edge, table, block, values, recent, kind, gamma):
+    """Accumulate the rows of one strip."""
+    n, lanes = cost.shape[1], block.shape[1]
+    recent[:] = BORDER
+    older, newer, current = recent[0], recent[1], recent[2]
+    for start in range(0, n + lanes - 1, BLOCK):
+        stop = min(start + BLOCK, n + lanes - 1)
+        _skew(cost, block, start, stop, BORDER)
+        for t in range(start, stop):
+            older[0], newer[0] = edge[t], edge[t + 1]
+            c, out, (begin, end) = block[t - start], values[t - start], _active(t, n, lanes)
+            if kind == SMOOTH:
+                _smooth_cells(c, older, newer, current, out, begin, end, gamma)
+            elif kind == SOFT:
+                _soft_cells(c, older, newer, current, out, begin, end, gamma)
+            else:
+                _hard_cells(c, older, newer, current, out, begin, end)
+            if t >= lanes - 1:
+                next_edge[t - lanes + 2] = current[lanes]
+            older, newer, current = newer, current, older
+        _unskew(values, table, start, stop)
+
+
+@_compiled
+def _weigh(cost, edge, next_edge, table, block, values, recent, weights, kind, gamma):
+    """Accumulate the rows of one strip and keep how each cell depends on its predecessors."""
+    n, lanes = cost.shape[1], block.shape[1]
+    by_a, by_b, by_d = weights[0], weights[1], weights[2]
+    for by in (by_a, by_b, by_d):  # lanes that have not begun or have ended, and the row after the strip
+        by[:lanes] = 0.0
+        by[n:] = 0.0
+        by[:, lanes] = 0.0
+    by_b[:, lanes] = 1.0
+    recent[:] = BORDER
+    older, newer, current = recent[0], recent[1], recent[2]
+    for start in range(0, n + lanes - 1, BLOCK):
+        stop = min(start + BLOCK, n + lanes - 1)
+        _skew(cost, block, start, stop, BORDER)
+        for t in range(start, stop):
+            older[0], newer[0] = edge[t], edge[t + 1]
+            c, a, b, d, (begin, end) = block[t - start], by_a[t], by_b[t], by_d[t], _active(t, n, lanes)
+            if kind == SMOOTH:
+                _smooth_weights(c, older, newer, current, a, b, d, begin, end, gamma)
+            elif kind == SOFT:
+                _soft_weights(c, older, newer, current, a, b, d, begin, end, gamma)
+            else:
+                _hard_weights(c, older, newer, current, a, b, d, begin, end)
+            if len(table) > 0:
+                values[t - start] = current[1:]
+                if t >= lanes - 1:
+                    next_edge[t - lanes + 2] = current[lanes]
+            older, newer, current = newer, current, older
+        _unskew(values, table, start, stop)
+
+
+@_compiled
+def _active(t, n, lanes):
+    """Bound the lanes that have a cell at step t, rounded out to whole vectors; unsigned, or indexing would branch."""
+    return np.uintp(max(0, t - n + 1) // STEP * STEP), np.uintp(min(lanes, (t // STEP + 1) * STEP))
+
+
+@_compiled
+def _skew(rows, diagonals, start, stop, fill):
+    """Lay cells (r, t − r) of rows [height, N] into diagonals [t − start, r], `fill` where there is no cell."""
+    height, n = rows.shape
+    lanes = diagonals.shape[1]
+    if start < lanes or stop > n or height < lanes:
+        diagonals[:] = fill
+    for r in range(height):
+        begin, end = max(start, r), min(stop, n + r)
+        row, lane = rows[r, begin - r :], diagonals[begin - start :, r]
+        for k in range(end - begin):
+            lane[k] = row[k]
+
+
+@_compiled
+def _unskew(diagonals, rows, start, stop):
+    """Undo `_skew`."""
+    height, n = rows.shape
+    for r in range(height):
+        begin, end = max(start, r), min(stop, n + r)
+        row, lane = rows[r, begin - r :], diagonals[begin - start :, r]
+        for k in range(end - begin):
+            row[k] = lane[k]
+
+
+@_compiled
+def _smooth_cells(cost, older, newer, current, out, begin, end, gamma):
+    scale = -1.0 / (gamma * math.log(2.0))
+    for r in range(begin, end):
+        a, b, d = older[r], newer[r], newer[r + ONE]
+        # Sorted, so that one of the three exponentials is 1 and need not be taken.
+        less, more = (a if a < b else b), (b if a < b else a)
+        low, rest = (less if less < d else d), (d if less < d else less)
+        middle, high = (rest if rest < more else more) - low, (more if rest < more else rest) - low
+        e_middle, e_high = _exp2(middle * scale), _exp2(high * scale)
+        value = cost[r] + (low + (middle * e_middle + high * e_high) / (1.0 + e_middle + e_high))
+        current[r + ONE] = value
+        out[r] = value
+
+
+@_compiled
+def _smooth_weights(cost, older, newer, current, by_a, by_b, by_d, begin, end, gamma):
+    scale, sharpness = -1.0 / (gamma * math.log(2.0)), 1.0 / gamma
+    for r in range(begin, end):
+        a, b, d = older[r], newer[r], newer[r + ONE]
+        low = a if a < b else b
+        low = low if low < d else d
+        a, b, d = a - low, b - low, d - low
+        e_a, e_b, e_d = _exp2(a * scale), _exp2(b * scale), _exp2(d * scale)
+        share = 1.0 / (e_a + e_b + e_d)
+        penalty = (a * e_a + b * e_b + d * e_d) * share
+        current[r + ONE] = cost[r] + (low + penalty)
+        by_a[r] = share * e_a * (1.0 - (a - penalty) * sharpness)
+        by_b[r] = share * e_b * (1.0 - (b - penalty) * sharpness)
+        by_d[r] = share * e_d * (1.0 - (d - penalty) * sharpness)
+
+
+@_compiled
+def _soft_cells(cost, older, newer, current, out, begin, end, gamma):
+    scale = -1.0 / (gamma * math.log(2.0))
+    for r in range(begin, end):
+        a, b, d = older[r], newer[r], newer[r + ONE]
+        less, more = (a if a < b else b), (b if a < b else a)
+        low, rest = (less if less < d else d), (d if less < d else less)
+        value = cost[r] + (low - gamma * _log(1.0 + _exp2((rest - low) * scale) + _exp2((more - low) * scale)))
+        current[r + ONE] = value
+        out[r] = value
+
+
+@_compiled
+def _soft_weights(cost, older, newer, current, by_a, by_b, by_d, begin, end, gamma):
+    scale = -1.0 / (gamma * math.log(2.0))
+    for r in range(begin, end):
+        a, b, d = older[r], newer[r], newer[r + ONE]
+        low = a if a < b else b
+        low = low if low < d else d
+        e_a, e_b, e_d = _exp2((a - low) * scale), _exp2((b - low) * scale), _exp2((d - low) * scale)
+        total = e_a + e_b + e_d
+        share = 1.0 / total
+        current[r + ONE] = cost[r] + (low - gamma * _log(total))
+        by_a[r] = share * e_a
+        by_b[r] = share * e_b
+        by_d[r] = share * e_d
+
+
+@_compiled
+def _hard_cells(cost, older, newer, current, out, begin, end):
+    for r in range(begin, end):
+        a, b, d = older[r], newer[r], newer[r + ONE]
+        low = a if a < b else b
+        value = cost[r] + (low if low < d else d)
+        current[r + ONE] = value
+        out[r] = value
+
+
+@_compiled
+def _hard_weights(cost, older, newer, current, by_a, by_b, by_d, begin, end):
+    for r in range(begin, end):
+        a, b, d = older[r], newer[r], newer[r + ONE]
+        low = a if a < b else b
+        current[r + ONE] = cost[r] + (low if low < d else d)
+        other = b if b < d else d
+        by_a[r] = 1.0 if a <= other else 0.0
+        by_b[r] = 1.0 if (b < a) & (b <= d) else 0.0
+        by_d[r] = 1.0 if (d < a) & (d < b) else 0.0
+
+
+@_compiled
+def _gather(grad, by_a, by_b, by_d, older, newer, current, out, begin, end):
+    for r in range(begin, end):
+        e = grad[r] + by_a[r + ONE] * older[r + ONE] + by_b[r + ONE] * newer[r + ONE] + by_d[r] * newer[r]
+        current[r] = e
+        out[r] = e
+
+
+@_compiled
+def _exp2(exponent):
+    """Raise 2 to an exponent ≤ 0 in double precision, by arithmetic alone so that loops of it vectorise."""
+    exponent = exponent if exponent > -1000.0 else -1000.0
+    # Adding 1.5 · 2⁵² rounds to an integer and leaves it in the low bits, from where it moves to the exponent's place.
+    shifted = exponent + 6755399441055744.0
+    f = exponent - (shifted - 6755399441055744.0)
+    # The series of 2^f, |f| ≤ ½, summed as a tree: a cell waits for this, so depth matters more than operations.
+    f2, c = f * f, POWERS
+    f4 = f2 * f2
+    low = (c[0] + c[1] * f) + (c[2] + c[3] * f) * f2
+    middle = (c[4] + c[5] * f) + (c[6] + c[7] * f) * f2
+    high = (c[8] + c[9] * f) + (c[10] + c[11] * f) * f2
+    return _as_float(_as_bits(low + (middle + high * f4) * f4) + (_as_bits(shifted) << 52))
+
+
+@_compiled
+def _log(z):
+    """Take the logarithm of 1 ≤ z ≤ 3 as log √3 + 2 artanh((z − √3)/(z + √3))."""
+    s = (z - ROOT3) / (z + ROOT3)
+    q = s * s
+    q2, c = q * q, ODD
+    q4 = q2 * q2
+    low = (c[0] + c[1] * q) + (c[2] + c[3] * q) * q2
+    middle = (c[4] + c[5] * q) + (c[6] + c[7] * q) * q2
+    high = (c[8] + c[9] * q) + (c[10] + c[11] * q) * q2
+    return LOG_ROOT3 + 2.0 * s * (low + (middle + (high + c[12] * q4) * q4) * q4)
+
+
+@intrinsic
+def _as_bits(context, number):
+    return types.int64(types.float64), lambda _, builder, __, args: builder.bitcast(args[0], ir.IntType(64))
+
+
+@intrinsic
+def _as_float(context, bits):
+    return types.float64(types.int64), lambda _, builder, __, args: builder.bitcast(args[0], ir.DoubleType())
+
+
+def backtrack(table: NDArray[np.float64], end: int, free_start: bool) -> NDArray[np.int64]:
+    """Walk from the last row, column `end`, to the start of the cheapest path through a hard table; [L, 2]."""
+    _announce_compilation(_backtrack)
+    return cast("NDArray[np.int64]", _backtrack(table, end, free_start))
+
+
+@_compiled
+def _backtrack(table, end, free_start):
+    m, _ = table.shape
+    path = np.empty((m + end, 2), np.int64)
+    at = m + end
+    i, j = m - 1, end
+    while True:
+        at -= 1
+        path[at, 0], path[at, 1] = i, j
+        if i == 0 and (j == 0 or (free_start and table[0, j - 1] >= 0.0)):
+            return path[at:].copy()
+        a = table[i - 1, j - 1] if i > 0 and j > 0 else BORDER
+        b = table[i - 1, j] if i > 0 else BORDER
+        d = table[i, j - 1] if j > 0 else BORDER
+        if a <= b and a <= d:
+            i, j = i - 1, j - 1
+        elif b <= d:
+            i -= 1
+        else:
+            j -= 1
