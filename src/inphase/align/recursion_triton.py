@@ -9,15 +9,17 @@ q = e^(−u) / Σ e^(−u) and p = Σ u q:
     E(i, j) = G(i, j) + E(i+1, j+1) ∂R/∂a + E(i+1, j) ∂R/∂b + E(i, j+1) ∂R/∂d,   each ∂ taken at the successor
 
 `accumulate_reference` in `recursion.py` is the same in torch operations. At step t lane r of a strip handles column
-t − r, so all lanes of a step are independent and b is the value the lane above had a step ago. What limits the speed is
-the chain of one step after another, hence one warp, registers and shuffles only; the strips of a pair run as programs
-of their own, each a few columns behind the one above it, which it follows through a counter in memory.
+t − r, so the lanes of a step are independent and b is the value the lane above had a step ago. What limits the speed is
+the chain of one step after another: hence one warp to a strip, registers and shuffles, and tiles of eight steps loaded
+one ahead. The strips of a pair run as programs of their own, each a few columns behind the one it follows, and hand
+over one row through memory in words that are 0 until written: no flags, no fences.
 
 State is a pair of floats, high + low, whose sum carries 48 bits: the differences r − lo decide everything and a table
 of float32 has lost them after a few dozen frames (docs/numerics.md). `high` is the table itself; `low` is kept for the
 backward pass as float16 in units of γ/64, half the size of the table.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, cast
 
@@ -30,9 +32,12 @@ SMOOTH, SOFT, HARD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 KINDS = {"smooth": 0, "soft": 1, "hard": 2}
 BORDER = tl.constexpr(1e30)
 LANES = tl.constexpr(32)
-STEPS = tl.constexpr(8)  # columns handled between two looks at memory
+STEPS = tl.constexpr(8)  # steps to a tile
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
+# A signalling NaN, which arithmetic never yields: what is handed over is written with its bits flipped, so never as 0.
+NEVER = tl.constexpr(0x7FF4000000000000)
+NEVER32 = tl.constexpr(0x7FA0000000000000)
 
 
 def accumulate(cost: Tensor, kind: str, gamma: float, free_start: bool) -> Tensor:
@@ -43,16 +48,8 @@ def accumulate(cost: Tensor, kind: str, gamma: float, free_start: bool) -> Tenso
 class _Accumulate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, cost: Tensor, kind: int, gamma: float, free_start: bool) -> Tensor:
-        batch, m, n = cost.shape
-        strips = triton.cdiv(m, 32)
-        table = torch.empty_like(cost, memory_format=torch.contiguous_format)
-        low = torch.empty(cost.shape, dtype=torch.float16, device=cost.device)
-        progress = _progress(cost, batch, strips)
-        with torch.cuda.device(cost.device):
-            _forward[(batch * strips,)](
-                cost, table, low, progress, batch, strips, m, n, *cost.stride(),
-                *_two_floats(gamma), kind, free_start, strips > 1, num_warps=1,
-            )  # fmt: skip
+        keep = ctx.needs_input_grad[0]
+        table, low = launch_forward(cost, kind, gamma, free_start, keep=keep)
         ctx.save_for_backward(table, low)
         ctx.setting = kind, gamma, free_start
         return table
@@ -60,69 +57,102 @@ class _Accumulate(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        table, low = ctx.saved_tensors
-        kind, gamma, free_start = ctx.setting
-        batch, m, n = table.shape
-        strips = triton.cdiv(m, 32)
-        grad_cost = torch.empty_like(table)
-        passed = torch.empty((batch, strips, n) if strips > 1 else (1,), dtype=table.dtype, device=table.device)
-        progress = _progress(table, batch, strips)
-        with torch.cuda.device(table.device):
-            _backward[(batch * strips,)](
-                grad, table, low, grad_cost, passed, progress, batch, strips, m, n, *grad.stride(),
-                *_two_floats(gamma), kind, free_start, strips > 1, num_warps=1,
-            )  # fmt: skip
-        return grad_cost, None, None, None
+        return launch_backward(grad, *ctx.saved_tensors, *ctx.setting), None, None, None
+
+
+def launch_forward(cost: Tensor, kind: int, gamma: float, free_start: bool, *, keep: bool) -> tuple[Tensor, Tensor]:
+    """Fill the table and, where a backward pass will need it, what the table's rounding lost."""
+    batch, m, n = cost.shape
+    strips = -(-m // 32)
+    table = torch.empty(cost.shape, dtype=cost.dtype, device=cost.device)
+    low = torch.empty(cost.shape if keep else (1,), dtype=torch.float16, device=cost.device)
+    with on(cost.device):
+        _forward[(batch * strips,)](
+            cost, table, low, _handover(table, strips), batch, strips, m, n, *cost.stride(),
+            *two_floats(gamma), kind, free_start, strips > 1, keep, num_warps=1,
+        )  # fmt: skip
+    return table, low
+
+
+def launch_backward(grad: Tensor, table: Tensor, low: Tensor, kind: int, gamma: float, free_start: bool) -> Tensor:
+    """Run the gradient of the table back to the cost."""
+    batch, m, n = table.shape
+    strips = -(-m // 32)
+    grad_cost = torch.empty_like(table)
+    with on(table.device):
+        _backward[(batch * strips,)](
+            grad, table, low, grad_cost, _handover(table, strips), batch, strips, m, n, *grad.stride(),
+            *two_floats(gamma), kind, free_start, strips > 1, num_warps=1,
+        )  # fmt: skip
+    return grad_cost
+
+
+def on(device: torch.device) -> AbstractContextManager[object]:
+    """Launch on the device a tensor is on, which need not be the current one."""
+    return nullcontext() if device.index == torch.cuda.current_device() else torch.cuda.device(device)
 
 
 @cache
-def _two_floats(gamma: float) -> tuple[float, float]:
+def two_floats(gamma: float) -> tuple[float, float]:
     """Split γ into what float32 holds of it and the rest: kernels take no other floats. The hard minimum needs none."""
-    rounded = float(torch.tensor(gamma or 1.0, dtype=torch.float32))
-    return rounded, (gamma or 1.0) - rounded
+    gamma = gamma or 1.0
+    rounded = float(torch.tensor(gamma, dtype=torch.float32))
+    return rounded, gamma - rounded
 
 
-def _progress(like: Tensor, batch: int, strips: int) -> Tensor:
-    """Make the counters strips follow each other by, and before them the ticket programs draw on starting."""
-    if strips == 1:
-        return like
-    return torch.zeros(batch * strips + 1, dtype=torch.int32, device=like.device)
+def _handover(table: Tensor, strips: int) -> Tensor:
+    """Make room for the row each strip hands over, after the ticket that programs draw on starting."""
+    batch, _, n = table.shape
+    return table if strips == 1 else torch.zeros(1 + batch * strips * n, dtype=torch.int64, device=table.device)
 
 
 @triton.jit
 def _forward(
-    cost, table, low, progress, batch, strips, m, n, stride_b, stride_m, stride_n,
-    gamma, gamma_rest, kind: tl.constexpr, free_start: tl.constexpr, several: tl.constexpr,
+    cost, table, low, rows, batch, strips, m, n, stride_b, stride_m, stride_n, gamma, gamma_rest,
+    kind: tl.constexpr, free_start: tl.constexpr, several: tl.constexpr, keep: tl.constexpr,
 ):  # fmt: skip
-    gamma = gamma.to(table.dtype.element_ty) + gamma_rest
+    gamma = tl.zeros([], table.dtype.element_ty) + gamma + gamma_rest
+    i_pair, i_strip = _place(rows, batch, several)
+    p_out = rows + 1 + (i_pair.to(tl.int64) * strips + i_strip) * n
+    p_cost, first = cost + i_pair.to(tl.int64) * stride_b, i_pair.to(tl.int64) * m * n
+    sweep(
+        p_cost, table + first, low + first, p_out, i_strip, m, n, stride_m, stride_n,
+        gamma, kind, free_start, several, keep,
+    )  # fmt: skip
+
+
+@triton.jit
+def sweep(
+    cost, table, low, p_out, i_strip, m, n, stride_m, stride_n,
+    gamma, kind: tl.constexpr, free_start: tl.constexpr, several: tl.constexpr, keep: tl.constexpr,
+):  # fmt: skip
+    """Accumulate one strip of one pair. `table` may be `cost` itself: a cell is read before it is written."""
     sharpness = 1 / gamma
-    i_pair, i_strip = _place(progress, batch, several)
     lane = tl.arange(0, LANES)
     row = i_strip * LANES + lane[:, None]
-    first = i_pair.to(tl.int64) * m * n
-    p_cost = cost + i_pair.to(tl.int64) * stride_b + row.to(tl.int64) * stride_m
-    at_row, at_above = first + row.to(tl.int64) * n, first + (row - lane[:, None] - 1).to(tl.int64) * n
-    flag = progress + 1 + i_pair * strips + i_strip
-    known = 0
+    p_cost = cost + row.to(tl.int64) * stride_m
+    at_row = row.to(tl.int64) * n
     # R of the step before, and b of the step before, which is a; each as high and low.
     high = tl.full([LANES], BORDER, table.dtype.element_ty)
     small = tl.zeros([LANES], table.dtype.element_ty)
     high_a = tl.where((lane == 0) & (i_strip == 0), 0.0, high)
     small_a = small
+    edge = tl.full([LANES, STEPS], 0.0 if free_start else BORDER, table.dtype.element_ty)
+    b_next = _cost_tile(p_cost, row, 0, lane, m, n, stride_n, table.dtype.element_ty)
+    b_word = _word_tile(p_out - n, 0, lane, i_strip > 0, n, several)
     for t in range(0, n + LANES - 1, STEPS):
-        step = t + tl.arange(0, STEPS)[None, :]
-        column = step - lane[:, None]
+        column = t + tl.arange(0, STEPS)[None, :] - lane[:, None]
         real = (row < m) & (column >= 0) & (column < n)
-        b_cost = tl.load(p_cost + column * stride_n, mask=real, other=BORDER).to(table.dtype.element_ty)
-        b_above = tl.full([LANES, STEPS], 0.0 if free_start else BORDER, table.dtype.element_ty)
-        b_above_low = tl.zeros([LANES, STEPS], table.dtype.element_ty)
+        b_cost = b_next
+        b_next = _cost_tile(p_cost, row, t + STEPS, lane, m, n, stride_n, table.dtype.element_ty)
+        b_above, b_above_low = edge, tl.zeros([LANES, STEPS], table.dtype.element_ty)
         if several:
-            while (i_strip > 0) & (known < tl.minimum(t + STEPS, n)):
-                known = tl.atomic_add(flag - 1, 0, sem="acquire", scope="gpu")
-            tl.debug_barrier()
-            m_above = (row == i_strip * LANES) & (i_strip > 0) & (step < n)
-            b_above = tl.load(table + at_above + step, mask=m_above, other=b_above, cache_modifier=".cg")
-            b_above_low = _unpack(tl.load(low + at_above + step, mask=m_above, other=0.0, cache_modifier=".cg"), gamma)
+            while tl.min((b_word != 0).to(tl.int32)) == 0:
+                b_word = _word_tile(p_out - n, t, lane, i_strip > 0, n, several)
+            b_above, b_above_low = _read(b_word, table.dtype.element_ty)
+            m_above = (row == i_strip * LANES) & (i_strip > 0) & (column < n)
+            b_above, b_above_low = tl.where(m_above, b_above, edge), tl.where(m_above, b_above_low, 0.0)
+            b_word = _word_tile(p_out - n, t + STEPS, lane, i_strip > 0, n, several)
         c0, c1, c2, c3, c4, c5, c6, c7 = _columns(b_cost)
         u0, u1, u2, u3, u4, u5, u6, u7 = _columns(b_above)
         v0, v1, v2, v3, v4, v5, v6, v7 = _columns(b_above_low)
@@ -136,47 +166,58 @@ def _forward(
         high, small, high_a, small_a = _step(c7, u7, v7, x6, y6, a, b, lane, gamma, sharpness, kind)
         b_table = _tile(x0, x1, x2, x3, x4, x5, x6, high)
         b_low = _tile(y0, y1, y2, y3, y4, y5, y6, small)
-        tl.store(table + at_row + column, b_table, mask=real)
-        tl.store(low + at_row + column, _pack(b_low, sharpness), mask=real)
         if several:
-            tl.debug_barrier()
-            tl.atomic_xchg(flag, t + STEPS - LANES + 1, sem="release", scope="gpu")
+            m_last = real & (lane[:, None] == LANES - 1)
+            tl.store(p_out + column, _word(b_table, b_low), mask=m_last)
+        tl.store(table + at_row + column, b_table, mask=real)
+        if keep:
+            tl.store(low + at_row + column, (b_low * (64 * sharpness)).to(tl.float16), mask=real)
 
 
 @triton.jit
 def _backward(
-    grad, table, low, grad_cost, passed, progress, batch, strips, m, n, stride_b, stride_m, stride_n,
-    gamma, gamma_rest, kind: tl.constexpr, free_start: tl.constexpr, several: tl.constexpr,
+    grad, table, low, grad_cost, rows, batch, strips, m, n, stride_b, stride_m, stride_n, gamma, gamma_rest,
+    kind: tl.constexpr, free_start: tl.constexpr, several: tl.constexpr,
 ):  # fmt: skip
-    gamma = gamma.to(table.dtype.element_ty) + gamma_rest
-    sharpness = 1 / gamma
-    i_pair, i_order = _place(progress, batch, several)
+    gamma = tl.zeros([], table.dtype.element_ty) + gamma + gamma_rest
+    i_pair, i_order = _place(rows, batch, several)
     i_strip = strips - 1 - i_order
+    p_out = rows + 1 + (i_pair.to(tl.int64) * strips + i_strip) * n
+    p_grad, first = grad + i_pair.to(tl.int64) * stride_b, i_pair.to(tl.int64) * m * n
+    sweep_back(
+        p_grad, table + first, low + first, grad_cost + first, p_out, i_strip, i_order > 0, m, n, stride_m, stride_n,
+        gamma, kind, free_start, several,
+    )  # fmt: skip
+
+
+@triton.jit
+def sweep_back(
+    grad, table, low, grad_cost, p_out, i_strip, follows, m, n, stride_m, stride_n,
+    gamma, kind: tl.constexpr, free_start: tl.constexpr, several: tl.constexpr,
+):  # fmt: skip
+    """Run the gradient of one strip of one pair back. `grad_cost` may be `grad` itself."""
     lane = tl.arange(0, LANES)
     row = i_strip * LANES + lane[:, None]
-    first = i_pair.to(tl.int64) * m * n
-    p_grad = grad + i_pair.to(tl.int64) * stride_b + row.to(tl.int64) * stride_m
-    p_passed = passed + (i_pair.to(tl.int64) * strips + i_strip) * n
-    flag = progress + 1 + i_pair * strips + i_order
-    known = 0
+    p_grad = grad + row.to(tl.int64) * stride_m
     # What the cells of the step after pass on: to d in their own lane, to b and (a step later) to a in the lane above.
     to_d = tl.zeros([LANES], table.dtype.element_ty)
     to_above, to_a = to_d, to_d
-    end = tl.cdiv(n + LANES - 1, STEPS) * STEPS
-    for back in range(STEPS, end + 1, STEPS):
-        t = end - back
-        step = t + tl.arange(0, STEPS)[None, :]
-        column = step - lane[:, None]
+    t = (n + LANES - 2) // STEPS * STEPS
+    ab, md, b_grad_next = _differences(table, low, p_grad, row, t, lane, m, n, stride_n, gamma, free_start)
+    b_word = _word_tile(p_out + n, t - LANES + 1, lane, follows, n, several)
+    for _ in range(0, n + LANES - 1, STEPS):
+        column = t + tl.arange(0, STEPS)[None, :] - lane[:, None]
         real = (row < m) & (column >= 0) & (column < n)
-        b_grad = tl.load(p_grad + column * stride_n, mask=real, other=0.0).to(table.dtype.element_ty)
-        w_a, w_b, w_d = _weights(table + first, low + first, row, column, m, n, gamma, sharpness, kind, free_start)
+        w_a, w_b, w_d = _weights(ab, md, gamma, kind)
+        b_grad = b_grad_next
+        ab, md, b_grad_next = _differences(table, low, p_grad, row, t - STEPS, lane, m, n, stride_n, gamma, free_start)
         b_below = tl.zeros([LANES, STEPS], table.dtype.element_ty)
         if several:
-            while (i_order > 0) & (known < end - tl.maximum(t - LANES + 1, 0)):
-                known = tl.atomic_add(flag - 1, 0, sem="acquire", scope="gpu")
-            tl.debug_barrier()
-            m_below = (lane[:, None] == LANES - 1) & (i_order > 0) & (column >= 0) & (column < n)
-            b_below = tl.load(p_passed + n + column, mask=m_below, other=0.0, cache_modifier=".cg")
+            while tl.min((b_word != 0).to(tl.int32)) == 0:
+                b_word = _word_tile(p_out + n, t - LANES + 1, lane, follows, n, several)
+            m_below = (lane[:, None] == LANES - 1) & (follows) & (column >= 0) & (column < n)
+            b_below = tl.where(m_below, _read(b_word, table.dtype.element_ty)[0], 0.0)
+            b_word = _word_tile(p_out + n, t - STEPS - LANES + 1, lane, follows, n, several)
         g0, g1, g2, g3, g4, g5, g6, g7 = _columns(b_grad)
         a0, a1, a2, a3, a4, a5, a6, a7 = _columns(w_a)
         b0, b1, b2, b3, b4, b5, b6, b7 = _columns(w_b)
@@ -190,23 +231,61 @@ def _backward(
         e2, to_d, p2, to_a = _step_back(g2, u2, a2, b2, d2, to_d, p3, to_a, lane)
         e1, to_d, p1, to_a = _step_back(g1, u1, a1, b1, d1, to_d, p2, to_a, lane)
         e0, to_d, to_above, to_a = _step_back(g0, u0, a0, b0, d0, to_d, p1, to_a, lane)
-        at = first + row.to(tl.int64) * n + column
-        tl.store(grad_cost + at, _tile(e0, e1, e2, e3, e4, e5, e6, e7), mask=real)
         if several:
-            m_passed = (lane[:, None] == 0) & (step < n)
-            tl.store(p_passed + (column + lane[:, None]), _tile(to_above, p1, p2, p3, p4, p5, p6, p7), mask=m_passed)
-            tl.debug_barrier()
-            tl.atomic_xchg(flag, back, sem="release", scope="gpu")
+            b_passed = _tile(to_above, p1, p2, p3, p4, p5, p6, p7)
+            m_first = (lane[:, None] == 0) & (column < n)
+            tl.store(p_out + column, _word(b_passed, b_passed * 0), mask=m_first)
+        at = row.to(tl.int64) * n + column
+        tl.store(grad_cost + at, _tile(e0, e1, e2, e3, e4, e5, e6, e7), mask=real)
+        t -= STEPS
 
 
 @triton.jit
-def _place(progress, batch, several: tl.constexpr):
+def _place(rows, batch, several: tl.constexpr):
     """Find this program's pair and strip. Tickets are drawn in order, so whom one waits for has already started."""
     if several:
-        ticket = tl.atomic_add(progress, 1, sem="relaxed", scope="gpu")
+        ticket = tl.atomic_add(rows, 1, sem="relaxed", scope="gpu").to(tl.int32)
     else:
         ticket = tl.program_id(0)
     return ticket % batch, ticket // batch
+
+
+@triton.jit
+def _cost_tile(p_cost, row, t, lane, m, n, stride_n, dtype: tl.constexpr):
+    column = t + tl.arange(0, STEPS)[None, :] - lane[:, None]
+    real = (row < m) & (column >= 0) & (column < n)
+    return tl.load(p_cost + column * stride_n, mask=real, other=BORDER).to(dtype)
+
+
+@triton.jit
+def _word_tile(p_row, t, lane, follows, n, several: tl.constexpr):
+    """Look at columns t, t + 1, … of the row another strip hands over: 0 where it has not been written yet."""
+    word = tl.full([LANES, STEPS], 1, tl.int64)
+    if several:
+        column = t + tl.arange(0, STEPS)[None, :] + lane[:, None] * 0
+        m_row = ((lane[:, None] == 0) | (lane[:, None] == LANES - 1)) & follows & (column >= 0) & (column < n)
+        word = tl.load(p_row + column, mask=m_row, other=1, volatile=True)
+    return word
+
+
+@triton.jit
+def _word(high, small):
+    """Put a value into one word that is written at once and is never 0."""
+    if high.dtype == tl.float64:
+        return high.to(tl.int64, bitcast=True) ^ NEVER
+    upper = high.to(tl.int32, bitcast=True).to(tl.int64) << 32
+    return (upper | (small.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)) ^ NEVER32
+
+
+@triton.jit
+def _read(word, dtype: tl.constexpr):
+    """Undo `_word`."""
+    if dtype == tl.float64:
+        high = (word ^ NEVER).to(tl.float64, bitcast=True)
+        return high, high * 0
+    bits = word ^ NEVER32
+    high = (bits >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+    return high, bits.to(tl.int32).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -241,25 +320,31 @@ def _step_back(g, below, w_a, w_b, w_d, to_d, to_above, to_a, lane):
 
 
 @triton.jit
-def _weights(table, low, row, column, m, n, gamma, sharpness, kind: tl.constexpr, free_start: tl.constexpr):
-    """Take ∂R/∂a, ∂R/∂b and ∂R/∂d of a tile of cells."""
+def _differences(table, low, p_grad, row, t, lane, m, n, stride_n, gamma, free_start: tl.constexpr):
+    """Load a tile of cells: a − b, the lesser of the two minus d, and the gradient of the table."""
+    column = t + tl.arange(0, STEPS)[None, :] - lane[:, None]
     high_a, low_a = _state(table, low, row - 1, column - 1, m, n, gamma, free_start)
     high_b, low_b = _state(table, low, row - 1, column, m, n, gamma, free_start)
     high_d, low_d = _state(table, low, row, column - 1, m, n, gamma, free_start)
     ab = (high_a - high_b) + (low_a - low_b)
-    a_first = ab <= 0
-    md = tl.where(a_first, high_a - high_d, high_b - high_d) + tl.where(a_first, low_a - low_d, low_b - low_d)
-    d_last = md <= 0
+    md = tl.where(ab <= 0, high_a - high_d, high_b - high_d) + tl.where(ab <= 0, low_a - low_d, low_b - low_d)
+    real = (row < m) & (column >= 0) & (column < n)
+    return ab, md, tl.load(p_grad + column * stride_n, mask=real, other=0.0).to(ab.dtype)
+
+
+@triton.jit
+def _weights(ab, md, gamma, kind: tl.constexpr):
+    """Take ∂R/∂a, ∂R/∂b and ∂R/∂d of a tile of cells."""
+    a_first, d_last = ab <= 0, md <= 0
     if kind == HARD:
-        lesser, w_d = d_last.to(high_a.dtype), (md > 0).to(high_a.dtype)
-        return tl.where(a_first, lesser, 0.0), tl.where(a_first, 0.0, lesser), w_d
-    u, v, e, f = _exponentials(ab, md, sharpness)
-    share = 1 / (1 + e + f)
-    if kind == SMOOTH:
-        penalty = (u * e + v * f) * share
-        least, middle, most = share * (1 + penalty), share * e * (1 + penalty - u), share * f * (1 + penalty - v)
+        least, middle, most = md * 0 + 1, md * 0, md * 0
     else:
+        u, v, e, f = _exponentials(ab, md, 1 / gamma)
+        share = 1 / (1 + e + f)
         least, middle, most = share, share * e, share * f
+        if kind == SMOOTH:
+            penalty = u * middle + v * most
+            least, middle, most = least * (1 + penalty), middle * (1 + penalty - u), most * (1 + penalty - v)
     lesser = tl.where(d_last, least, middle)
     return tl.where(a_first, lesser, most), tl.where(a_first, most, lesser), tl.where(d_last, middle, least)
 
@@ -282,17 +367,8 @@ def _state(table, low, row, column, m, n, gamma, free_start: tl.constexpr):
     at = row.to(tl.int64) * n + column
     high = tl.load(table + at, mask=inside, other=BORDER)
     origin = row == -1 if free_start else (row == -1) & (column == -1)
-    return tl.where(origin, 0.0, high), _unpack(tl.load(low + at, mask=inside, other=0.0), gamma)
-
-
-@triton.jit
-def _pack(small, sharpness):
-    return (small * (64 * sharpness)).to(tl.float16)
-
-
-@triton.jit
-def _unpack(packed, gamma):
-    return packed.to(gamma.dtype) * (gamma / 64)
+    small = tl.load(low + at, mask=inside, other=0.0).to(high.dtype) * (gamma / 64)
+    return tl.where(origin, 0.0, high), small
 
 
 @triton.jit

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from inphase.align.cost import contrastive_costs, cosine_cost
 from inphase.align.cycle import cycle_consistency, released_cycle_consistency
 from inphase.align.dtw import read_out
-from inphase.align.inputs import Lengths, require_temperature
+from inphase.align.inputs import Lengths, require_pair, require_temperature
 from inphase.align.recursion import accumulate
 
 
@@ -50,6 +50,8 @@ class GTA(nn.Module):
 
     def pair(self, x: Tensor, y: Tensor, x_lengths: Lengths = None, y_lengths: Lengths = None) -> dict[str, Tensor]:
         """Score x [B, M, D] against y [B, N, D], pair by pair: `loss`, `align` and `cycle`, means over the batch."""
+        if x.is_cuda and x_lengths is None and y_lengths is None and self._fits_one_kernel(x, y):
+            return self._pair_in_one_kernel(x, y)
         if self.cost == "contrastive":
             costs = contrastive_costs(x, y, beta=self.beta, x_lengths=x_lengths, y_lengths=y_lengths)
         else:
@@ -67,6 +69,21 @@ class GTA(nn.Module):
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.cycle_weight > 0):
             cycle = close(there, back.mT, alpha=self.alpha, x_lengths=x_lengths, y_lengths=y_lengths).mean()
         return {"loss": self.cycle_weight * cycle + self.align_weight * align, "align": align, "cycle": cycle}
+
+    def _fits_one_kernel(self, x: Tensor, y: Tensor) -> bool:
+        short = x.ndim == y.ndim == 3 and max(x.shape[1], y.shape[1]) <= 32
+        paper = self.cost == "contrastive" and self.variant == "paper" and self.gamma > 0
+        return short and paper and x.dtype != torch.float64
+
+    def _pair_in_one_kernel(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        from inphase.align.pair_triton import align_pairs
+
+        require_pair(x, y)
+        loss, align, cycle = align_pairs(
+            x, y, kind=self.minimum, gamma=self.gamma, beta=self.beta, alpha=self.alpha,
+            weights=(self.align_weight, self.cycle_weight),
+        )  # fmt: skip
+        return {"loss": loss, "align": align, "cycle": cycle}
 
     def extra_repr(self) -> str:
         """Name the settings."""
