@@ -15,7 +15,7 @@ def standing() -> np.ndarray:
 
 
 def test_a_camera_in_front_sees_left_on_the_right_and_up_above() -> None:
-    camera = look_at(np.array([0, 1.1, 3]), azimuth=0, elevation=0, distance=2, focal=100, size=(200, 100))
+    camera = look_at(np.array([0, 1.1, 3]), azimuth=0, elevation=0, distance=2, focal=100, size=(100, 200))
     pixels, depth = camera.project(standing()[0])
     assert camera.position == pytest.approx([0, 1.1, 1])
     assert depth == pytest.approx(np.full(5, 2.0))
@@ -64,4 +64,4 @@ def test_a_drawn_camera_has_everything_in_view() -> None:
         pixels, depth = camera.project(body)
         assert (depth > 0).all()
         assert (pixels >= 0).all()
-        assert (pixels < np.array(camera.size)).all()
+        assert (pixels < np.array(camera.size[::-1])).all()

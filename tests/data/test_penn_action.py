@@ -36,7 +36,7 @@ def test_a_label_file_becomes_a_video(tmp_path: Path) -> None:
     write_labels(tmp_path, "0001")
     (video,) = penn_action.load(tmp_path, split="train")
     assert (video.id, video.action, video.split, video.length, video.path) == ("0001", "squat", "train", 4, None)
-    assert video.size == (480, 270)
+    assert video.size == (270, 480)
     assert video.notes == {"view": "left"}
     assert video.keypoints is not None
     assert video.keypoints[2, 5].tolist() == [5, 105]

@@ -63,6 +63,13 @@ def test_strided_and_all() -> None:
     assert sample(40, rule="strided", stride=10, context=past(edges="valid")).tolist() == [15, 25, 35]
 
 
+def test_a_stretch_limits_the_draw() -> None:
+    assert sample(40, rule="all", within=range(10, 14)).tolist() == [10, 11, 12, 13]
+    assert sample(40, rule="all", within=range(10, 17), context=past(edges="valid")).tolist() == [15, 16]
+    with pytest.raises(ValueError, match=r"within range\(50, 60\)"):
+        sample(40, rule="all", within=range(50, 60))
+
+
 def test_chance_needs_a_generator_and_a_rule_a_name() -> None:
     with pytest.raises(ValueError, match="pass rng="):
         sample(30)

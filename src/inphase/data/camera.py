@@ -19,13 +19,13 @@ class Camera:
     rotation: NDArray[np.float64]  # [3, 3] world → camera: x to the right, y down, z away from it
     position: NDArray[np.float64]  # [3] metres
     focal: float  # pixels
-    size: tuple[int, int]  # width and height, pixels
+    size: tuple[int, int]  # height and width, pixels
 
     def project(self, points: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Give the pixels [..., 2] and the depth in metres [...] of points [..., 3]; what lies behind has depth ≤ 0."""
         local = (points.astype(np.float64) - self.position) @ self.rotation.T
         depth = local[..., 2]
-        centre = np.array(self.size) / 2
+        centre = np.array(self.size[::-1]) / 2
         pixels = centre + self.focal * local[..., :2] / np.where(np.abs(depth) < 1e-9, 1e-9, depth)[..., None]
         return pixels, depth
 
@@ -37,7 +37,7 @@ def look_at(
     elevation: float,
     distance: float,
     focal: float = 280.0,
-    size: tuple[int, int] = (320, 240),
+    size: tuple[int, int] = (240, 320),
 ) -> Camera:
     """Place a camera that looks at `target` with its head up; in radians, azimuth 0 from −z, where Kinects stand."""
     forward = np.array(
@@ -51,7 +51,7 @@ def look_at(
 
 
 def draw_camera(
-    joints3d: NDArray[np.floating], *, rng: np.random.Generator, turn: float = np.pi, size: tuple[int, int] = (320, 240)
+    joints3d: NDArray[np.floating], *, rng: np.random.Generator, turn: float = np.pi, size: tuple[int, int] = (240, 320)
 ) -> Camera:
     """Draw a camera around a performance [T, J, 3]: anywhere within ±`turn` of the front, about at eye height.
 
@@ -75,7 +75,7 @@ def see(
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Give the pixels [T, J, 2] of a body's joints and whether each is in view and not behind another limb."""
     pixels, depth = camera.project(joints3d)
-    inside = (pixels >= 0).all(-1) & (pixels < np.array(camera.size)).all(-1) & (depth > 0)
+    inside = (pixels >= 0).all(-1) & (pixels < np.array(camera.size[::-1])).all(-1) & (depth > 0)
     return pixels.astype(np.float32), inside & ~_hidden(pixels, depth, joints=joints, focal=camera.focal)
 
 

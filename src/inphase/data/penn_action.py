@@ -111,7 +111,7 @@ def _parse(stem: str, labels: dict[str, Any], *, frames: Path | None, phase_file
         split="train" if labels["train"].item() == 1 else "test",
         path=None if frames is None else frames / stem,
         length=length,
-        size=(int(labels["dimensions"].flat[1]), int(labels["dimensions"].flat[0])),
+        size=(int(labels["dimensions"].flat[0]), int(labels["dimensions"].flat[1])),
         phases=None if phase_file is None else _read_phases(phase_file, length=length),
         keypoints=np.stack([labels["x"], labels["y"]], axis=-1).astype(np.float32),
         visibility=labels["visibility"].astype(np.bool_),

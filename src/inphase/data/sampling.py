@@ -55,9 +55,10 @@ def sample(
     count: int = 20,
     stride: int = 1,
     context: Context | None = None,
+    within: range | None = None,
     rng: np.random.Generator | None = None,
 ) -> Frames:
-    """Choose the frames of a video of `length`, in increasing order.
+    """Choose the frames of a video of `length`, or of a stretch `within` it, in increasing order.
 
     "random"    the paper's: `count` distinct frames, any of them equally likely. Of a shorter video every frame, evenly
                 repeated to make `count`.
@@ -69,7 +70,11 @@ def sample(
     Where the context's edges are "valid", the video is what remains between its ends.
     """
     kept = usable(length, context=context or Context((0,)))
+    if within is not None:
+        kept = range(max(kept.start, within.start), min(kept.stop, within.stop))
     size = len(kept)
+    if size < 1:
+        raise ValueError(f"no frame of {length} to choose within {within}: widen the stretch or shorten the context")
     match rule:
         case "random":
             chosen = (

@@ -29,7 +29,7 @@ class Video:
     spans: tuple[tuple[float, float], ...] = ()  # the seconds of `path` to show, in this order; empty: all of it
     length: int | None = None  # frames, where the annotation says so
     rate: float | None = None  # frames a second, where the annotation says so
-    size: tuple[int, int] | None = None  # width and height in pixels, where the annotation says so
+    size: tuple[int, int] | None = None  # height and width in pixels, where the annotation says so
     phases: NDArray[np.int64] | None = None  # [T], −1 where unlabelled
     intervals: tuple[tuple[float, float, int], ...] = ()  # start ≤ t < end in seconds → phase, where labels are timed
     phase_names: tuple[str, ...] = ()  # phase → what people call it
