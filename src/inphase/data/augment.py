@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inphase.data.pose import mirrored
+from inphase.data.video import Video
 
 
 @dataclass(frozen=True)
@@ -103,3 +104,16 @@ def apply_stance(
             np.float32
         )
     return changed
+
+
+def look_once(values: NDArray[np.uint8], video: Video, rng: np.random.Generator) -> Tensor:
+    """Draw a look for a video's pictures and apply it: what a group's `prepare` takes."""
+    return apply_look(values, look=draw_look(rng=rng))
+
+
+def stand_once(values: NDArray[np.float32], video: Video, rng: np.random.Generator) -> Tensor:
+    """Draw a stance for a video's poses and apply it: what a group's `prepare` takes."""
+    if video.size is None:
+        raise ValueError(f"{video.id}: a pose is flipped in a picture of known width: set Video.size")
+    stance = draw_stance(rng=rng, scale=0.1, rotation=0.1)
+    return torch.from_numpy(apply_stance(values, stance=stance, joints=video.joints, width=video.size[1]))
