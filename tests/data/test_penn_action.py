@@ -9,6 +9,8 @@ from scipy.io import savemat
 from inphase.data import penn_action
 from inphase.data.video import Problem
 
+SIDES = ("left", "right")
+
 
 def write_labels(
     root: Path, stem: str, *, action: str = "squat", train: int = 1, frames: int = 4, boxes: int = 4
@@ -39,9 +41,11 @@ def test_a_label_file_becomes_a_video(tmp_path: Path) -> None:
     assert video.size == (270, 480)
     assert video.notes == {"view": "left"}
     assert video.keypoints is not None
-    assert video.keypoints[2, 5].tolist() == [5, 105]
+    assert video.keypoints[2, 0].tolist() == [0, 100]
+    assert video.keypoints[2, video.joints.index("left_wrist")].tolist() == [6, 106]
+    assert video.keypoints[2, video.joints.index("right_wrist")].tolist() == [5, 105]
     assert video.visibility is not None
-    assert video.visibility[0].tolist() == [joint % 2 == 1 for joint in range(13)]
+    assert video.visibility[0].tolist() == [False] + [True, False][::-1] * 6
     assert video.boxes is not None
     assert video.boxes[3].tolist() == [1, 2, 30, 40]
     assert video.phases is None
@@ -132,3 +136,28 @@ def test_the_real_labels_give_the_published_counts(real: Callable[[str], Path]) 
         assert video.keypoints.shape == (video.length, 13, 2)
         assert video.boxes.shape == (video.length, 4)
     assert [video.id for video in videos if "repaired" in video.notes] == ["1154", "1865"]
+
+
+def test_left_is_left_in_the_real_labels(real: Callable[[str], Path]) -> None:
+    """A body's own left, by three signs that do not depend on each other."""
+    videos = penn_action.load(real("penn_action"), split="all")
+    column = {name: index for index, name in enumerate(videos[0].joints)}
+    from_the_front, near_side, throwing_hand = [], [], []
+    for video in videos:
+        assert video.keypoints is not None
+        assert video.visibility is not None
+        points, seen = video.keypoints, video.visibility
+        if video.notes["view"] == "front":
+            from_the_front.append(
+                (points[:, column["left_shoulder"], 0] > points[:, column["right_shoulder"], 0]).mean()
+            )
+        left, right = (seen[:, [column[f"{side}_{joint}"] for joint in ("elbow", "knee")]].mean() for side in SIDES)
+        if video.notes["view"] in SIDES and abs(left - right) > 0.3:
+            near_side.append((left > right) == (video.notes["view"] == "left"))
+        if video.action in ("baseball_pitch", "tennis_serve", "bowl"):
+            hands = [column["left_wrist"], column["right_wrist"]]
+            speed = np.linalg.norm(np.diff(points[:, hands], axis=0), axis=-1) * (seen[1:, hands] & seen[:-1, hands])
+            throwing_hand.append(np.diff(np.percentile(speed, 95, axis=0)) > 0)
+    assert np.mean(from_the_front) > 0.8
+    assert np.mean(near_side) > 0.9
+    assert np.mean(throwing_hand) > 0.65

@@ -4,6 +4,10 @@
     root/frames/0001/000001.jpg  absent where only the poses are used
     root/phases/**/0001.npy      one integer a frame, as later papers distribute them; optional
 
+A joint that is not visible has a guessed place, or (1, 1) where nobody guessed. The published names of the joints put
+left before right, but what they call left is a person's right: seen from the front it lies on the picture's left, in
+views from the left it is hidden, and seven of ten throw with it. Here left is left, as in every other source of poses.
+
 Zhang, Zhu, Derpanis, "From Actemes to Action", ICCV 2013.
 """
 
@@ -16,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 from scipy.io.matlab import MatReadError
 
-from inphase.data.pose import JOINTS13
+from inphase.data.pose import JOINTS13, mirrored
 from inphase.data.video import Problem, Video, check_split
 
 SPLITS = ("train", "test")
@@ -100,6 +104,7 @@ def _parse(stem: str, labels: dict[str, Any], *, frames: Path | None, phase_file
     """Turn one label file's arrays into a video."""
     # MATLAB stored this count in the smallest type that holds it: uint8 would overflow in arithmetic.
     length = int(labels["nframes"].item())
+    sides = mirrored(JOINTS13)
     notes = {"view": str(labels["pose"].item())}
     boxes = labels["bbox"].astype(np.float32)
     if 0 < len(boxes) < length:
@@ -113,8 +118,8 @@ def _parse(stem: str, labels: dict[str, Any], *, frames: Path | None, phase_file
         length=length,
         size=(int(labels["dimensions"].flat[0]), int(labels["dimensions"].flat[1])),
         phases=None if phase_file is None else _read_phases(phase_file, length=length),
-        keypoints=np.stack([labels["x"], labels["y"]], axis=-1).astype(np.float32),
-        visibility=labels["visibility"].astype(np.bool_),
+        keypoints=np.stack([labels["x"], labels["y"]], axis=-1).astype(np.float32)[:, sides],
+        visibility=labels["visibility"].astype(np.bool_)[:, sides],
         joints=JOINTS13,
         boxes=boxes,
         notes=notes,
