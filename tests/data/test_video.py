@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inphase.data.video import Problem, Video, in_split, present, summarise
+from inphase.data.video import Problem, Video, present, summarise
 
 
 def test_labels_by_second_cover_their_half_open_intervals() -> None:
@@ -20,14 +20,6 @@ def test_labels_by_frame_need_all_frames() -> None:
 
 def test_an_unlabelled_video_has_no_phase() -> None:
     assert Video("a", "wave", "train").phases_at(np.arange(3.0)).tolist() == [-1, -1, -1]
-
-
-def test_splits_are_chosen_and_unknown_ones_refused() -> None:
-    videos = [Video(split, "wave", split) for split in ("train", "test", "train")]
-    assert len(in_split(videos, split="train")) == 2
-    assert len(in_split(videos, split="all")) == 3
-    with pytest.raises(ValueError, match=r"'val' does not exist here: choose one of train, test, all"):
-        in_split(videos, split="val", of=("train", "test"))
 
 
 def test_absent_files_are_told_apart(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from warnings import warn
 
 import numpy as np
 
-from inphase.data.video import Problem, Video, in_split
+from inphase.data.video import Problem, Video, check_split
 
 RATE = 30.0
 EVENTS = (
@@ -39,6 +39,7 @@ def load(root: Path | str, *, split: str, held_out: float = 0.2) -> list[Video]:
     The official split 4 is "test". Of the others, the players whose clips make up the fraction `held_out` are "val" and
     the rest "train": nobody is in both. The official test split does share players with training.
     """
+    check_split(split)
     root = Path(root)
     index = root / "index.csv"
     if not index.is_file():
@@ -50,8 +51,8 @@ def load(root: Path | str, *, split: str, held_out: float = 0.2) -> list[Video]:
     if absent or not rows:
         raise ValueError(f"{index} has no {'rows' if not rows else 'column ' + ', '.join(absent)}")
     validation = _hold_out((row["player"] for row in rows if row["split"] in _OFFICIAL_TRAIN), fraction=held_out)
-    videos = [_parse(row, root=root, validation=validation) for row in rows]
-    return in_split((video for video in videos if video is not None), split=split)
+    videos = (_parse(row, root=root, validation=validation) for row in rows)
+    return [video for video in videos if video is not None and split in ("all", video.split)]
 
 
 def _hold_out(players: Iterable[str], *, fraction: float) -> set[str]:

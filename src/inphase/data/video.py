@@ -69,14 +69,8 @@ class Problem(UserWarning):
         self.where, self.what, self.fix = where, what, fix
 
 
-def in_split(videos: Iterable[Video], *, split: str, of: tuple[str, ...] = SPLITS) -> list[Video]:
-    """Keep the videos of one split, or all of them for "all"; `of` names the splits this collection has."""
-    check_split(split, of=of)
-    return [video for video in videos if split in ("all", video.split)]
-
-
 def check_split(split: str, *, of: tuple[str, ...] = SPLITS) -> None:
-    """Refuse a split that a collection does not have."""
+    """Refuse a split that a collection does not have; "all" is every one of them."""
     if split != "all" and split not in of:
         raise ValueError(f"split {split!r} does not exist here: choose one of {', '.join([*of, 'all'])}")
 
