@@ -1,0 +1,111 @@
+"""The command line: each command parses, calls one thing and prints."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from tyro.extras import SubcommandApp
+
+from inphase.data import DATASETS
+from inphase.data.check import Report, check
+from inphase.data.sheet import choose, draw_sheet
+from inphase.data.video import Video
+
+app = SubcommandApp()
+data = SubcommandApp()
+app.command(data, name="data", help="Look at collections of videos.")
+
+Name = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help=f"one of {', '.join(DATASETS)}")]
+Root = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="ROOT", help="the folder it lies in")]
+
+_MOST_ACTIONS = 30
+
+
+def main() -> None:
+    """Run the command that was typed; a foreseen error is one line, not a traceback."""
+    try:
+        app.cli(prog="inphase", description="Temporal alignment of videos of the same action.")
+    except (OSError, ValueError) as error:
+        Console(stderr=True).print(f"[red]{escape(str(error))}[/red]")
+        sys.exit(1)
+
+
+@data.command(name="check")
+def check_data(name: Name, root: Root) -> None:
+    """Examine a collection: videos, frames, classes, splits, and what is missing or broken."""
+    report = check(_loader(name), root, name=name)
+    console = Console()
+    console.print(_counts_table(report))
+    if report.findings:
+        console.print(_findings_table(report))
+    else:
+        seen = "" if report.opened else " No file was opened."
+        console.print(f"[green]Nothing is missing or broken.[/green]{seen}")
+    sys.exit(0 if report.whole else 1)
+
+
+@data.command(name="show")
+def show_data(
+    name: Name,
+    root: Root,
+    *,
+    out: Path = Path("sheet.png"),
+    split: str = "all",
+    action: str | None = None,
+    rows: int = 8,
+    columns: int = 10,
+) -> None:
+    """Draw a contact sheet with phases."""
+    videos = _loader(name)(root, split=split)
+    found = [video for video in videos if action in (None, video.action)]
+    if not found:
+        known = ", ".join(sorted({video.action for video in videos})) or "none"
+        raise ValueError(f"no video of action {action!r} in split {split!r}; actions there: {known}")
+    draw_sheet(choose(found, rows=rows), columns=columns).save(out)
+    Console().print(f"{min(rows, len(found))} of {len(found)} videos → {escape(str(out))}")
+
+
+def _loader(name: str) -> Callable[..., list[Video]]:
+    """Find a collection by name."""
+    if name not in DATASETS:
+        raise ValueError(f"no collection {name!r}: choose one of {', '.join(DATASETS)}")
+    return DATASETS[name]
+
+
+def _counts_table(report: Report) -> Table:
+    """Tabulate videos and frames by action and split."""
+    splits = [split for split in ("train", "val", "test") if any(split == found for _, found in report.videos)]
+    table = Table(title=f"{report.name} · {escape(str(report.root))}", show_footer=True, title_justify="left")
+    table.add_column("action", footer=f"{len(report.actions)} action{'s' * (len(report.actions) != 1)}")
+    for split in splits:
+        footer = f"{sum(number for (_, found), number in report.videos.items() if found == split):,}"
+        table.add_column(split, justify="right", footer=footer)
+    table.add_column("videos", justify="right", footer=f"{report.videos.total():,}")
+    table.add_column("frames", justify="right", footer=f"{report.frames.total():,}" if report.frames.total() else "?")
+    for action in report.actions[:_MOST_ACTIONS]:
+        counts = [report.videos[action, split] for split in splits]
+        frames = f"{report.frames[action]:,}" if report.frames[action] else "?"
+        table.add_row(escape(action), *map(str, counts), str(sum(counts)), frames)
+    if len(report.actions) > _MOST_ACTIONS:
+        table.add_row(f"[dim]and {len(report.actions) - _MOST_ACTIONS} more[/dim]")
+    labels = [f"{kind} ({number:,})" for kind, number in report.labels.items()]
+    table.caption = f"labels: {', '.join(labels) or 'none'}"
+    table.caption_justify = "left"
+    return table
+
+
+def _findings_table(report: Report) -> Table:
+    """Tabulate what was found and what to do."""
+    colours = {"missing": "yellow", "broken": "red", "remark": "cyan"}
+    table = Table(show_lines=True)
+    for heading in ("", "what was found", "what to do"):
+        table.add_column(heading, overflow="fold")
+    for finding in report.findings:
+        kind = f"[{colours[finding.kind]}]{finding.kind}[/]"
+        table.add_row(kind, escape(finding.what), escape(finding.fix))
+    return table
