@@ -56,13 +56,23 @@ def show_data(
     *,
     out: Path = Path("sheet.png"),
     split: str = "all",
-    action: str | None = None,
+    action: str = "",
     rows: int = 8,
     columns: int = 10,
 ) -> None:
-    """Draw a contact sheet with phases."""
+    """Draw a contact sheet with phases.
+
+    Args:
+        name: which collection.
+        root: where it lies.
+        out: the picture to write.
+        split: train, val, test or all.
+        action: only videos of this action.
+        rows: how many videos.
+        columns: how many frames of each.
+    """
     videos = _loader(name)(root, split=split)
-    found = [video for video in videos if action in (None, video.action)]
+    found = [video for video in videos if action in ("", video.action)]
     if not found:
         known = ", ".join(sorted({video.action for video in videos})) or "none"
         raise ValueError(f"no video of action {action!r} in split {split!r}; actions there: {known}")

@@ -9,7 +9,8 @@ from torch.utils.data import DataLoader
 
 from inphase.data.augment import look_once, stand_once
 from inphase.data.groups import Batch, Group, GroupStream, pad
-from inphase.data.pose import JOINTS13, read_pose
+from inphase.data.pose import JOINTS13
+from inphase.data.reading import read_pose
 from inphase.data.sampling import Context, past
 from inphase.data.video import Video
 

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from inphase.data.pose import JOINTS13, bones, mirrored, read_pose, select_joints
+from inphase.data.pose import JOINTS13, bones, mirrored, select_joints
 from inphase.data.video import Video
 
 
-def make(joints: tuple[str, ...] = JOINTS13, *, length: int = 4, rate: float | None = None) -> Video:
+def make(joints: tuple[str, ...] = JOINTS13, *, length: int = 4) -> Video:
     points = np.arange(length * len(joints) * 2, dtype=np.float32).reshape(length, len(joints), 2)
-    return Video("a", "wave", "train", keypoints=points, joints=joints, rate=rate, length=length)
+    return Video("a", "wave", "train", keypoints=points, joints=joints, length=length)
 
 
 def test_left_and_right_change_places_and_twice_is_nothing() -> None:
@@ -36,12 +36,3 @@ def test_joints_are_selected_by_name_in_the_order_asked() -> None:
     assert video.keypoints[0, 1].tolist() == [0, 1]
     with pytest.raises(ValueError, match="no joint nose"):
         select_joints(video, ("nose",))
-
-
-def test_a_pose_is_read_like_frames_with_its_seconds() -> None:
-    values, times = read_pose(make(rate=20.0), np.array([1, 3]))
-    assert values.shape == (2, 13, 3)
-    assert values[0, 0].tolist() == [26, 27, 1]
-    assert times.tolist() == [0.05, 0.15]
-    with pytest.raises(ValueError, match="no keypoints"):
-        read_pose(Video("b", "wave", "train"), np.array([0]))

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.data.groups import Group, Prepare, Read, Stream, pad, read_sequence
+from inphase.data.groups import Group, Prepare, Stream, pad, read_sequence
+from inphase.data.reading import Read
 from inphase.data.sampling import Context, Rule, sample
 from inphase.data.skips import Skip, try_reading
 from inphase.data.video import Video, summarise

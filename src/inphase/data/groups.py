@@ -19,13 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from inphase.data.reading import Read, annotated_length
 from inphase.data.sampling import Context, Frames, Rule, context_frames, sample
 from inphase.data.skips import Skip, try_reading
 from inphase.data.video import Video, summarise
 
-Read = Callable[
-    [Video, Frames], tuple[NDArray[Any], NDArray[np.float64]]
-]  # distinct frames, increasing → values, seconds
 Prepare = Callable[[NDArray[Any], Video, np.random.Generator], NDArray[Any] | Tensor]  # once a video, before context
 
 
@@ -197,14 +195,6 @@ def read_sequence(
     ready = torch.as_tensor(values if prepare is None else prepare(values, video, rng))
     rows = torch.from_numpy(places[: wanted.size].reshape(wanted.shape))
     return ready[rows], torch.from_numpy(frames), torch.from_numpy(times[places[wanted.size :]])
-
-
-def annotated_length(video: Video) -> int:
-    """Give the length a video's annotation or its labels state."""
-    for known in (video.length, video.phases, video.keypoints):
-        if known is not None:
-            return known if isinstance(known, int) else len(known)
-    raise ValueError(f"the length of {video.id} is not annotated: pass frame_count, or cache the collection first")
 
 
 def pad(sequences: Sequence[Tensor]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Poses as sequences: which joints there are, which are each other's mirror image, and how to read them like frames."""
+"""Joints: what they are called, which are each other's mirror image, and which a stick figure connects."""
 
 from dataclasses import replace
 
@@ -80,16 +80,3 @@ def select_joints(video: Video, joints: tuple[str, ...] = JOINTS13) -> Video:
         joints3d=None if video.joints3d is None else video.joints3d[:, columns],
         visibility=None if video.visibility is None else video.visibility[:, columns],
     )
-
-
-def read_pose(video: Video, frames: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Read some frames of a video's pose: x, y in pixels and visibility 0 or 1 as [T, J, 3], and their seconds.
-
-    Without a known rate a second is a frame long.
-    """
-    if video.keypoints is None:
-        raise ValueError(f"{video.id} has no keypoints: run pose estimation on it, or read its pictures")
-    points = video.keypoints[frames]
-    seen = np.ones(points.shape[:2], np.bool_) if video.visibility is None else video.visibility[frames]
-    values = np.concatenate([points, seen[..., None].astype(np.float32)], axis=-1)
-    return values.astype(np.float32), frames / float(video.rate or 1.0)

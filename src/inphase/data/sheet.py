@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from inphase.data.groups import Read, annotated_length
 from inphase.data.pose import bones
+from inphase.data.reading import Read, annotated_length
 from inphase.data.sampling import Frames
 from inphase.data.video import Video
 
