@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from inphase.data import finegym
-from inphase.data.finegym_lists import prototype_order, read_categories, read_elements
+from inphase.data.finegym_lists import Category, Element, prototype_order, read_categories, read_elements
 from inphase.data.video import Problem
 
 CATEGORIES = """Clabel:   0; set:  1; Glabel:   1; (VT) round-off, stretched salto forward
@@ -67,6 +67,26 @@ def test_clips_are_laid_end_to_end_in_the_order_of_the_training_data(tmp_path: P
     assert floor.intervals == ((0.0, 1.0, 8), (1.0, 2.0, 8), (2.0, 5.0, 6), (5.0, 7.0, 7))
     assert floor.phases_at(np.array([0.0, 1.5, 2.0, 6.9, 7.0])).tolist() == [8, 8, 6, 7, -1]
     assert floor.path == tmp_path / "videos" / "ccccccccccc.mp4"
+
+
+def elements(*performed: str) -> list[Element]:
+    """List the clips of events given as sets in the order performed; the list itself is in another order."""
+    parts = [
+        (f"{event:011d}", second, int(part))
+        for event, sets in enumerate(performed)
+        for second, part in enumerate(sets.split())
+    ]
+    return [
+        Element(youtube, "E_1_9", f"A_{second}", second, second + 1, Category(0, part, "floor exercise", ""), "train")
+        for youtube, second, part in reversed(parts)
+    ]
+
+
+def test_sets_are_ordered_by_their_mean_rank_and_ties_by_number() -> None:
+    assert prototype_order(elements("24 21", "22")) == {"floor exercise": (24, 22, 21)}
+    assert prototype_order(elements("24 21", "21 24")) == {"floor exercise": (21, 24)}
+    # 21: 0, ½ and 1; 25: ½ and 0; 22: 1.
+    assert prototype_order(elements("21 25 22", "25 21 21")) == {"floor exercise": (25, 21, 22)}
 
 
 def test_every_split_follows_the_training_order(tmp_path: Path) -> None:

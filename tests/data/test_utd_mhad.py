@@ -51,6 +51,13 @@ def test_a_camera_depends_on_the_seed_and_the_video_alone(tmp_path: Path) -> Non
     assert not np.allclose(once.keypoints, other.keypoints)  # type: ignore[arg-type]
 
 
+def test_every_video_has_a_camera_of_its_own(tmp_path: Path) -> None:
+    body = np.random.default_rng(1).normal(size=(5, 6, 3))
+    one, other = utd_mhad.load(write(tmp_path, seq_a01_s1_t1=body, seq_a02_s1_t1=body), split="train")
+    assert np.array_equal(one.joints3d, other.joints3d)  # type: ignore[arg-type]
+    assert not np.allclose(one.keypoints, other.keypoints)  # type: ignore[arg-type]
+
+
 def test_broken_skeletons_are_reported_and_left_out(tmp_path: Path) -> None:
     write(tmp_path, seq_a01_s1_t1=np.full((5, 6, 3), np.nan), seq_a02_s1_t1=np.zeros((5, 4, 3)))
     with pytest.warns(Problem, match="instead of finite") as caught:
