@@ -52,7 +52,7 @@ def test_check_lists_what_is_missing_and_exits_with_1(
     (labels / "frames" / "0001").mkdir(parents=True)
     assert run(monkeypatch, "data", "check", "penn_action", str(labels)) == 1
     out = capsys.readouterr().out
-    assert "absent files (2 of 3): frames/0002, frames/0003" in out
+    assert "absent files (2) of 2 videos: frames/0002, frames/0003" in out
     assert "folders without pictures (1): 0001" in out
 
 

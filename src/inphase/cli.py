@@ -100,7 +100,7 @@ def _counts_table(report: Report) -> Table:
     for action in report.actions[:_MOST_ACTIONS]:
         counts = [report.videos[action, split] for split in splits]
         frames = f"{report.frames[action]:,}" if report.frames[action] else "?"
-        table.add_row(escape(action), *map(str, counts), str(sum(counts)), frames)
+        table.add_row(escape(action), *(f"{count:,}" for count in (*counts, sum(counts))), frames)
     if len(report.actions) > _MOST_ACTIONS:
         table.add_row(f"[dim]and {len(report.actions) - _MOST_ACTIONS} more[/dim]")
     labels = [f"{kind} ({number:,})" for kind, number in report.labels.items()]

@@ -40,7 +40,7 @@ def test_absent_empty_and_miscounted_files_are_found(tmp_path: Path) -> None:
     report = examine(*(Video(name, "wave", "test", path=tmp_path / name, length=2) for name in paths))
     assert not report.whole
     assert found(report) == [
-        ("missing", f"absent files (1 of 4): {tmp_path / 'gone.mp4'}"),
+        ("missing", f"absent files (1) of 1 videos: {tmp_path / 'gone.mp4'}"),
         ("broken", "empty files (1): empty.mp4"),
         ("broken", "folders without pictures (1): nothing"),
         ("broken", "folders whose pictures are not as many as annotated (1): few"),
@@ -103,7 +103,8 @@ def test_what_a_loader_warns_of_is_part_of_the_report_and_other_warnings_go_thro
     def noisy(root: Path, split: str) -> list[Video]:
         warnings.warn("something else", DeprecationWarning, stacklevel=1)
         warnings.warn(Problem("a", "odd", "look"), stacklevel=1)
+        warnings.warn(Problem("b", "unusual", "look", harmless=True), stacklevel=1)
         return []
 
     with pytest.warns(DeprecationWarning, match="something else"):
-        assert len(check(noisy, tmp_path, name="noisy").findings) == 1
+        assert [finding.kind for finding in check(noisy, tmp_path, name="noisy").findings] == ["broken", "remark"]

@@ -43,6 +43,7 @@ def test_folders_of_pictures_are_videos_but_pictures_beside_videos_are_not(tmp_p
     with pytest.warns(Problem, match=r"1 \.png ignored"):
         videos = folder.load(root, split="all")
     assert [video.id for video in videos] == ["jump/a.mp4", "throw/one", "throw/two.mp4"]
+    assert [video.sound is None for video in videos] == [False, True, False]
 
 
 def test_other_files_are_counted_and_hidden_ones_are_not(tmp_path: Path) -> None:

@@ -61,13 +61,14 @@ def check(
     findings = []
     for entry in caught:
         if isinstance(entry.message, Problem):
-            findings.append(Finding("broken", f"{entry.message.where}: {entry.message.what}", entry.message.fix))
+            kind: Kind = "remark" if entry.message.harmless else "broken"
+            findings.append(Finding(kind, f"{entry.message.where}: {entry.message.what}", entry.message.fix))
         else:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
     here, absent = present(videos)
     if absent:
-        names = summarise(_below(video.path, root=Path(root)) for video in absent)
-        what = f"absent files ({len(absent):,} of {len(videos):,}): {names}"
+        files = dict.fromkeys(_below(video.path, root=Path(root)) for video in absent)
+        what = f"absent files ({len(files):,}) of {len(absent):,} videos: {summarise(files)}"
         findings.append(Finding("missing", what, "download or copy them; until then they are skipped"))
     findings += _gather(fault for video in here for fault in _examine(video, frame_count=frame_count))
     findings += _compare(videos)

@@ -42,15 +42,16 @@ def load(root: Path | str, *, split: str, val: float = 0.1, test: float = 0.2) -
             "or one sub-folder of them per action"
         )
     if ignored:
-        warn(Problem(str(root), f"{_count(ignored)} ignored", "convert them if they are videos"), stacklevel=2)
+        what = f"{_count(ignored)} ignored"
+        warn(Problem(str(root), what, "convert them if they are videos", harmless=True), stacklevel=2)
     given = _read_splits(root, names=found)
     timed, names = _read_phases(root, names=found)
     videos = []
     for name, (path, action) in found.items():
         belongs = given.get(name) or _split_by_name(name, val=val, test=test)
         if split in ("all", belongs):
-            intervals = tuple(timed.get(name, ()))
-            videos.append(Video(name, action, belongs, path=path, intervals=intervals, phase_names=names, sound=path))
+            intervals, sound = tuple(timed.get(name, ())), path if path.is_file() else None
+            videos.append(Video(name, action, belongs, path=path, intervals=intervals, phase_names=names, sound=sound))
     return videos
 
 

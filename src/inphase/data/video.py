@@ -60,13 +60,14 @@ class Video:
 class Problem(UserWarning):
     """Something in a collection that is wrong but stops nothing: where, what, and what to do about it.
 
-    Loaders warn with it and leave the entry out; `inphase data check` collects and lists them.
+    Loaders warn with it and leave the entry out; `inphase data check` collects and lists them. One that is `harmless`
+    leaves the collection whole.
     """
 
-    def __init__(self, where: str, what: str, fix: str) -> None:
+    def __init__(self, where: str, what: str, fix: str, *, harmless: bool = False) -> None:
         """Word the warning so that it can be acted upon."""
         super().__init__(f"{where}: {what}; {fix}")
-        self.where, self.what, self.fix = where, what, fix
+        self.where, self.what, self.fix, self.harmless = where, what, fix, harmless
 
 
 def check_split(split: str, *, of: tuple[str, ...] = SPLITS) -> None:
@@ -87,4 +88,4 @@ def present(videos: Iterable[Video]) -> tuple[list[Video], list[Video]]:
 def summarise(names: Iterable[str], *, show: int = 3) -> str:
     """Name the first few of many and say how many more there are."""
     listed = list(names)
-    return ", ".join(listed[:show]) + (f" and {len(listed) - show} more" if len(listed) > show else "")
+    return ", ".join(listed[:show]) + (f" and {len(listed) - show:,} more" if len(listed) > show else "")
