@@ -5,6 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes on a busy machine says nothing about the code.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 DATA = Path(os.environ.get("INPHASE_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
