@@ -70,7 +70,6 @@ class VideoFile:
         self, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None = None
     ) -> Iterator[tuple[float, NDArray[np.uint8]]]:
         """Yield the time and the picture of the `wanted` frames, all where None, in order of presentation."""
-        self.lost, self.damaged = (self.track.missing if wanted is None else 0), 0
         upright = Upright(size=size)
         count = len(self.times) if wanted is None else len(wanted)
         given = 0
@@ -78,7 +77,7 @@ class VideoFile:
             self.damaged += frame.is_corrupt
             yield float(self.times[position]), upright(frame)
             given += 1
-        self.lost += count - given
+        self.lost += count - given + (self.track.missing if wanted is None else 0)
 
     def _frames(self, wanted: NDArray[np.int64] | None) -> Iterator[tuple[int, VideoFrame]]:
         if wanted is None:

@@ -40,7 +40,6 @@ class PictureFolder:
         self, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None = None
     ) -> Iterator[tuple[float, NDArray[np.uint8]]]:
         """Yield the time and the picture of the `wanted` frames, all where None."""
-        self.lost = 0
         upright = Upright(size=size)
         for position in range(len(self.times)) if wanted is None else wanted.tolist():
             frame = _decode(self._files.get(self._first + position))

@@ -92,8 +92,6 @@ def stream_clips(
     native_rate: float | None = None,
 ) -> Iterator[Clip]:
     """Yield a recording as consecutive clips of `length` frames, in memory for one of them, however long it is."""
-    if length < 1:
-        raise ValueError(f"length must be at least 1 frame, got {length}")
     recording = open_recording(path, native_rate=native_rate)
     wanted = choose(recording.times, span=span, rate=rate)
     yield from in_clips(recording, wanted, size=size, length=length)
@@ -110,11 +108,26 @@ def stream_spans(
     native_rate: float | None = None,
 ) -> Iterator[Clip]:
     """Yield spans of a recording, in the order given, on one clock from 0, as clips of at most `length` frames."""
+    recording = open_recording(path, native_rate=native_rate)
+    yield from spliced(recording, spans, rate=rate, size=size, length=length)
+    warn_of_damage(recording)
+
+
+def spliced(
+    recording: Recording,
+    spans: Sequence[tuple[float, float]],
+    *,
+    rate: float | None,
+    size: tuple[int, int] | None,
+    length: int,
+) -> Iterator[Clip]:
+    """Decode spans one after the other into clips on one clock from 0."""
     if not spans:
         raise ValueError("spans is empty: give at least one (start, end) in seconds")
     begin = 0.0
     for start, end in spans:
-        for clip in stream_clips(path, length=length, span=(start, end), rate=rate, size=size, native_rate=native_rate):
+        wanted = choose(recording.times, span=(start, end), rate=rate)
+        for clip in in_clips(recording, wanted, size=size, length=length):
             yield Clip(clip.frames, clip.times - start + begin)
         begin += end - start
 
@@ -132,6 +145,8 @@ def in_clips(
     recording: Recording, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None, length: int
 ) -> Iterator[Clip]:
     """Decode the wanted frames into clips of `length`."""
+    if length < 1:
+        raise ValueError(f"length must be at least 1 frame, got {length}")
     if size is not None and min(size) < 1:
         raise ValueError(f"size must be (height, width) in pixels, got {size}")
     frames, times, filled = np.empty((0, 0, 0, 3), np.uint8), np.empty(length), 0

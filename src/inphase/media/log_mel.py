@@ -42,14 +42,12 @@ def log_mel_patches(sound: Sound) -> NDArray[np.float64]:
 
 
 def mel_bands() -> NDArray[np.float64]:
-    """Make the triangles, straight in mel, that sum a magnitude spectrum into bands: [257, 64], without the DC."""
+    """Make the triangles, straight in mel, that sum a magnitude spectrum into bands: [257, 64]."""
     frequencies = mel(np.linspace(0, RATE / 2, FFT // 2 + 1))[:, None]
     edges = np.linspace(mel(np.float64(LOWEST)), mel(np.float64(HIGHEST)), BANDS + 2)
     lower, centre, upper = edges[:-2], edges[1:-1], edges[2:]
     rising, falling = (frequencies - lower) / (centre - lower), (upper - frequencies) / (upper - centre)
-    bands = np.maximum(0.0, np.minimum(rising, falling))
-    bands[0] = 0.0
-    return bands
+    return np.maximum(0.0, np.minimum(rising, falling))
 
 
 def mel(hertz: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:

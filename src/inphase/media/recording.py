@@ -15,8 +15,8 @@ class Recording(Protocol):
     times: NDArray[np.float64]  # [N] of every frame there is, or was before damage
     rate: float  # frames a second, on average
     has_sound: bool
-    lost: int  # frames asked for and not decodable; complete once `pictures` is exhausted
-    damaged: int  # frames given although some of their data was missing
+    lost: int  # frames asked for so far that could not be decoded
+    damaged: int  # frames given so far although some of their data was missing
 
     def pictures(
         self, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None = None
