@@ -240,6 +240,15 @@ def test_a_disk_that_fills_under_the_index_leaves_it_whole(
     assert (store / "index.jsonl").read_bytes() == before
 
 
+def test_an_error_of_the_caller_is_not_taken_for_one_of_the_disk(tmp_path: Path, films: dict[str, Source]) -> None:
+    def closed(step: Progress) -> None:
+        raise BrokenPipeError(f"nobody listens to {step.id}")
+
+    with pytest.raises(BrokenPipeError, match="nobody listens"):
+        fill_store(tmp_path / "store", films, size=SIZE, progress=closed)
+    assert fill(tmp_path / "store", films)[0].kept == 1
+
+
 def test_what_is_no_store_or_another_one_is_explained(tmp_path: Path, films: dict[str, Source]) -> None:
     with pytest.raises(StoreError, match="holds no frame store"):
         FrameStore(tmp_path)

@@ -78,12 +78,13 @@ def fill_store(
     folder = Path(folder)
     if min(size) < 1:
         raise ValueError(f"size must be (height, width) in pixels, got {size}")
-    with _writing(folder):
-        create_index(folder, size)
-        stored, entries = read_index(folder)
-        if stored != tuple(size):
-            raise StoreError(f"{folder} holds pictures of {stored}, not {tuple(size)}: use another folder")
-        _sweep(folder, entries)
+    with _held(folder):
+        with _explained(folder):
+            create_index(folder, size)
+            stored, entries = read_index(folder)
+            if stored != tuple(size):
+                raise StoreError(f"{folder} holds pictures of {stored}, not {tuple(size)}: use another folder")
+            _sweep(folder, entries)
         missing: dict[str, str] = {}
         done: list[Entry] = []
         for id, source in sources.items():
@@ -96,10 +97,11 @@ def fill_store(
                 missing[id] = identity
         kept = len(done)
         for entry in _written(folder, {id: (sources[id], missing[id]) for id in missing}, size=stored, workers=workers):
-            append_entry(folder, entry)
-            replaced = entries.get(entry.id)
-            if replaced and replaced.file and replaced.file != entry.file:
-                (folder / replaced.file).unlink(missing_ok=True)
+            with _explained(folder):
+                append_entry(folder, entry)
+                replaced = entries.get(entry.id)
+                if replaced and replaced.file and replaced.file != entry.file:
+                    (folder / replaced.file).unlink(missing_ok=True)
             done.append(entry)
             _tell(progress, entry, "written", len(done), len(sources))
     return Filled(
@@ -128,14 +130,26 @@ def _tell(progress: Callable[[Progress], None] | None, entry: Entry, outcome: st
 
 
 @contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """Hold a store for writing, and turn what the disk refuses into an error that says what to do."""
-    try:
+def _held(folder: Path) -> Iterator[None]:
+    """Hold a store for writing."""
+    with _explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "lock", timeout=0):
-            yield
-    except Timeout:
-        raise StoreError(f"another process is filling {folder}: wait for it, or use another folder") from None
+        lock = FileLock(folder / "lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise StoreError(f"another process is filling {folder}: wait for it, or use another folder") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """Turn what the disk refuses into an error that says what to do."""
+    try:
+        yield
     except OSError as error:
         what = "the disk is full" if error.errno in FULL else f"writing failed ({error.strerror})"
         raise StoreError(
@@ -157,14 +171,18 @@ def _written(
     """Write the files of the jobs and yield their entries, in the order in which they get ready."""
     if workers < 1:
         for id, (source, identity) in jobs.items():
-            yield write_frames(folder, id, source, identity, size)
+            with _explained(folder):
+                entry = write_frames(folder, id, source, identity, size)
+            yield entry
         return
     # Forked processes inherit the locks of the codec library's threads.
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         futures = [pool.submit(write_frames, folder, id, *job, size) for id, job in jobs.items()]
         try:
             for future in as_completed(futures):
-                yield future.result()
+                with _explained(folder):
+                    entry = future.result()
+                yield entry
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -177,8 +195,9 @@ def write_frames(folder: Path, id: str, source: Source, identity: str, size: tup
         recording = open_recording(source.path, native_rate=source.native_rate)
         with part.open("wb") as file:
             for clip in _clips(recording, source, size):
-                file.write(clip.frames.tobytes())
-                digest.update(clip.frames.tobytes())
+                pixels = clip.frames.reshape(-1).data
+                file.write(pixels)
+                digest.update(pixels)
                 times.append(clip.times)
             stamps = np.concatenate(times).astype("<f8")
             file.write(stamps.tobytes())

@@ -51,7 +51,7 @@ def compose(pictures: Sequence[NDArray[np.uint8]], plan: Plan) -> NDArray[np.uin
 
 
 class Captions:
-    """Texts at the lower left of cells, drawn once and laid on every picture."""
+    """Texts at the lower left of cells, drawn once and laid on every picture, in Pillow's own font (Latin letters)."""
 
     def __init__(self, texts: Sequence[str], plan: Plan) -> None:
         """Draw the texts, white on a dark box; those of pictures laid over each other stand above one another."""
