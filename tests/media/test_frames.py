@@ -85,10 +85,16 @@ def test_a_file_in_fragments_is_read_whole(tmp_path: Path) -> None:
     assert numbers_of(read_clip(path, indices=[40, 41]).frames) == [40, 41]
 
 
-def test_a_clock_that_starts_again_does_not_mix_the_parts(tmp_path: Path) -> None:
-    part = write_video(tmp_path / "part.ts", count=40, rate=25, options={"g": "12"})
+@pytest.mark.parametrize("offset", [0, 20000])
+def test_a_clock_that_starts_again_does_not_mix_the_parts(tmp_path: Path, offset: int) -> None:
     joined = tmp_path / "joined.ts"
-    joined.write_bytes(part.read_bytes() * 2)
+    for begin in (0, offset):
+        stamps = range(begin, begin + 40 * 3600, 3600)
+        part = write_video(
+            tmp_path / "part.ts", rate=25, stamps=stamps, time_base=Fraction(1, 90000), options={"g": "12"}
+        )
+        with joined.open("ab") as file:
+            file.write(part.read_bytes())
     clip = read_clip(joined)
     assert numbers_of(clip.frames) == [*range(40), *range(40)]
     np.testing.assert_allclose(clip.times, np.arange(80) / 25)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from av.packet import Packet  # generic in its stub alone
 
 # Frames of h264 and its successors are stored at most 16 places from where they are shown.
-REORDERING = 32
+REORDERING = 16
 # Decoding several frames at once pays for its start-up from about this many pixels.
 LARGE = 512 * 512
 
