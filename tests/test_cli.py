@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from PIL import Image
 from scipy.io import savemat
+from tests.media.recordings import write_video
 
 from inphase import cli
+from inphase.media.store import FrameStore
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -65,6 +67,35 @@ def test_show_writes_a_sheet(labels: Path, monkeypatch: pytest.MonkeyPatch, caps
         assert len(sheet.convert("RGB").getcolors(100_000) or []) > 10
 
 
+def test_own_videos_are_checked_shown_and_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "my swings"
+    root.mkdir()
+    for name in ("it's one.mp4", "zwei.mp4"):
+        write_video(root / name, count=20, rate=10)
+    assert run(monkeypatch, "data", "check", "folder", str(root), "--open") == 0
+    assert "Nothing is missing or broken." in capsys.readouterr().out
+    (root / "damaged.mp4").write_bytes(b"nonsense")
+    assert run(monkeypatch, "data", "check", "folder", str(root), "--open") == 1
+    assert "files that cannot be opened (MediaError: " in capsys.readouterr().out
+    assert run(monkeypatch, "data", "show", "folder", str(root), "--out", str(tmp_path / "a.png"), "--rows", "3") == 0
+    with Image.open(tmp_path / "a.png") as sheet:
+        rows = np.asarray(sheet).astype(int)
+    broken, shown = rows[:96, 150:], rows[116:212, 150:]
+    assert (broken[..., 0] - broken[..., 1] > 100).any()
+    assert len(np.unique(shown)) > 10
+    capsys.readouterr()
+    for new in ("2 new", "0 new"):
+        words = ("data", "cache", "folder", str(root), str(tmp_path / "store"), "--size", "16", "24")
+        assert run(monkeypatch, *words) == 0
+        out = capsys.readouterr().out
+        assert "2 videos, 40 frames in" in out
+        assert new in out
+        assert "1 broken" in out
+    assert FrameStore(tmp_path / "store")["zwei.mp4"].frames.shape == (20, 16, 24, 3)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -72,6 +103,7 @@ def test_show_writes_a_sheet(labels: Path, monkeypatch: pytest.MonkeyPatch, caps
         (("check", "golfdb", "/nowhere"), "no index.csv in /nowhere"),
         (("show", "penn_action", "LABELS", "--action", "swim"), "no video of action 'swim'"),
         (("show", "penn_action", "LABELS", "--split", "val"), "split 'val' does not exist here"),
+        (("cache", "penn_action", "LABELS", "store"), "there is nothing to cache"),
     ],
 )
 def test_a_foreseen_error_is_one_line_and_exits_with_1(

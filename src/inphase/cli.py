@@ -8,13 +8,17 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress
 from rich.table import Table
 from tyro.extras import SubcommandApp
 
 from inphase.data import DATASETS
 from inphase.data.check import Report, check
+from inphase.data.reading import file_length, measured_length, read_pictures, sources
 from inphase.data.sheet import choose, draw_sheet
-from inphase.data.video import Video
+from inphase.data.video import Video, summarise
+from inphase.media.cache import fill_store
+from inphase.media.errors import MediaError
 
 app = SubcommandApp()
 data = SubcommandApp()
@@ -22,6 +26,7 @@ app.command(data, name="data", help="Look at collections of videos.")
 
 Name = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help=f"one of {', '.join(DATASETS)}")]
 Root = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="ROOT", help="the folder it lies in")]
+Store = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STORE", help="the folder to write")]
 
 _MOST_ACTIONS = 30
 
@@ -30,15 +35,21 @@ def main() -> None:
     """Run the command that was typed; a foreseen error is one line, not a traceback."""
     try:
         app.cli(prog="inphase", description="Temporal alignment of videos of the same action.")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, MediaError) as error:
         Console(stderr=True).print(f"[red]{escape(str(error))}[/red]")
         sys.exit(1)
 
 
 @data.command(name="check")
-def check_data(name: Name, root: Root) -> None:
-    """Examine a collection: videos, frames, classes, splits, and what is missing or broken."""
-    report = check(_loader(name), root, name=name)
+def check_data(name: Name, root: Root, *, open: bool = False) -> None:
+    """Examine a collection: videos, frames, classes, splits, and what is missing or broken.
+
+    Args:
+        name: which collection.
+        root: where it lies.
+        open: open every file and count its frames as well.
+    """
+    report = check(_loader(name), root, name=name, frame_count=file_length if open else None)
     console = Console()
     console.print(_counts_table(report))
     if report.findings:
@@ -76,8 +87,39 @@ def show_data(
     if not found:
         known = ", ".join(sorted({video.action for video in videos})) or "none"
         raise ValueError(f"no video of action {action!r} in split {split!r}; actions there: {known}")
-    draw_sheet(choose(found, rows=rows), columns=columns).save(out)
+    sheet = draw_sheet(choose(found, rows=rows), columns=columns, read=read_pictures, frame_count=measured_length)
+    sheet.save(out)
     Console().print(f"{min(rows, len(found))} of {len(found)} videos → {escape(str(out))}")
+
+
+@data.command(name="cache")
+def cache_data(
+    name: Name, root: Root, store: Store, *, size: tuple[int, int] = (224, 224), split: str = "all", workers: int = 0
+) -> None:
+    """Decode and resize a collection once, so that training needs no codec; what is interrupted is resumed.
+
+    Args:
+        name: which collection.
+        root: where it lies.
+        store: the folder to write.
+        size: height and width of the pictures.
+        split: train, val, test or all.
+        workers: processes that decode side by side; 0 decodes in this one.
+    """
+    wanted = sources(_loader(name)(root, split=split))
+    if not wanted:
+        raise ValueError(f"{name} in {root} has no video files: there is nothing to cache")
+    console = Console()
+    with Progress(console=console) as bar:
+        task = bar.add_task("decoding", total=len(wanted))
+        filled = fill_store(store, wanted, size=size, workers=workers, progress=lambda _: bar.advance(task))
+    console.print(
+        f"{filled.written + filled.kept:,} videos, {filled.frames:,} frames in {escape(str(store))} "
+        f"({filled.written:,} new); {len(filled.broken):,} broken, {len(filled.damaged):,} damaged"
+    )
+    for kind, found in (("broken", filled.broken), ("damaged", filled.damaged)):
+        if found:
+            console.print(f"[yellow]{kind}[/yellow] {escape(summarise(found.values()))}")
 
 
 def _loader(name: str) -> Callable[..., list[Video]]:

@@ -67,11 +67,11 @@ def test_labels_that_do_not_fit_are_found() -> None:
 
 def test_videos_are_compared_with_each_other() -> None:
     twice = [Video("a", "wave", "train"), Video("a", "wave", "train")]
-    shared = [Video("b", "clap", "train"), Video("b", "clap", "test")]
+    shared = [Video(f"b_{split}", "clap", split, notes={"instance": "b"}) for split in ("train", "test")]
     report = examine(*twice, *shared)
     assert found(report) == [
-        ("broken", "ids twice in a split (1): a"),
-        ("remark", "ids in more than one split (1): b"),
+        ("broken", "ids that are not unique (1): a"),
+        ("remark", "performances in more than one split (1): b"),
         ("remark", "actions with a single training video (1): clap"),
     ]
 

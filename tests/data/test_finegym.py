@@ -61,7 +61,7 @@ def write(root: Path, *, version: str = "v1.0", base: int = 99, evaluation: str 
 
 def test_clips_are_laid_end_to_end_in_the_order_of_the_training_data(tmp_path: Path) -> None:
     floor, _ = finegym.load(write(tmp_path), split="test")
-    assert (floor.id, floor.action, floor.split) == ("ccccccccccc_E_000100_000130", "floor exercise", "test")
+    assert (floor.id, floor.action, floor.split) == ("ccccccccccc_E_000100_000130_test", "floor exercise", "test")
     assert floor.notes["sets"] == "24 24 21 22"
     assert floor.spans == ((106.5, 107.5), (115.5, 116.5), (109.5, 112.5), (102.5, 104.5))
     assert floor.intervals == ((0.0, 1.0, 8), (1.0, 2.0, 8), (2.0, 5.0, 6), (5.0, 7.0, 7))
@@ -93,6 +93,16 @@ def test_every_split_follows_the_training_order(tmp_path: Path) -> None:
     train = finegym.load(write(tmp_path), split="train")
     assert [video.notes["sets"] for video in train] == ["24 21 22", "24 24 21", "22"]
     assert len(finegym.load(tmp_path, split="all")) == 5
+
+
+def test_an_event_in_both_lists_is_two_videos(tmp_path: Path) -> None:
+    with (write(tmp_path) / "gym99_train_element_v1.0.txt").open("a") as file:
+        file.write("ccccccccccc_E_000100_000130_A_0018_0020 6\n")
+    lines = TRAIN + "ccccccccccc_E_000100_000130_A_0018_0020 6\n" + TEST
+    (tmp_path / "finegym_annotation_info_v1.0.json").write_text(json.dumps(annotate(lines)))
+    videos = [video for video in finegym.load(tmp_path, split="all") if video.notes["instance"].startswith("c")]
+    assert [(video.id[-5:], video.notes["sets"]) for video in videos] == [("train", "21"), ("_test", "24 24 21 22")]
+    assert videos[0].notes["instance"] == videos[1].notes["instance"] == "ccccccccccc_E_000100_000130"
 
 
 def test_the_order_can_be_given(tmp_path: Path) -> None:

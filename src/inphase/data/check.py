@@ -118,19 +118,21 @@ def _examine(video: Video, *, frame_count: Callable[[Video], int] | None) -> Ite
 
 
 def _compare(videos: Iterable[Video]) -> Iterator[Finding]:
-    """Yield what is wrong between videos: one id twice, one id in two splits, an action with a single video."""
-    splits: dict[str, list[str]] = defaultdict(list)
+    """Yield what is wrong between videos: an id twice, a performance in two splits, an action with a single video."""
+    ids: Counter[str] = Counter()
+    splits: dict[str, set[str]] = defaultdict(set)
     sizes: Counter[tuple[str, str]] = Counter()
     for video in videos:
-        splits[video.id].append(video.split)
+        ids[video.id] += 1
+        splits[video.notes.get("instance", video.id)].add(video.split)
         sizes[video.action, video.split] += 1
-    twice = [name for name, found in splits.items() if len(set(found)) < len(found)]
-    shared = [name for name, found in splits.items() if len(set(found)) > 1]
+    twice = [name for name, number in ids.items() if number > 1]
+    shared = [name for name, found in splits.items() if len(found) > 1]
     lonely = [action for (action, split), number in sizes.items() if split == "train" and number == 1]
     if twice:
-        yield Finding("broken", f"ids twice in a split ({len(twice):,}): {summarise(twice)}", "remove one of each")
+        yield Finding("broken", f"ids that are not unique ({len(twice):,}): {summarise(twice)}", "remove one of each")
     if shared:
-        what = f"ids in more than one split ({len(shared):,}): {summarise(shared)}"
+        what = f"performances in more than one split ({len(shared):,}): {summarise(shared)}"
         yield Finding("remark", what, "nothing where the official split is so; it may flatter results")
     if lonely:
         what = f"actions with a single training video ({len(lonely):,}): {summarise(lonely)}"

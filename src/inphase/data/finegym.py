@@ -145,12 +145,13 @@ def _assemble(
             clock += end - start
     first = clips[0][0]
     return Video(
-        id=first.event_id if unit == "event" else f"{first.event_id}_{first.segment_key}",
+        # An event with clips in both lists is two videos: they show different stretches.
+        id=f"{first.event_id}_{first.split}" if unit == "event" else f"{first.event_id}_{first.segment_key}",
         action=first.category.event,
         split=first.split,
         path=path,
         spans=tuple(spans),
         intervals=tuple(intervals),
         phase_names=names,
-        notes={"youtube": first.youtube, "sets": " ".join(str(element.category.set) for element, _ in clips)},
+        notes={"instance": first.event_id, "sets": " ".join(str(element.category.set) for element, _ in clips)},
     )

@@ -13,6 +13,7 @@ from inphase.data.pose import bones
 from inphase.data.reading import Read, annotated_length
 from inphase.data.sampling import Frames
 from inphase.data.video import Video
+from inphase.media.errors import MediaError
 
 # Okabe and Ito's colours and lighter ones of the same hues: told apart by people who do not see red or green as well.
 PALETTE = (
@@ -85,7 +86,7 @@ def _draw_row(
         draw.text((6, 6 + 16 * line), shorten(text, width=22), fill=_INK, font=_font(12))
     try:
         pictures, frames, phases = _look_at(video, columns=columns, cell=cell, read=read, frame_count=frame_count)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, MediaError) as error:
         draw.multiline_text((_NAMES, 6), fill(str(error), 110), fill=(170, 0, 0), font=_font(12))
         return row
     for column, (picture, frame, phase) in enumerate(zip(pictures, frames.tolist(), phases.tolist(), strict=True)):
@@ -108,8 +109,10 @@ def _look_at(
     frames = np.unique(np.linspace(0, length - 1, columns).round().astype(np.int64))
     if clip is not None:
         values, times = clip.frames[frames], clip.times[frames]
-    elif read is not None and video.path is not None:
+    elif read is not None and video.path is not None and (video.keypoints is None or video.path.exists()):
         values, times = read(video, frames)
+        if len(values) != len(frames):
+            raise ValueError(f"{len(frames) - len(values)} of {len(frames)} frames cannot be read")
     elif video.keypoints is not None:
         figures = _draw_figures(video, frames, cell=cell)
         return figures, frames, _phases(video, frames, times=frames / (video.rate or 1.0))
