@@ -135,6 +135,7 @@ class GroupStream(Stream):
                 else f"alignment needs videos_per_group ≥ 2, got {videos_per_group}"
             )
         self._size = videos_per_group
+        self._lengths: dict[str, int] = {}
         self._read, self._prepare, self._frame_count = read, prepare, frame_count or annotated_length
         self._rule: Rule = rule
         self._count, self._stride, self._context = count, stride, context or Context()
@@ -169,7 +170,9 @@ class GroupStream(Stream):
 
     def _read_sequence(self, video: Video, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Read one video at some of its frames: values [T, C, …], frames [T] and seconds [T]."""
-        length = self._frame_count(video)
+        if video.id not in self._lengths:
+            self._lengths[video.id] = self._frame_count(video)
+        length = self._lengths[video.id]
         frames = sample(length, rule=self._rule, count=self._count, stride=self._stride, context=self._context, rng=rng)
         return read_sequence(
             video, frames, length=length, context=self._context, read=self._read, prepare=self._prepare, rng=rng

@@ -93,9 +93,10 @@ def _draw_row(
         left = _NAMES + column * (cell + _GAP)
         row.paste(picture, (left + (cell - picture.width) // 2, (cell - picture.height) // 2))
         draw.rectangle((left, cell, left + cell - 1, cell + _BAND - 1), fill=_colour(phase))
-        draw.text((left + 3, cell + 1), str(frame), fill=_INK, font=_font(11))
+        ink = _PAPER if sum(_colour(phase)) < 350 else _INK
+        draw.text((left + 3, cell + 1), str(frame), fill=ink, font=_font(11))
         if phase >= 0:
-            draw.text((left + cell - 3, cell + 1), str(phase), fill=_INK, font=_font(11), anchor="ra")
+            draw.text((left + cell - 3, cell + 1), str(phase), fill=ink, font=_font(11), anchor="ra")
             seen[phase, video.phase_names[phase] if phase < len(video.phase_names) else "phase"] = None
     return row
 
@@ -168,7 +169,7 @@ def _draw_legend(seen: Iterable[tuple[int, str]], *, width: int) -> Image.Image:
     draw = ImageDraw.Draw(legend)
     left = _NAMES
     for phase, name in sorted(seen):
-        text = f"{phase} {shorten(name, width=24)}"
+        text = f"{phase}  {shorten(name, width=24)}"
         needed = 18 + int(draw.textlength(text, font=_font(11))) + 10
         if left + needed > width:
             draw.text((left, 5), "…", fill=_INK, font=_font(11))

@@ -40,7 +40,9 @@ class Video:
     joints: tuple[str, ...] = ()  # the J joints by name: "left_…" and "right_…" are each other's mirror image
     boxes: NDArray[np.float32] | None = None  # [T, 4] x0, y0, x1, y1 pixels
     sound: Path | None = None  # a file with a sound stream; often `path` itself
-    notes: Mapping[str, str] = field(default_factory=dict)  # what a data set knows beside this: view, player, club …
+    # What a data set knows beside this: view, player, club …; "instance" names the performance where several videos
+    # show parts of one, "repaired" what was wrong with the labels.
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def phases_at(self, times: NDArray[np.float64]) -> NDArray[np.int64]:
         """Give the phase shown at each of `times` seconds, −1 where there is no label.
