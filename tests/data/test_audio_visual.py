@@ -79,7 +79,7 @@ def test_a_silent_or_broken_clip_is_skipped() -> None:
     skipping = AudioVisualStream(clips(), read=read, read_sound=patchy, groups=2)
     skipped = [skip.id for step in range(20) for skip in skipping[step].skipped]
     assert set(skipped) == {"bell1"}
-    with pytest.raises(RuntimeError, match=r"not one of 3 clips of '(bell|cannon)' can be read.*hold no sound"):
+    with pytest.raises(RuntimeError, match=r"no action has enough videos.*hold no sound"):
         stream(clips(length=10))[0]
     with pytest.raises(RuntimeError, match=r"length and rate of .* not annotated"):
         stream(clips(rate=None))[0]

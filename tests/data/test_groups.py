@@ -133,11 +133,17 @@ def test_broken_videos_are_skipped_counted_and_replaced() -> None:
     assert same(fresh[11], patchy[11])
 
 
-def test_an_action_of_which_hardly_anything_can_be_read_ends_the_run_with_the_reason() -> None:
-    stream = GroupStream(videos(each=2), read=read_all_but("pitch0"), groups=3)
-    with pytest.raises(
-        RuntimeError, match=r"only 1 of 2 videos of 'pitch' can be read.*pitch0: OSError: pitch0 is damaged"
-    ):
+def test_an_action_of_which_too_little_can_be_read_gives_way_to_others() -> None:
+    stream = GroupStream(videos(each=2), read=read_all_but("pitch0"), groups=2)
+    batches = [stream[step] for step in range(10)]
+    assert {tuple(sorted(group.action for group in batch.groups)) for batch in batches} == {("bowl", "serve")}
+    assert {skip.id for batch in batches for skip in batch.skipped} == {"pitch0"}
+    assert same(GroupStream(videos(each=2), read=read_all_but("pitch0"), groups=2)[9], batches[9])
+
+
+def test_a_run_without_anything_to_read_ends_with_the_reason() -> None:
+    stream = GroupStream(videos(each=2), read=read_all_but("pitch0", "bowl0", "serve1"))
+    with pytest.raises(RuntimeError, match=r"no action has enough videos that can be read .*: OSError: .* is damaged"):
         stream[0]
 
 

@@ -57,7 +57,7 @@ class AudioVisualStream(Stream):
         self._rule: Rule = rule
         self._count, self._sounds, self._seconds, self._context = count, sounds, seconds, context or Context()
 
-    def _draw_group(self, action: str, *, step: int, slot: int, skipped: list[Skip]) -> Group:
+    def _draw_group(self, action: str, *, step: int, slot: int, skipped: list[Skip]) -> Group | None:
         """Read the first clip of a sound, in a drawn order, that can be read."""
         videos = self._by_action[action]
         for attempt, index in enumerate(self._generator(step, slot).permutation(len(videos))):
@@ -65,8 +65,7 @@ class AudioVisualStream(Stream):
             group = try_reading(video, partial(self._read_group, video, rng), failed=self._failed, skipped=skipped)
             if group is not None:
                 return group
-        reasons = summarise(f"{video.id}: {self._failed[video.id]}" for video in videos)
-        raise RuntimeError(f"not one of {len(videos)} clips of {action!r} can be read ({reasons})")
+        return None
 
     def _read_group(self, video: Video, rng: np.random.Generator) -> Group:
         """Read one clip's frames and sounds of the same stretch of time."""

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import cycle, islice
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,8 @@ class Batch:
 class Stream(Dataset[Batch]):
     """An endless sequence of batches of `groups` groups, addressed by the step.
 
-    The actions of a step are distinct as long as there are enough of them, and each is equally likely.
+    The actions of a step are distinct as long as there are enough of them, and each is equally likely. One of which too
+    few videos can be read gives way to the next.
     """
 
     def __init__(self, videos: Iterable[Video], *, groups: int, seed: int, rank: int, world: int) -> None:
@@ -82,14 +83,19 @@ class Stream(Dataset[Batch]):
         """Read what `step` trains on."""
         order = self._generator(step).permutation(len(self._actions))
         skipped: list[Skip] = []
-        groups = [
-            self._draw_group(self._actions[index], step=step, slot=slot, skipped=skipped)
-            for slot, index in enumerate(islice(cycle(order), self._groups))
-        ]
+        groups: list[Group] = []
+        for slot, index in enumerate(cycle(order)):
+            if len(groups) == self._groups:
+                break
+            if slot == len(order) and not groups:
+                reasons = summarise(f"{name}: {reason}" for name, reason in self._failed.items())
+                raise RuntimeError(f"no action has enough videos that can be read ({reasons})")
+            group = self._draw_group(self._actions[index], step=step, slot=slot, skipped=skipped)
+            groups.extend([group] if group is not None else [])
         return Batch(step, tuple(groups), tuple(skipped))
 
-    def _draw_group(self, action: str, *, step: int, slot: int, skipped: list[Skip]) -> Group:
-        """Read one group of an action."""
+    def _draw_group(self, action: str, *, step: int, slot: int, skipped: list[Skip]) -> Group | None:
+        """Read one group of an action, or nothing where too few of its videos can be read."""
         raise NotImplementedError
 
     def _generator(self, step: int, *part: int) -> np.random.Generator:
@@ -140,8 +146,8 @@ class GroupStream(Stream):
         self._rule: Rule = rule
         self._count, self._stride, self._context = count, stride, context or Context()
 
-    def _draw_group(self, action: str, *, step: int, slot: int, skipped: list[Skip]) -> Group:
-        """Read the first K videos, in a drawn order, that can be read."""
+    def _draw_group(self, action: str, *, step: int, slot: int, skipped: list[Skip]) -> Group | None:
+        """Read the first K videos, in a drawn order, that can be read; one alone is no group."""
         videos = self._by_action[action]
         order = self._generator(step, slot).permutation(len(videos))
         names: list[str] = []
@@ -150,12 +156,7 @@ class GroupStream(Stream):
             if len(sequences) == self._size:
                 break
             if attempt == len(videos) and len(sequences) < 2:
-                reasons = summarise(
-                    f"{video.id}: {self._failed[video.id]}" for video in videos if video.id in self._failed
-                )
-                raise RuntimeError(
-                    f"only {len(sequences)} of {len(videos)} videos of {action!r} can be read ({reasons})"
-                )
+                return None
             video = videos[index]
             rng = self._generator(step, slot, attempt)
             sequence = try_reading(
