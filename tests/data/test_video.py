@@ -11,6 +11,11 @@ def test_labels_by_second_cover_their_half_open_intervals() -> None:
     assert video.phases_at(np.array([0.0, 0.99, 1.0, 1.49, 1.5])).tolist() == [3, 3, 7, 7, -1]
 
 
+def test_a_frame_at_a_boundary_belongs_to_what_begins_there_whatever_the_rounding() -> None:
+    video = Video("a", "wave", "train", intervals=((0.0, 0.3, 1), (0.3, 0.6, 2)))
+    assert video.phases_at(np.array([0.1 + 0.2, 0.3, 0.6 - 0.3, np.nextafter(0.3, 0)])).tolist() == [2, 2, 2, 2]
+
+
 def test_labels_by_frame_need_all_frames() -> None:
     video = Video("a", "wave", "train", phases=np.array([0, 0, 1]))
     assert video.phases_at(np.arange(3) / 30).tolist() == [0, 0, 1]

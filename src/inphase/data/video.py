@@ -53,9 +53,11 @@ class Video:
             if len(times) != len(self.phases):
                 raise ValueError(f"{self.id}: {len(self.phases)} labelled frames, {len(times)} times: pass all of them")
             return self.phases
+        # A frame at a boundary belongs to what begins there, however its seconds were added up.
+        clock = times + 1e-6
         found = np.full(len(times), -1, dtype=np.int64)
         for start, end, phase in self.intervals:
-            found[(times >= start) & (times < end)] = phase
+            found[(clock >= start) & (clock < end)] = phase
         return found
 
 
