@@ -77,6 +77,10 @@ def test_spans_are_counted_shown_and_labelled_in_their_order(tmp_path: Path) -> 
     assert numbers_of(pictures) == [20, 21, 22, 23, 24, 4, 5, 6]
     assert times == pytest.approx(np.arange(8) / 10)
     assert video.phases_at(times).tolist() == [7] * 5 + [3] * 3
+    fill_store(tmp_path / "store", sources([video, Video("b", "wave", "train", length=9)]), size=(64, 96))
+    store = FrameStore(tmp_path / "store")
+    assert list(store) == ["a"]
+    assert numbers_of(read_stored(video, np.array([1, 6]), store=store)[0]) == [21, 5]
 
 
 def test_lengths_are_believed_or_measured(tmp_path: Path) -> None:
