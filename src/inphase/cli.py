@@ -1,0 +1,163 @@
+"""The command line: each command parses, calls one thing and prints."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table
+from tyro.extras import SubcommandApp
+
+from inphase.data import DATASETS
+from inphase.data.check import Report, check
+from inphase.data.reading import file_length, measured_length, read_pictures, sources
+from inphase.data.sheet import choose, draw_sheet
+from inphase.data.video import Video, summarise
+from inphase.media.cache import fill_store
+from inphase.media.errors import MediaError
+
+app = SubcommandApp()
+data = SubcommandApp()
+app.command(data, name="data", help="Look at collections of videos.")
+
+Name = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help=f"one of {', '.join(DATASETS)}")]
+Root = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="ROOT", help="the folder it lies in")]
+Store = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STORE", help="the folder to write")]
+
+_MOST_ACTIONS = 30
+
+
+def main() -> None:
+    """Run the command that was typed; a foreseen error is one line, not a traceback."""
+    try:
+        app.cli(prog="inphase", description="Temporal alignment of videos of the same action.")
+    except (OSError, ValueError, MediaError) as error:
+        Console(stderr=True).print(f"[red]{escape(str(error))}[/red]")
+        sys.exit(1)
+
+
+@data.command(name="check")
+def check_data(name: Name, root: Root, *, open: bool = False) -> None:
+    """Examine a collection: videos, frames, classes, splits, and what is missing or broken.
+
+    Args:
+        name: which collection.
+        root: where it lies.
+        open: open every file and count its frames as well.
+    """
+    report = check(_loader(name), root, name=name, frame_count=file_length if open else None)
+    console = Console()
+    console.print(_counts_table(report))
+    if report.findings:
+        console.print(_findings_table(report))
+    else:
+        seen = "" if report.opened else " No file was opened."
+        console.print(f"[green]Nothing is missing or broken.[/green]{seen}")
+    sys.exit(0 if report.whole else 1)
+
+
+@data.command(name="show")
+def show_data(
+    name: Name,
+    root: Root,
+    *,
+    out: Path = Path("sheet.png"),
+    split: str = "all",
+    action: str = "",
+    rows: int = 8,
+    columns: int = 10,
+) -> None:
+    """Draw a contact sheet with phases.
+
+    Args:
+        name: which collection.
+        root: where it lies.
+        out: the picture to write.
+        split: train, val, test or all.
+        action: only videos of this action.
+        rows: how many videos.
+        columns: how many frames of each.
+    """
+    videos = _loader(name)(root, split=split)
+    found = [video for video in videos if action in ("", video.action)]
+    if not found:
+        known = ", ".join(sorted({video.action for video in videos})) or "none"
+        raise ValueError(f"no video of action {action!r} in split {split!r}; actions there: {known}")
+    sheet = draw_sheet(choose(found, rows=rows), columns=columns, read=read_pictures, frame_count=measured_length)
+    sheet.save(out)
+    Console().print(f"{min(rows, len(found))} of {len(found)} videos → {escape(str(out))}")
+
+
+@data.command(name="cache")
+def cache_data(
+    name: Name, root: Root, store: Store, *, size: tuple[int, int] = (224, 224), split: str = "all", workers: int = 0
+) -> None:
+    """Decode and resize a collection once, so that training needs no codec; what is interrupted is resumed.
+
+    Args:
+        name: which collection.
+        root: where it lies.
+        store: the folder to write.
+        size: height and width of the pictures.
+        split: train, val, test or all.
+        workers: processes that decode side by side; 0 decodes in this one.
+    """
+    wanted = sources(_loader(name)(root, split=split))
+    if not wanted:
+        raise ValueError(f"{name} in {root} has no video files: there is nothing to cache")
+    console = Console()
+    with Progress(console=console) as bar:
+        task = bar.add_task("decoding", total=len(wanted))
+        filled = fill_store(store, wanted, size=size, workers=workers, progress=lambda _: bar.advance(task))
+    console.print(
+        f"{filled.written + filled.kept:,} videos, {filled.frames:,} frames in {escape(str(store))} "
+        f"({filled.written:,} new); {len(filled.broken):,} broken, {len(filled.damaged):,} damaged"
+    )
+    for kind, found in (("broken", filled.broken), ("damaged", filled.damaged)):
+        if found:
+            console.print(f"[yellow]{kind}[/yellow] {escape(summarise(found.values()))}")
+
+
+def _loader(name: str) -> Callable[..., list[Video]]:
+    """Find a collection by name."""
+    if name not in DATASETS:
+        raise ValueError(f"no collection {name!r}: choose one of {', '.join(DATASETS)}")
+    return DATASETS[name]
+
+
+def _counts_table(report: Report) -> Table:
+    """Tabulate videos and frames by action and split."""
+    splits = [split for split in ("train", "val", "test") if any(split == found for _, found in report.videos)]
+    table = Table(title=f"{report.name} · {escape(str(report.root))}", show_footer=True, title_justify="left")
+    table.add_column("action", footer=f"{len(report.actions)} action{'s' * (len(report.actions) != 1)}")
+    for split in splits:
+        footer = f"{sum(number for (_, found), number in report.videos.items() if found == split):,}"
+        table.add_column(split, justify="right", footer=footer)
+    table.add_column("videos", justify="right", footer=f"{report.videos.total():,}")
+    table.add_column("frames", justify="right", footer=f"{report.frames.total():,}" if report.frames.total() else "?")
+    for action in report.actions[:_MOST_ACTIONS]:
+        counts = [report.videos[action, split] for split in splits]
+        frames = f"{report.frames[action]:,}" if report.frames[action] else "?"
+        table.add_row(escape(action), *(f"{count:,}" for count in (*counts, sum(counts))), frames)
+    if len(report.actions) > _MOST_ACTIONS:
+        table.add_row(f"[dim]and {len(report.actions) - _MOST_ACTIONS} more[/dim]")
+    labels = [f"{kind} ({number:,})" for kind, number in report.labels.items()]
+    table.caption = f"labels: {', '.join(labels) or 'none'}"
+    table.caption_justify = "left"
+    return table
+
+
+def _findings_table(report: Report) -> Table:
+    """Tabulate what was found and what to do."""
+    colours = {"missing": "yellow", "broken": "red", "remark": "cyan"}
+    table = Table(show_lines=True)
+    for heading in ("", "what was found", "what to do"):
+        table.add_column(heading, overflow="fold")
+    for finding in report.findings:
+        kind = f"[{colours[finding.kind]}]{finding.kind}[/]"
+        table.add_row(kind, escape(finding.what), escape(finding.fix))
+    return table

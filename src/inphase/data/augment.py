@@ -1,0 +1,119 @@
+"""Chance changes of a video's look that leave its timing alone: one draw per video, shared by all its frames."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from inphase.data.pose import mirrored
+from inphase.data.video import Video
+
+
+@dataclass(frozen=True)
+class Look:
+    """One draw of how a video's pictures are changed; the default changes nothing."""
+
+    flip: bool = False
+    brightness: float = 0.0  # added, where black is 0 and white is 1
+    contrast: float = 1.0  # factor about each frame's and channel's own mean
+
+
+def draw_look(
+    *,
+    rng: np.random.Generator,
+    flip: float = 0.5,
+    brightness: float = 32 / 255,
+    contrast: tuple[float, float] = (0.5, 1.5),
+) -> Look:
+    """Draw a look, by default as the released code does: a chance of a flip, ± brightness, a range of contrast."""
+    return Look(
+        flip=bool(rng.random() < flip),
+        brightness=float(rng.uniform(-brightness, brightness)),
+        contrast=float(rng.uniform(*contrast)),
+    )
+
+
+def apply_look(frames: NDArray[np.uint8] | Tensor, *, look: Look | None = None) -> Tensor:
+    """Turn pictures [..., H, W, 3] uint8 into floats in [−1, 1], changed by `look`.
+
+    In the released order: to [0, 1], flip, brightness, contrast, clip to [0, 1], then (x − ½) / ½. Contrast is
+    TensorFlow's: (x − μ)·c + μ with μ the mean of one frame's channel. On the frames' device, in place after one copy.
+    """
+    look = look or Look()
+    pictures = torch.from_numpy(np.ascontiguousarray(frames)) if isinstance(frames, np.ndarray) else frames
+    if pictures.dtype != torch.uint8 or pictures.ndim < 3 or pictures.shape[-1] != 3:
+        raise ValueError(f"frames must be [..., H, W, 3] uint8, got {list(pictures.shape)} {pictures.dtype}")
+    if look.flip:
+        pictures = pictures.flip(-2)
+    values = pictures.to(torch.float32).div_(255)
+    if look.brightness:
+        values.add_(look.brightness)
+    if look.contrast != 1:
+        mean = values.mean((-3, -2), keepdim=True)
+        values.sub_(mean).mul_(look.contrast).add_(mean)
+    return values.clamp_(0, 1).sub_(0.5).div_(0.5)
+
+
+@dataclass(frozen=True)
+class Stance:
+    """One draw of how a video's poses are changed; the default changes nothing."""
+
+    flip: bool = False
+    scale: float = 1.0
+    rotation: float = 0.0  # radians, about the middle of the visible joints of all frames given
+    jitter: float = 0.0  # standard deviation of noise on every joint, as a fraction of the body's size
+    seed: int = 0  # of that noise
+
+
+def draw_stance(
+    *, rng: np.random.Generator, flip: float = 0.5, scale: float = 0.0, rotation: float = 0.0, jitter: float = 0.0
+) -> Stance:
+    """Draw a stance: a chance of a flip, a factor between e^−`scale` and e^`scale`, up to ±`rotation` radians."""
+    return Stance(
+        flip=bool(rng.random() < flip),
+        scale=float(np.exp(rng.uniform(-scale, scale))),
+        rotation=float(rng.uniform(-rotation, rotation)),
+        jitter=jitter,
+        seed=int(rng.integers(2**31)),
+    )
+
+
+def apply_stance(
+    poses: NDArray[np.float32], *, stance: Stance, joints: tuple[str, ...], width: float
+) -> NDArray[np.float32]:
+    """Change poses [T, J, 3] (x, y, visibility): a flip in a picture of `width` also swaps left and right joints."""
+    if poses.ndim != 3 or poses.shape[1:] != (len(joints), 3):
+        raise ValueError(f"poses must be [T, {len(joints)}, 3] (x, y, visibility), got {list(poses.shape)}")
+    changed = poses.copy()
+    if stance.flip:
+        changed = changed[:, mirrored(joints)]
+        changed[..., 0] = width - 1 - changed[..., 0]
+    seen = changed[changed[..., 2] > 0][:, :2]
+    if len(seen) == 0:
+        return changed
+    if stance.scale != 1 or stance.rotation:
+        middle = (seen.min(0) + seen.max(0)) / 2
+        cos, sin = stance.scale * np.cos(stance.rotation), stance.scale * np.sin(stance.rotation)
+        turn = np.array([[cos, sin], [-sin, cos]], dtype=np.float32)
+        changed[..., :2] = (changed[..., :2] - middle) @ turn + middle
+    if stance.jitter:
+        noise = np.random.default_rng(stance.seed).normal(size=(*changed.shape[:2], 2))
+        changed[..., :2] += (stance.jitter * stance.scale * float(np.ptp(seen, axis=0).max()) * noise).astype(
+            np.float32
+        )
+    return changed
+
+
+def look_once(values: NDArray[np.uint8], video: Video, rng: np.random.Generator) -> Tensor:
+    """Draw a look for a video's pictures and apply it: what a group's `prepare` takes."""
+    return apply_look(values, look=draw_look(rng=rng))
+
+
+def stand_once(values: NDArray[np.float32], video: Video, rng: np.random.Generator) -> Tensor:
+    """Draw a stance for a video's poses and apply it: what a group's `prepare` takes."""
+    if video.size is None:
+        raise ValueError(f"{video.id}: a pose is flipped in a picture of known width: set Video.size")
+    stance = draw_stance(rng=rng, scale=0.1, rotation=0.1)
+    return torch.from_numpy(apply_stance(values, stance=stance, joints=video.joints, width=video.size[1]))

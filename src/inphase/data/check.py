@@ -1,0 +1,181 @@
+"""Is a collection whole? What is there, what is missing or broken, and what to do about it."""
+
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from inphase.data.folder import PICTURES
+from inphase.data.video import Problem, Video, present, summarise
+
+Kind = Literal["missing", "broken", "remark"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to know about a collection, and what to do about it."""
+
+    kind: Kind
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a collection holds, by action and split, and what was found wrong with it."""
+
+    name: str
+    root: Path
+    videos: Counter[tuple[str, str]]  # (action, split) → videos
+    frames: Counter[str]  # action → annotated frames
+    labels: Counter[str]  # kind of label → videos that have it
+    opened: bool  # whether files were opened, not only looked for
+    findings: tuple[Finding, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether nothing is missing or broken."""
+        return all(finding.kind == "remark" for finding in self.findings)
+
+    @property
+    def actions(self) -> list[str]:
+        """List the actions by name."""
+        return sorted({action for action, _ in self.videos})
+
+
+def check(
+    load: Callable[..., list[Video]],
+    root: Path | str,
+    *,
+    name: str,
+    frame_count: Callable[[Video], int] | None = None,
+) -> Report:
+    """Load a whole collection and examine every video of it; with `frame_count`, open each file as well."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        videos = load(root, split="all")
+    findings = []
+    for entry in caught:
+        if isinstance(entry.message, Problem):
+            kind: Kind = "remark" if entry.message.harmless else "broken"
+            findings.append(Finding(kind, f"{entry.message.where}: {entry.message.what}", entry.message.fix))
+        else:
+            warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
+    here, absent = present(videos)
+    if absent:
+        files = dict.fromkeys(_below(video.path, root=Path(root)) for video in absent)
+        what = f"absent files ({len(files):,}) of {len(absent):,} videos: {summarise(files)}"
+        findings.append(Finding("missing", what, "download or copy them; until then they are skipped"))
+    findings += _gather(fault for video in here for fault in _examine(video, frame_count=frame_count))
+    findings += _compare(videos)
+    return Report(
+        name=name,
+        root=Path(root),
+        videos=Counter((video.action, video.split) for video in videos),
+        frames=_count_frames(videos),
+        labels=Counter(kind for video in videos for kind in _labels(video)),
+        opened=frame_count is not None,
+        findings=tuple(findings),
+    )
+
+
+def _examine(video: Video, *, frame_count: Callable[[Video], int] | None) -> Iterator[tuple[Kind, str, str, str]]:
+    """Yield each fault of one video: kind, what is wrong, what to do, and which video it is."""
+    pictures = _pictures(video.path)
+    if video.path is not None and video.path.is_file() and video.path.stat().st_size == 0:
+        yield "broken", "empty files", "download or copy them again", video.id
+    elif video.path is not None and pictures == 0:
+        yield "broken", "folders without pictures", "extract the frames again", video.id
+    elif pictures is not None and video.length not in (None, pictures):
+        yield "broken", "folders whose pictures are not as many as annotated", "extract the frames again", video.id
+    elif frame_count is not None and video.path is not None:
+        try:
+            count = frame_count(video)
+        except Exception as error:
+            yield (
+                "broken",
+                f"files that cannot be opened ({type(error).__name__}: {error})",
+                "copy them again",
+                video.id,
+            )
+        else:
+            if not video.spans and video.length not in (None, count):
+                yield "broken", "files whose frames are not as many as annotated", "get the annotated version", video.id
+    rows = {"phases": video.phases, "keypoints": video.keypoints, "visibility": video.visibility, "boxes": video.boxes}
+    for name, array in rows.items():
+        if array is not None and video.length is not None and len(array) != video.length:
+            yield "broken", f"{name} that are not one a frame", "get the labels of this version", video.id
+    if video.keypoints is not None and not np.isfinite(video.keypoints).all():
+        yield "broken", "keypoints that are not numbers", "leave these videos out", video.id
+    if video.boxes is not None and (video.boxes[:, 2:] <= video.boxes[:, :2]).any():
+        yield "remark", "some boxes without an area", "use a neighbouring frame's box", video.id
+    if "repaired" in video.notes:
+        yield "remark", "labels repaired while loading", "nothing: see the video's notes", video.id
+
+
+def _compare(videos: Iterable[Video]) -> Iterator[Finding]:
+    """Yield what is wrong between videos: an id twice, a performance in two splits, an action with a single video."""
+    ids: Counter[str] = Counter()
+    splits: dict[str, set[str]] = defaultdict(set)
+    sizes: Counter[tuple[str, str]] = Counter()
+    for video in videos:
+        ids[video.id] += 1
+        splits[video.notes.get("instance", video.id)].add(video.split)
+        sizes[video.action, video.split] += 1
+    twice = [name for name, number in ids.items() if number > 1]
+    shared = [name for name, found in splits.items() if len(found) > 1]
+    lonely = [action for (action, split), number in sizes.items() if split == "train" and number == 1]
+    if twice:
+        yield Finding("broken", f"ids that are not unique ({len(twice):,}): {summarise(twice)}", "remove one of each")
+    if shared:
+        what = f"performances in more than one split ({len(shared):,}): {summarise(shared)}"
+        yield Finding("remark", what, "nothing where the official split is so; it may flatter results")
+    if lonely:
+        what = f"actions with a single training video ({len(lonely):,}): {summarise(lonely)}"
+        yield Finding("remark", what, "add videos of them: alignment needs two")
+
+
+def _gather(faults: Iterable[tuple[Kind, str, str, str]]) -> Iterator[Finding]:
+    """Yield one finding for each fault, with the videos that have it."""
+    found: dict[tuple[Kind, str, str], list[str]] = defaultdict(list)
+    for kind, what, fix, name in faults:
+        found[kind, what, fix].append(name)
+    for (kind, what, fix), names in found.items():
+        yield Finding(kind, f"{what} ({len(names):,}): {summarise(names)}", fix)
+
+
+def _below(path: Path | None, *, root: Path) -> str:
+    """Name a file as below the collection's folder, where it is."""
+    return str(path.relative_to(root)) if path is not None and path.is_relative_to(root) else str(path)
+
+
+def _pictures(path: Path | None) -> int | None:
+    """Count the pictures of a folder of frames; None for anything else."""
+    if path is None or not path.is_dir():
+        return None
+    return sum(entry.suffix.lower() in PICTURES for entry in path.iterdir())
+
+
+def _count_frames(videos: Iterable[Video]) -> Counter[str]:
+    """Add up the annotated lengths by action."""
+    frames: Counter[str] = Counter()
+    for video in videos:
+        frames[video.action] += video.length or 0
+    return frames
+
+
+def _labels(video: Video) -> Iterator[str]:
+    """Name the kinds of label a video has."""
+    kinds = {
+        "phases": video.phases is not None or bool(video.intervals),
+        "events": bool(video.events),
+        "keypoints": video.keypoints is not None,
+        "3-D joints": video.joints3d is not None,
+        "boxes": video.boxes is not None,
+        "sound": video.sound is not None,
+    }
+    yield from (kind for kind, there in kinds.items() if there)

@@ -1,0 +1,159 @@
+"""Your own videos: only which of them show the same thing has to be known.
+
+    root/<action>/<video>     one sub-folder per action; or
+    root/<video>              one flat folder of one action
+    root/phases.csv           optional: video, start, end (seconds), phase (a number or a name)
+    root/splits.csv           optional: video, split (train, val or test)
+
+A video is a file or a folder of numbered pictures. In the CSV files it is named as below `root`, with its ending:
+`serve/my first.mp4`. Names are text of any kind.
+"""
+
+import csv
+import hashlib
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from warnings import warn
+
+from inphase.data.video import SPLITS, Problem, Video, check_split, summarise
+
+VIDEOS = frozenset({".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".wmv", ".flv", ".3gp", ".ts"})
+PICTURES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp"})
+_TABLES = ("phases.csv", "splits.csv")
+
+
+def load(root: Path | str, *, split: str, val: float = 0.1, test: float = 0.2) -> list[Video]:
+    """Find the videos below `root` and what is written about them.
+
+    Without `splits.csv` a video's split is drawn from a hash of its name, in the fractions `val` and `test`: adding or
+    removing other videos never moves it.
+    """
+    root = Path(root)
+    check_split(split)
+    if not root.is_dir():
+        raise FileNotFoundError(f"no folder {root}: check the spelling")
+    ignored: Counter[str] = Counter()
+    found = dict(_find(root, ignored=ignored))
+    if not found:
+        raise FileNotFoundError(
+            f"no videos in {root} ({_count(ignored) or 'it is empty'}): put {', '.join(sorted(VIDEOS))} files there, "
+            "or one sub-folder of them per action"
+        )
+    if ignored:
+        what = f"{_count(ignored)} ignored"
+        warn(Problem(str(root), what, "convert them if they are videos", harmless=True), stacklevel=2)
+    given = _read_splits(root, names=found)
+    timed, names = _read_phases(root, names=found)
+    videos = []
+    for name, (path, action) in found.items():
+        belongs = given.get(name) or _split_by_name(name, val=val, test=test)
+        if split in ("all", belongs):
+            intervals, sound = tuple(timed.get(name, ())), path if path.is_file() else None
+            videos.append(Video(name, action, belongs, path=path, intervals=intervals, phase_names=names, sound=sound))
+    return videos
+
+
+def _find(root: Path, *, ignored: Counter[str]) -> Iterator[tuple[str, tuple[Path, str]]]:
+    """Yield name, path and action of every video one or two levels down; count the endings of all other files."""
+    for entry in _listed(root):
+        if _is_video(entry):
+            yield _name(entry, root), (entry, root.resolve().name)
+        elif entry.is_dir():
+            for inner in _listed(entry):
+                if _is_video(inner):
+                    yield _name(inner, root), (inner, unicodedata.normalize("NFC", entry.name))
+                else:
+                    ignored["folder" if inner.is_dir() else inner.suffix.lower() or "no ending"] += 1
+        elif entry.name not in _TABLES:
+            ignored[entry.suffix.lower() or "no ending"] += 1
+
+
+def _listed(folder: Path) -> list[Path]:
+    """List a folder in an order that no file system decides, without hidden files."""
+    return sorted((entry for entry in folder.iterdir() if not entry.name.startswith(".")), key=lambda path: path.name)
+
+
+def _is_video(entry: Path) -> bool:
+    """Recognise a video file, or a folder of pictures; pictures beside videos are not a video."""
+    if entry.is_file():
+        return entry.suffix.lower() in VIDEOS
+    endings = {inner.suffix.lower() for inner in entry.iterdir()} if entry.is_dir() else set()
+    return bool(endings & PICTURES) and not endings & VIDEOS
+
+
+def _name(entry: Path, root: Path) -> str:
+    """Name a video as below the root, in one form of Unicode: file systems differ in how they write é."""
+    return unicodedata.normalize("NFC", entry.relative_to(root).as_posix())
+
+
+def _count(ignored: Counter[str]) -> str:
+    """Say how many files of which ending there are."""
+    return ", ".join(f"{number} {ending}" for ending, number in sorted(ignored.items()))
+
+
+def _split_by_name(name: str, *, val: float, test: float) -> str:
+    """Draw a split from nothing but the name."""
+    # A file name that is not UTF-8 reaches us with lone surrogates in it.
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).digest()
+    draw = int.from_bytes(digest[:8], "big") / 2**64
+    return "test" if draw < test else "val" if draw < test + val else "train"
+
+
+def _read_splits(root: Path, *, names: Mapping[str, object]) -> dict[str, str]:
+    """Read splits.csv where there is one; it then has to name every video."""
+    rows = _read_table(root / "splits.csv", columns=("video", "split"), names=names)
+    wrong = [f"{name}: {row['split']!r}" for name, row in rows if row["split"] not in SPLITS]
+    if wrong:
+        raise ValueError(f"{root / 'splits.csv'}: {summarise(wrong)}; a split is one of {', '.join(SPLITS)}")
+    given = {name: row["split"] for name, row in rows}
+    left = [name for name in names if name not in given]
+    if rows and left:
+        raise ValueError(f"{root / 'splits.csv'} does not name {summarise(left)}: add a line for each")
+    return given
+
+
+def _read_phases(
+    root: Path, *, names: Mapping[str, object]
+) -> tuple[dict[str, list[tuple[float, float, int]]], tuple[str, ...]]:
+    """Read phases.csv where there is one: intervals of every video, and the phases' names where they are not numbers.
+
+    Named phases are numbered in the order in which the table first mentions them.
+    """
+    rows = _read_table(root / "phases.csv", columns=("video", "start", "end", "phase"), names=names)
+    numbered = all(row["phase"].isdigit() for _, row in rows)
+    order = list(dict.fromkeys(row["phase"] for _, row in rows))
+    timed: dict[str, list[tuple[float, float, int]]] = {}
+    for name, row in rows:
+        try:
+            start, end = float(row["start"]), float(row["end"])
+        except ValueError as error:
+            raise ValueError(f"{root / 'phases.csv'}, {name}: {error}; start and end are seconds") from None
+        if not 0 <= start < end:
+            raise ValueError(f"{root / 'phases.csv'}, {name}: from {start} to {end} is no interval; start before end")
+        timed.setdefault(name, []).append((start, end, int(row["phase"]) if numbered else order.index(row["phase"])))
+    return {name: sorted(found) for name, found in timed.items()}, () if numbered else tuple(order)
+
+
+def _read_table(
+    file: Path, *, columns: tuple[str, ...], names: Mapping[str, object]
+) -> list[tuple[str, dict[str, str]]]:
+    """Read a CSV file about the videos; lines about absent ones are reported and left out."""
+    if not file.is_file():
+        return []
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        reader = csv.DictReader(stream)
+        absent = [column for column in columns if column not in (reader.fieldnames or ())]
+        if absent:
+            raise ValueError(f"{file} has no column {', '.join(absent)}: its first line must be {','.join(columns)}")
+        rows = [{column: row[column] or "" for column in columns} for row in reader]
+    named = [
+        (unicodedata.normalize("NFC", row["video"]), {column: text.strip() for column, text in row.items()})
+        for row in rows
+    ]
+    unknown = [name for name, _ in named if name not in names]
+    if unknown:
+        what = f"{summarise(dict.fromkeys(unknown))} not among the videos"
+        warn(Problem(str(file), what, "write names as below the folder, with their ending"), stacklevel=4)
+    return [(name, row) for name, row in named if name in names]

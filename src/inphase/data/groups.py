@@ -1,0 +1,207 @@
+"""Groups: the unit of training. K videos of one action, or the pictures and the sound of one clip.
+
+A stream is indexed by the step and nothing else: `stream[step]` is a pure function of (seed, world, rank, step), so a
+run resumes at any step and does not depend on how many workers read for it:
+
+    DataLoader(stream, sampler=range(start, stop), batch_size=None, num_workers=4)
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from inphase.data.reading import Read, annotated_length
+from inphase.data.sampling import Context, Frames, Rule, context_frames, sample
+from inphase.data.skips import Skip, try_reading
+from inphase.data.video import Video, summarise
+
+Prepare = Callable[[NDArray[Any], Video, np.random.Generator], NDArray[Any] | Tensor]  # once a video, before context
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """K sequences of one process, padded to the longest of them by repeating each one's last frame.
+
+    With sound, one sequence of pictures is followed by one of sounds: K is 2, and `times` and `lengths` tell of both.
+    """
+
+    action: str
+    ids: tuple[str, ...]  # K
+    values: Tensor  # [K, T, C, …] C context frames a step; pictures [1, T, C, …] where there is sound
+    frames: Tensor  # [K, T] int64, which frame of its video; −1 for sound
+    times: Tensor  # [K, T] float64 seconds
+    lengths: Tensor  # [K] int64
+    sound: Tensor | None = None  # [1, N, …] consecutive stretches of equal length
+
+    def to(self, device: torch.device | str) -> "Group":
+        """Copy the tensors to a device."""
+        moved = {name: getattr(self, name).to(device) for name in ("values", "frames", "times", "lengths")}
+        return replace(self, **moved, sound=None if self.sound is None else self.sound.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What one step trains on, and the videos it had to do without."""
+
+    step: int
+    groups: tuple[Group, ...]
+    skipped: tuple[Skip, ...] = ()
+
+
+class Stream(Dataset[Batch]):
+    """An endless sequence of batches of `groups` groups, addressed by the step.
+
+    The actions of a step are distinct as long as there are enough of them, and each is equally likely. One of which too
+    few videos can be read gives way to the next.
+    """
+
+    def __init__(self, videos: Iterable[Video], *, groups: int, seed: int, rank: int, world: int) -> None:
+        """Sort the videos by action."""
+        self._by_action: dict[str, list[Video]] = defaultdict(list)
+        for video in videos:
+            self._by_action[video.action].append(video)
+        if not self._by_action:
+            raise ValueError("no videos to draw from: check the collection with `inphase data check`")
+        if groups < 1 or seed < 0 or not 0 <= rank < world:
+            raise ValueError(
+                f"need groups ≥ 1, seed ≥ 0 and 0 ≤ rank < world; got {groups=}, {seed=}, {rank=}, {world=}"
+            )
+        self._actions = sorted(self._by_action)
+        self._groups, self._key = groups, (seed, world, rank)
+        self._failed: dict[str, str] = {}
+
+    def __getitem__(self, step: int) -> Batch:
+        """Read what `step` trains on."""
+        order = self._generator(step).permutation(len(self._actions))
+        skipped: list[Skip] = []
+        groups: list[Group] = []
+        for slot, index in enumerate(cycle(order)):
+            if len(groups) == self._groups:
+                break
+            if slot == len(order) and not groups:
+                reasons = summarise(f"{name}: {reason}" for name, reason in self._failed.items())
+                raise RuntimeError(f"no action has enough videos that can be read ({reasons})")
+            group = self._draw_group(self._actions[index], step=step, slot=slot, skipped=skipped)
+            groups.extend([group] if group is not None else [])
+        return Batch(step, tuple(groups), tuple(skipped))
+
+    def _draw_group(self, action: str, *, step: int, slot: int, skipped: list[Skip]) -> Group | None:
+        """Read one group of an action, or nothing where too few of its videos can be read."""
+        raise NotImplementedError
+
+    def _generator(self, step: int, *part: int) -> np.random.Generator:
+        """Make the chance of one part of one step of one rank: nothing else shares it."""
+        if step < 0:
+            raise IndexError(f"steps count from 0, got {step}")
+        # numpy takes [1, 2] and [1, 2, 0] for the same seed, so the number of parts goes first.
+        return np.random.default_rng([len(part), *self._key, step, *part])
+
+
+class GroupStream(Stream):
+    """A stream of groups of K videos of one action, some frames of each video.
+
+    The videos of a group are distinct; an action with fewer than K shows some of them again, at other frames. `read`
+    gives a video's frames, `prepare` changes them once per video, `frame_count` measures videos whose annotation does
+    not say their length.
+    """
+
+    def __init__(
+        self,
+        videos: Iterable[Video],
+        *,
+        read: Read,
+        prepare: Prepare | None = None,
+        frame_count: Callable[[Video], int] | None = None,
+        videos_per_group: int = 4,
+        groups: int = 1,
+        rule: Rule = "random",
+        count: int = 20,
+        stride: int = 1,
+        context: Context | None = None,
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        """Refuse an action with a single video: there is nothing to align it with."""
+        super().__init__(videos, groups=groups, seed=seed, rank=rank, world=world)
+        lonely = [action for action, found in self._by_action.items() if len(found) < 2]
+        if lonely or videos_per_group < 2:
+            raise ValueError(
+                f"alignment needs two videos of an action; {summarise(lonely)} has one"
+                if lonely
+                else f"alignment needs videos_per_group ≥ 2, got {videos_per_group}"
+            )
+        self._size = videos_per_group
+        self._lengths: dict[str, int] = {}
+        self._read, self._prepare, self._frame_count = read, prepare, frame_count or annotated_length
+        self._rule: Rule = rule
+        self._count, self._stride, self._context = count, stride, context or Context()
+
+    def _draw_group(self, action: str, *, step: int, slot: int, skipped: list[Skip]) -> Group | None:
+        """Read the first K videos, in a drawn order, that can be read; one alone is no group."""
+        videos = self._by_action[action]
+        order = self._generator(step, slot).permutation(len(videos))
+        names: list[str] = []
+        sequences: list[tuple[Tensor, Tensor, Tensor]] = []
+        for attempt, index in enumerate(cycle(order)):
+            if len(sequences) == self._size:
+                break
+            if attempt == len(videos) and len(sequences) < 2:
+                return None
+            video = videos[index]
+            rng = self._generator(step, slot, attempt)
+            sequence = try_reading(
+                video, partial(self._read_sequence, video, rng), failed=self._failed, skipped=skipped
+            )
+            if sequence is not None:
+                names.append(video.id)
+                sequences.append(sequence)
+        values, frames, times = zip(*sequences, strict=True)
+        lengths = torch.tensor([len(sequence) for sequence in frames])
+        return Group(action, tuple(names), pad(values), pad(frames), pad(times), lengths)
+
+    def _read_sequence(self, video: Video, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Read one video at some of its frames: values [T, C, …], frames [T] and seconds [T]."""
+        if video.id not in self._lengths:
+            self._lengths[video.id] = self._frame_count(video)
+        length = self._lengths[video.id]
+        frames = sample(length, rule=self._rule, count=self._count, stride=self._stride, context=self._context, rng=rng)
+        return read_sequence(
+            video, frames, length=length, context=self._context, read=self._read, prepare=self._prepare, rng=rng
+        )
+
+
+def read_sequence(
+    video: Video,
+    frames: Frames,
+    *,
+    length: int,
+    context: Context,
+    read: Read,
+    prepare: Prepare | None = None,
+    rng: np.random.Generator,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Read frames with their context, each distinct one once: values [T, C, …], frames [T] and seconds [T]."""
+    wanted = context_frames(frames, length=length, context=context)
+    distinct, places = np.unique(np.concatenate([wanted.ravel(), frames]), return_inverse=True)
+    values, times = read(video, distinct)
+    if len(values) != len(distinct) or len(times) != len(distinct):
+        raise ValueError(f"{len(distinct)} frames asked for, {len(values)} read with {len(times)} times")
+    ready = torch.as_tensor(values if prepare is None else prepare(values, video, rng))
+    rows = torch.from_numpy(places[: wanted.size].reshape(wanted.shape))
+    return ready[rows], torch.from_numpy(frames), torch.from_numpy(times[places[wanted.size :]])
+
+
+def pad(sequences: Sequence[Tensor]) -> Tensor:
+    """Stack sequences [T, …] of different lengths, each one's last entry repeated to the length of the longest."""
+    longest = max(len(sequence) for sequence in sequences)
+    return torch.stack([sequence[torch.arange(longest).clamp_(max=len(sequence) - 1)] for sequence in sequences])

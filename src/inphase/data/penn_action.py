@@ -1,0 +1,140 @@
+"""PennAction in its original layout, with or without its frames.
+
+    root/labels/0001.mat         action, pose (view), x, y, visibility [T, 13], bbox [T, 4], dimensions, nframes, train
+    root/frames/0001/000001.jpg  absent where only the poses are used
+    root/phases/**/0001.npy      one integer a frame, as later papers distribute them; optional
+
+A joint that is not visible has a guessed place, or (1, 1) where nobody guessed. The published names of the joints put
+left before right, but what they call left is a person's right: seen from the front it lies on the picture's left, in
+views from the left it is hidden, and seven of ten throw with it. Here left is left, as in every other source of poses.
+
+Zhang, Zhu, Derpanis, "From Actemes to Action", ICCV 2013.
+"""
+
+from pathlib import Path
+from typing import Any
+from warnings import warn
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.io import loadmat
+from scipy.io.matlab import MatReadError
+
+from inphase.data.pose import JOINTS13, mirrored
+from inphase.data.video import Problem, Video, check_split
+
+SPLITS = ("train", "test")
+ACTIONS = (
+    "baseball_pitch",
+    "baseball_swing",
+    "bench_press",
+    "bowl",
+    "clean_and_jerk",
+    "golf_swing",
+    "jumping_jacks",
+    "pullup",
+    "pushup",
+    "situp",
+    "squat",
+    "tennis_forehand",
+    "tennis_serve",
+)
+ALL_ACTIONS = (*ACTIONS, "jump_rope", "strum_guitar")
+
+
+def load(
+    root: Path | str,
+    *,
+    split: str,
+    actions: tuple[str, ...] = ACTIONS,
+    phases: Path | str | None = None,
+) -> list[Video]:
+    """Parse PennAction's labels into videos; the official split's −1 is "test".
+
+    The default leaves out the two repetitive classes, as papers on alignment do; `actions=ALL_ACTIONS` keeps them.
+    `phases` is the folder of label files, by default `root/phases` where it exists.
+    """
+    root = Path(root)
+    check_split(split, of=SPLITS)
+    unknown = set(actions) - set(ALL_ACTIONS)
+    if unknown:
+        raise ValueError(f"no such action: {', '.join(sorted(unknown))}; there are {', '.join(ALL_ACTIONS)}")
+    files = sorted((root / "labels").glob("*.mat"))
+    if not files:
+        raise FileNotFoundError(f"no labels/*.mat under {root}: point at the folder that holds PennAction's labels")
+    phase_files = {file.stem: file for file in sorted(_phase_folder(root, phases).rglob("*.npy"))}
+    frames = root / "frames" if (root / "frames").is_dir() else None
+    videos = []
+    for file in files:
+        labels = _read_labels(file)
+        if labels is None:
+            continue
+        video = _parse(file.stem, labels, frames=frames, phase_file=phase_files.get(file.stem))
+        if video.action in actions and split in ("all", video.split):
+            videos.append(video)
+    return videos
+
+
+def _phase_folder(root: Path, phases: Path | str | None) -> Path:
+    """Find the folder of phase labels; one that was asked for has to exist."""
+    if phases is None:
+        return root / "phases"
+    folder = Path(phases)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no folder of phase labels at {folder}")
+    return folder
+
+
+def _read_labels(file: Path) -> dict[str, Any] | None:
+    """Read one label file; a damaged one is reported and left out."""
+    needed = ("action", "pose", "x", "y", "visibility", "bbox", "dimensions", "nframes", "train")
+    try:
+        labels: dict[str, Any] = loadmat(file, variable_names=needed)
+    except (MatReadError, ValueError, TypeError, OSError, NotImplementedError) as error:
+        warn(Problem(str(file), f"unreadable label file ({error})", "copy it again"), stacklevel=3)
+        return None
+    absent = [name for name in needed if name not in labels]
+    if absent:
+        warn(Problem(str(file), f"without {', '.join(absent)}", "copy it again"), stacklevel=3)
+        return None
+    return labels
+
+
+def _parse(stem: str, labels: dict[str, Any], *, frames: Path | None, phase_file: Path | None) -> Video:
+    """Turn one label file's arrays into a video."""
+    # MATLAB stored this count in the smallest type that holds it: uint8 would overflow in arithmetic.
+    length = int(labels["nframes"].item())
+    sides = mirrored(JOINTS13)
+    notes = {"view": str(labels["pose"].item())}
+    boxes = labels["bbox"].astype(np.float32)
+    if 0 < len(boxes) < length:
+        notes["repaired"] = f"{len(boxes)} boxes for {length} frames: the last is repeated"
+        boxes = boxes[np.minimum(np.arange(length), len(boxes) - 1)]
+    return Video(
+        id=stem,
+        action=str(labels["action"].item()),
+        split="train" if labels["train"].item() == 1 else "test",
+        path=None if frames is None else frames / stem,
+        length=length,
+        size=(int(labels["dimensions"].flat[0]), int(labels["dimensions"].flat[1])),
+        phases=None if phase_file is None else _read_phases(phase_file, length=length),
+        keypoints=np.stack([labels["x"], labels["y"]], axis=-1).astype(np.float32)[:, sides],
+        visibility=labels["visibility"].astype(np.bool_)[:, sides],
+        joints=JOINTS13,
+        boxes=boxes,
+        notes=notes,
+    )
+
+
+def _read_phases(file: Path, *, length: int) -> NDArray[np.int64] | None:
+    """Read one integer a frame; anything else is reported and the video left unlabelled."""
+    try:
+        phases: NDArray[np.int64] = np.load(file, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        warn(Problem(str(file), f"not an array of integers ({error})", "copy it again"), stacklevel=4)
+        return None
+    if phases.shape != (length,) or phases.dtype.kind not in "iu":
+        what = f"{phases.dtype} {list(phases.shape)} instead of {length} integers, one a frame"
+        warn(Problem(str(file), what, "take the labels made for these frames"), stacklevel=4)
+        return None
+    return phases.astype(np.int64, copy=False)

@@ -1,0 +1,82 @@
+"""Joints: what they are called, which are each other's mirror image, and which a stick figure connects."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inphase.data.video import Video
+
+# PennAction's joints in its order; the layout that pose from video is reduced to as well.
+JOINTS13 = (
+    "head",
+    "left_shoulder",
+    "right_shoulder",
+    "left_elbow",
+    "right_elbow",
+    "left_wrist",
+    "right_wrist",
+    "left_hip",
+    "right_hip",
+    "left_knee",
+    "right_knee",
+    "left_ankle",
+    "right_ankle",
+)
+
+_LIMBS = ("shoulder elbow", "elbow wrist", "wrist hand", "hip knee", "knee ankle", "ankle foot")
+_TRUNK = (
+    "head shoulder_center",
+    "shoulder_center spine",
+    "spine hip_center",
+    "left_shoulder shoulder_center",
+    "right_shoulder shoulder_center",
+    "left_hip hip_center",
+    "right_hip hip_center",
+)
+# Where the centre of the shoulders and hips is not a joint, the trunk is a quadrilateral with a head.
+_TRUNK_WITHOUT_CENTRE = (
+    "head left_shoulder",
+    "head right_shoulder",
+    "left_shoulder right_shoulder",
+    "left_hip right_hip",
+    "left_shoulder left_hip",
+    "right_shoulder right_hip",
+)
+
+
+def mirrored(joints: tuple[str, ...]) -> NDArray[np.int64]:
+    """List for each joint the one that takes its place in a mirror: [J] indices, left and right exchanged."""
+    if not joints:
+        raise ValueError("a pose without joint names cannot be mirrored: set Video.joints")
+    order = []
+    for name in joints:
+        side, _, rest = name.partition("_")
+        other = {"left": f"right_{rest}", "right": f"left_{rest}"}.get(side, name)
+        if other not in joints:
+            raise ValueError(f"joint {name!r} has no counterpart {other!r} among {', '.join(joints)}")
+        order.append(joints.index(other))
+    return np.array(order, dtype=np.int64)
+
+
+def bones(joints: tuple[str, ...]) -> list[tuple[int, int]]:
+    """List the pairs of joints that a stick figure connects."""
+    trunk = _TRUNK if "shoulder_center" in joints else _TRUNK_WITHOUT_CENTRE
+    limbs = [f"{side}_{a} {side}_{b}" for a, b in map(str.split, _LIMBS) for side in ("left", "right")]
+    pairs = [pair.split() for pair in (*trunk, *limbs)]
+    return [(joints.index(a), joints.index(b)) for a, b in pairs if a in joints and b in joints]
+
+
+def select_joints(video: Video, joints: tuple[str, ...] = JOINTS13) -> Video:
+    """Reduce a video's poses to the named joints, in that order."""
+    absent = [name for name in joints if name not in video.joints]
+    if absent:
+        raise ValueError(f"{video.id} has no joint {', '.join(absent)}: it has {', '.join(video.joints) or 'none'}")
+    columns = [video.joints.index(name) for name in joints]
+    return replace(
+        video,
+        joints=joints,
+        keypoints=None if video.keypoints is None else video.keypoints[:, columns],
+        joints3d=None if video.joints3d is None else video.joints3d[:, columns],
+        visibility=None if video.visibility is None else video.visibility[:, columns],
+    )

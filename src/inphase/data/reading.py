@@ -1,0 +1,112 @@
+"""How the frames of a video are got: one signature for pictures, poses and whatever else has a frame number."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inphase.data.sampling import Frames
+from inphase.data.video import Video
+from inphase.media.audio import cut_sound
+from inphase.media.audio import read_sound as decode_sound
+from inphase.media.cache import Source
+from inphase.media.frames import read_clip, read_spans
+from inphase.media.probe import probe
+from inphase.media.recording import open_recording
+from inphase.media.store import FrameStore
+
+# A video and some of its frames, distinct and increasing → their values [T, …] and their seconds [T].
+Read = Callable[[Video, Frames], tuple[NDArray[Any], NDArray[np.float64]]]
+
+
+def read_pictures(
+    video: Video, frames: Frames, *, size: tuple[int, int] | None = None
+) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    """Decode some frames of a video: pictures [T, H, W, 3] and their seconds.
+
+    Frames count what is shown: where spans cut the file, all of them are decoded to find a few. `read_stored` is for
+    training.
+    """
+    if video.draw is not None:
+        clip = video.draw()
+        return clip.frames[frames], clip.times[frames]
+    if video.path is None:
+        raise ValueError(f"{video.id} has no pictures: read its pose")
+    if video.spans:
+        clip = read_spans(video.path, video.spans, size=size)
+        return clip.frames[frames], clip.times[frames]
+    clip = read_clip(video.path, indices=frames, size=size, native_rate=_native_rate(video))
+    return clip.frames, clip.times
+
+
+def read_stored(video: Video, frames: Frames, *, store: FrameStore) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    """Read some frames of a cached video, without a codec: `partial(read_stored, store=store)` is a `Read`."""
+    clip = store[video.id]
+    return clip.frames[frames], clip.times[frames]
+
+
+def read_pose(video: Video, frames: Frames) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Read some frames of a video's pose: x, y in pixels and visibility 0 or 1 as [T, J, 3], and their seconds.
+
+    Without a known rate a second is a frame long.
+    """
+    if video.keypoints is None:
+        raise ValueError(f"{video.id} has no keypoints: run pose estimation on it, or read its pictures")
+    points = video.keypoints[frames]
+    seen = np.ones(points.shape[:2], np.bool_) if video.visibility is None else video.visibility[frames]
+    values = np.concatenate([points, seen[..., None].astype(np.float32)], axis=-1)
+    return values.astype(np.float32), frames / float(video.rate or 1.0)
+
+
+def annotated_length(video: Video) -> int:
+    """Give the length a video's annotation or its labels state."""
+    for known in (video.length, video.phases, video.keypoints):
+        if known is not None:
+            return known if isinstance(known, int) else len(known)
+    raise ValueError(f"the length of {video.id} is not annotated: pass frame_count, or cache the collection first")
+
+
+def measured_length(video: Video) -> int:
+    """Count the frames a video shows: as annotated, or by opening its file."""
+    return annotated_length(video) if video.path is None or video.length is not None else file_length(video)
+
+
+def file_length(video: Video) -> int:
+    """Count the frames a video shows by opening its file, whatever the annotation says."""
+    if video.path is None:
+        raise ValueError(f"{video.id} has no file to open")
+    if not video.spans:
+        return probe(video.path, native_rate=_native_rate(video)).frames
+    times = open_recording(video.path).times
+    return sum(int(((times >= start) & (times < end)).sum()) for start, end in video.spans)
+
+
+def measure(video: Video) -> tuple[int, float]:
+    """Count a video's frames and seconds by opening its file."""
+    if video.path is None or video.spans:
+        raise ValueError(f"{video.id} is not one whole file: picture and sound are read together from those")
+    properties = probe(video.path, native_rate=_native_rate(video))
+    return properties.frames, properties.duration
+
+
+def read_sounds(video: Video, starts: NDArray[np.float64], seconds: float, *, rate: int = 16000) -> NDArray[np.float32]:
+    """Read stretches of a video's sound that begin at `starts`, each `seconds` long: waveforms [N, samples]."""
+    if video.sound is None or video.spans:
+        raise ValueError(f"{video.id} has no sound of its own: sound is read from whole files")
+    sound = decode_sound(video.sound, rate=rate)
+    return np.stack([cut_sound(sound, start=start, end=start + seconds).samples for start in starts.tolist()])
+
+
+def sources(videos: Iterable[Video]) -> dict[str, Source]:
+    """Say what to put into a frame store for these videos; those without a file need none."""
+    return {
+        video.id: Source(video.path, spans=video.spans, native_rate=_native_rate(video))
+        for video in videos
+        if video.path is not None
+    }
+
+
+def _native_rate(video: Video) -> float | None:
+    """Give a folder of pictures its rate; where nobody knows it a second is a frame long, as for poses."""
+    return (video.rate or 1.0) if video.path is not None and video.path.is_dir() else None

@@ -1,0 +1,90 @@
+"""UTD-MHAD: 3-D skeletons of 27 actions by 8 people, and what a synthetic camera sees of them.
+
+    root/skeleton3d.npz   seq_a<action>_s<subject>_t<trial> [T, 20, 3] metres, joint_names, parents, fps, action_names
+
+Chen, Jafari, Kehtarnavaz, "UTD-MHAD", ICIP 2015.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+from warnings import warn
+from zipfile import BadZipFile, is_zipfile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inphase.data.camera import draw_camera, see
+from inphase.data.video import Problem, Video, check_split
+
+SPLITS = ("train", "test")
+_KEY = re.compile(r"(?:seq_)?a(?P<action>\d+)_s(?P<subject>\d+)_t(?P<trial>\d+)")
+
+
+def load(
+    root: Path | str, *, split: str, actions: tuple[str, ...] = (), seed: int = 0, turn: float = np.pi
+) -> list[Video]:
+    """Parse the skeletons into videos known by their poses; `actions` keeps some of the 27.
+
+    As in the set's own protocol the odd subjects are "train" and the even ones "test". Every video gets a camera of its
+    own, drawn from `seed` and the video's name within ±`turn` radians of the front: the same for whoever asks.
+    """
+    check_split(split, of=SPLITS)
+    file = Path(root) / "skeleton3d.npz"
+    if not file.is_file():
+        raise FileNotFoundError(f"no skeleton3d.npz in {root}: point at the folder that holds it")
+    if not is_zipfile(file):
+        raise ValueError(f"{file} is damaged or no archive: copy it again")
+    with np.load(file, allow_pickle=False) as archive:
+        names = tuple(map(str, archive["action_names"]))
+        unknown = set(actions) - set(names)
+        if unknown:
+            raise ValueError(f"no such action: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+        videos = []
+        for found in filter(None, map(_KEY.fullmatch, sorted(archive.files))):
+            belongs = "train" if int(found["subject"]) % 2 else "test"
+            action = names[int(found["action"]) - 1]
+            if split in ("all", belongs) and (not actions or action in actions):
+                video = _parse(archive, found, file=file, action=action, split=belongs, seed=seed, turn=turn)
+                videos.extend([video] if video is not None else [])
+    return videos
+
+
+def _parse(
+    archive: Any, found: re.Match[str], *, file: Path, action: str, split: str, seed: int, turn: float
+) -> Video | None:
+    """Turn one skeleton into a video, seen by a camera of its own."""
+    joints = tuple(map(str, archive["joint_names"]))
+    skeleton = _read(archive, found[0], file=file, joints=len(joints))
+    if skeleton is None:
+        return None
+    rng = np.random.default_rng([seed, *map(int, found.groups())])
+    camera = draw_camera(skeleton, rng=rng, turn=turn)
+    keypoints, visibility = see(camera, skeleton, joints=joints)
+    return Video(
+        id=found[0].removeprefix("seq_"),
+        action=action,
+        split=split,
+        length=len(skeleton),
+        rate=float(archive["fps"]),
+        size=camera.size,
+        keypoints=keypoints,
+        visibility=visibility,
+        joints3d=skeleton,
+        joints=joints,
+        notes={"subject": found["subject"], "trial": found["trial"]},
+    )
+
+
+def _read(archive: Any, key: str, *, file: Path, joints: int) -> NDArray[np.float32] | None:
+    """Read one skeleton; a damaged one is reported and left out."""
+    try:
+        skeleton: NDArray[np.float32] = archive[key].astype(np.float32)
+    except (ValueError, OSError, BadZipFile) as error:
+        warn(Problem(f"{file}, {key}", f"unreadable ({error})", "copy the file again"), stacklevel=4)
+        return None
+    if skeleton.ndim != 3 or skeleton.shape[1:] != (joints, 3) or not len(skeleton) or not np.isfinite(skeleton).all():
+        what = f"{list(skeleton.shape)} instead of finite [T, {joints}, 3]"
+        warn(Problem(f"{file}, {key}", what, "copy the file again"), stacklevel=3)
+        return None
+    return skeleton

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inphase.data.camera import draw_camera, look_at, see
+
+ANGLES = st.floats(-3.1, 3.1)
+TRUNK = ("head", "shoulder_center", "spine", "hip_center", "left_wrist")
+
+
+def standing() -> np.ndarray:
+    """Build a body that faces −z: [1, 5, 3]."""
+    return np.array([[[0, 1.7, 3], [0, 1.4, 3], [0, 1.1, 3], [0, 0.9, 3], [-0.3, 1.1, 3]]])
+
+
+def test_a_camera_in_front_sees_left_on_the_right_and_up_above() -> None:
+    camera = look_at(np.array([0, 1.1, 3]), azimuth=0, elevation=0, distance=2, focal=100, size=(100, 200))
+    pixels, depth = camera.project(standing()[0])
+    assert camera.position == pytest.approx([0, 1.1, 1])
+    assert depth == pytest.approx(np.full(5, 2.0))
+    assert pixels[2] == pytest.approx([100, 50])
+    assert pixels[0] == pytest.approx([100, 50 - 100 * 0.6 / 2])
+    assert pixels[4] == pytest.approx([100 + 100 * 0.3 / 2, 50])
+
+
+@given(ANGLES, st.floats(-1.2, 1.2), st.floats(1, 9))
+def test_a_camera_is_a_rotation_that_centres_its_target(azimuth: float, elevation: float, distance: float) -> None:
+    target = np.array([0.3, 1.0, -2.0])
+    camera = look_at(target, azimuth=azimuth, elevation=elevation, distance=distance)
+    assert camera.rotation @ camera.rotation.T == pytest.approx(np.eye(3), abs=1e-9)
+    assert np.linalg.det(camera.rotation) == pytest.approx(1)
+    pixels, depth = camera.project(np.stack([target, target + np.array([0, 0.1, 0])]))
+    assert pixels[0] == pytest.approx([160, 120])
+    assert depth[0] == pytest.approx(distance)
+    assert pixels[1, 1] < 120
+    assert camera.position[1] == pytest.approx(1.0 + distance * np.sin(elevation))
+
+
+def test_a_wrist_behind_the_trunk_is_hidden_and_one_in_front_is_not() -> None:
+    body = np.repeat(standing(), 3, axis=0)
+    body[:, 4] = [[0.02, 1.15, 2.7], [0.02, 1.15, 3.3], [0.4, 1.15, 3.3]]
+    camera = look_at(np.array([0, 1.1, 3]), azimuth=0, elevation=0, distance=3)
+    _, visible = see(camera, body, joints=TRUNK)
+    assert visible[:, 4].tolist() == [True, False, True]
+    assert visible[2].all()
+    _, from_behind = see(look_at(np.array([0, 1.1, 3]), azimuth=np.pi, elevation=0, distance=3), body, joints=TRUNK)
+    assert from_behind[:, 4].tolist() == [False, True, True]
+
+
+def test_what_lies_outside_the_picture_or_behind_the_camera_is_not_seen() -> None:
+    camera = look_at(np.array([0, 1.1, 3]), azimuth=0, elevation=0, distance=1, focal=100, size=(100, 100))
+    body = standing()
+    body[0, 4] = [0, 1.1, 0.5]
+    _, visible = see(camera, body, joints=TRUNK)
+    assert visible[0].tolist() == [False, True, True, True, False]
+
+
+def test_a_drawn_camera_has_everything_in_view() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        body = rng.normal(size=(4, 5, 3))
+        camera = draw_camera(body, rng=rng)
+        pixels, depth = camera.project(body)
+        assert (depth > 0).all()
+        assert (pixels >= 0).all()
+        assert (pixels < np.array(camera.size[::-1])).all()

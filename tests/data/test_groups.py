@@ -1,0 +1,211 @@
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+from torch.utils.data import DataLoader
+
+from inphase.data.augment import look_once, stand_once
+from inphase.data.groups import Batch, Group, GroupStream, pad
+from inphase.data.pose import JOINTS13
+from inphase.data.reading import read_pose
+from inphase.data.sampling import Context, past
+from inphase.data.video import Video
+
+ACTIONS = ("bowl", "pitch", "serve")
+
+
+def videos(*, each: int = 6, length: int = 40) -> list[Video]:
+    return [
+        Video(f"{action}{i}", action, "train", length=length + i, rate=20) for action in ACTIONS for i in range(each)
+    ]
+
+
+def read(video: Video, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Read values that say where they come from: the frame's number, and the video's."""
+    assert (np.diff(frames) > 0).all()
+    number = float(video.id[-1])
+    return np.stack([frames.astype(np.float32), np.full(len(frames), number, np.float32)], axis=-1), frames / 20.0
+
+
+def read_all_but(*broken: str) -> Any:
+    def reader(video: Video, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if video.id in broken:
+            raise OSError(f"{video.id} is damaged")
+        return read(video, frames)
+
+    return reader
+
+
+def same(one: Batch, other: Batch) -> bool:
+    return one.step == other.step and all(
+        a.ids == b.ids and torch.equal(a.values, b.values) and torch.equal(a.frames, b.frames)
+        for a, b in zip(one.groups, other.groups, strict=True)
+    )
+
+
+def test_a_group_is_k_videos_of_one_action_with_frames_context_and_times() -> None:
+    (group,) = GroupStream(videos(), read=read, rule="random", count=8)[0].groups
+    assert group.values.shape == (4, 8, 2, 2)
+    assert len(set(group.ids)) == 4
+    assert all(name.startswith(group.action) for name in group.ids)
+    assert group.lengths.tolist() == [8] * 4
+    assert torch.equal(group.values[:, :, 1, 0], group.frames.float())
+    assert torch.equal(group.values[:, :, 0, 0], (group.frames - 15).clamp(min=0).float())
+    assert torch.equal(group.times, group.frames.double() / 20)
+    assert group.times.dtype == torch.float64
+    assert [f"{group.action}{int(row[0, 0, 1])}" for row in group.values] == list(group.ids)
+
+
+def test_longer_and_shorter_videos_are_padded_with_their_last_frame() -> None:
+    (group,) = GroupStream(videos(each=4), read=read, rule="strided", stride=10, context=Context((0,)))[3].groups
+    lengths = group.lengths.tolist()
+    assert sorted(lengths) == [4, 5, 5, 5]
+    short = lengths.index(4)
+    assert group.frames[short].tolist() == [0, 10, 20, 30, 30]
+    assert pad([torch.tensor([1, 2]), torch.tensor([3])]).tolist() == [[1, 2], [3, 3]]
+
+
+def test_a_stream_is_a_function_of_seed_rank_world_and_step() -> None:
+    def stream(**how: int) -> GroupStream:
+        return GroupStream(videos(), read=read, groups=2, **how)  # type: ignore[arg-type]
+
+    whole = stream()
+    batches = [whole[step] for step in range(5)]
+    assert same(stream()[3], batches[3])
+    assert same(whole[3], batches[3])
+    for other in (stream(seed=1), stream(rank=1, world=2), stream(rank=0, world=2)):
+        assert not same(other[3], batches[3])
+    assert not same(stream(rank=0, world=2)[3], stream(rank=1, world=2)[3])
+    assert len({tuple(group.ids for group in batch.groups) for batch in batches}) == 5
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_workers_change_nothing_and_a_run_resumes_anywhere() -> None:
+    stream = GroupStream(videos(), read=read, groups=2, count=4)
+    expected = [stream[step] for step in range(4, 9)]
+    for workers in (0, 2):
+        loader = DataLoader(stream, sampler=range(4, 9), batch_size=None, num_workers=workers)
+        for batch, wanted in zip(loader, expected, strict=True):
+            assert same(batch, wanted)
+
+
+def test_actions_and_videos_are_drawn_uniformly() -> None:
+    stream = GroupStream(videos(), read=read, count=1, context=Context((0,)))
+    groups = [stream[step].groups[0] for step in range(1500)]
+    assert chisquare(list(Counter(group.action for group in groups).values())).pvalue > 0.01
+    names = Counter(name for group in groups for name in group.ids)
+    assert len(names) == 18
+    assert chisquare(list(names.values())).pvalue > 0.01
+
+
+def test_the_actions_of_a_step_are_distinct_while_there_are_enough() -> None:
+    assert {group.action for group in GroupStream(videos(), read=read, groups=3)[0].groups} == set(ACTIONS)
+    many = Counter(group.action for group in GroupStream(videos(), read=read, groups=6)[0].groups)
+    assert set(many.values()) == {2}
+
+
+def test_few_videos_are_shown_again_at_other_frames() -> None:
+    (group,) = GroupStream(videos(each=2), read=read, videos_per_group=4)[0].groups
+    assert Counter(group.ids).most_common()[0][1] == 2
+    again = [i for i, name in enumerate(group.ids) if name == group.ids[0]]
+    assert not torch.equal(group.frames[again[0]], group.frames[again[1]])
+
+
+def test_broken_videos_are_skipped_counted_and_replaced() -> None:
+    whole = GroupStream(videos(each=5), read=read, groups=3)
+    patchy = GroupStream(videos(each=5), read=read_all_but("bowl1", "serve4"), groups=3)
+    skipped: Counter[str] = Counter()
+    for step in range(12):
+        batch, reference = patchy[step], whole[step]
+        skipped.update(skip.id for skip in batch.skipped)
+        for group, wanted in zip(batch.groups, reference.groups, strict=True):
+            assert len(group.ids) == 4
+            assert not {"bowl1", "serve4"} & set(group.ids)
+            for row, name in enumerate(group.ids):
+                if name in wanted.ids and "bowl1" not in wanted.ids and "serve4" not in wanted.ids:
+                    assert torch.equal(group.frames[row], wanted.frames[wanted.ids.index(name)])
+    assert set(skipped) == {"bowl1", "serve4"}
+    assert skipped["bowl1"] > 3
+    fresh = GroupStream(videos(each=5), read=read_all_but("bowl1", "serve4"), groups=3)
+    assert same(fresh[11], patchy[11])
+
+
+def test_an_action_of_which_too_little_can_be_read_gives_way_to_others() -> None:
+    stream = GroupStream(videos(each=2), read=read_all_but("pitch0"), groups=2)
+    batches = [stream[step] for step in range(10)]
+    assert {tuple(sorted(group.action for group in batch.groups)) for batch in batches} == {("bowl", "serve")}
+    assert {skip.id for batch in batches for skip in batch.skipped} == {"pitch0"}
+    assert same(GroupStream(videos(each=2), read=read_all_but("pitch0"), groups=2)[9], batches[9])
+
+
+def test_a_run_without_anything_to_read_ends_with_the_reason() -> None:
+    stream = GroupStream(videos(each=2), read=read_all_but("pitch0", "bowl0", "serve1"))
+    with pytest.raises(RuntimeError, match=r"no action has enough videos that can be read .*: OSError: .* is damaged"):
+        stream[0]
+
+
+def test_a_reader_that_gives_too_little_is_noticed() -> None:
+    def short(video: Video, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, times = read(video, frames)
+        return values[:-1], times[:-1]
+
+    with pytest.raises(RuntimeError, match="frames asked for"):
+        GroupStream(videos(), read=short)[0]
+
+
+def test_pictures_and_poses_are_prepared_once_per_video() -> None:
+    def still(video: Video, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        one = np.random.default_rng(7).integers(0, 256, (1, 6, 6, 3), dtype=np.uint8)
+        return np.repeat(one, len(frames), axis=0), frames / 20.0
+
+    (group,) = GroupStream(videos(), read=still, prepare=look_once)[0].groups
+    assert group.values.shape == (4, 20, 2, 6, 6, 3)
+    assert group.values.abs().max() <= 1
+    assert (group.values == group.values[:, :1, :1]).all()
+    assert not torch.equal(group.values[0, 0], group.values[1, 0])
+    points = np.random.default_rng(0).uniform(0, 99, (40, 13, 2)).astype(np.float32)
+    posed = [Video(f"p{i}", "pose", "train", keypoints=points, joints=JOINTS13, size=(90, 100)) for i in range(4)]
+    (poses,) = GroupStream(posed, read=read_pose, prepare=stand_once)[0].groups
+    assert poses.values.shape == (4, 20, 2, 13, 3)
+    unsized = [Video(f"p{i}", "pose", "train", keypoints=points, joints=JOINTS13) for i in range(4)]
+    with pytest.raises(RuntimeError, match=r"set Video\.size"):
+        GroupStream(unsized, read=read_pose, prepare=stand_once)[0]
+
+
+def test_lengths_can_be_measured_and_have_to_be_known() -> None:
+    unknown = [Video(f"a{i}", "a", "train") for i in range(3)]
+    with pytest.raises(RuntimeError, match=r"the length of a. is not annotated"):
+        GroupStream(unknown, read=read)[0]
+    assert GroupStream(unknown, read=read, frame_count=lambda video: 25)[0].groups[0].frames.max() <= 24
+
+
+def test_videos_too_short_for_a_valid_context_are_skipped() -> None:
+    mixed = [Video(f"a{i}", "a", "train", length=10 if i == 0 else 40) for i in range(4)]
+    batch = GroupStream(mixed, read=read, context=past(edges="valid"))[0]
+    assert [skip.id for skip in batch.skipped][:1] == ["a0"]
+    assert "whole context" in batch.skipped[0].reason
+    assert int(batch.groups[0].frames.min()) >= 15
+
+
+def test_impossible_streams_are_refused() -> None:
+    with pytest.raises(ValueError, match="no videos to draw from"):
+        GroupStream([], read=read)
+    with pytest.raises(ValueError, match="needs two videos of an action; bowl has one"):
+        GroupStream(videos()[:1] + videos()[6:], read=read)
+    with pytest.raises(ValueError, match="rank=2, world=2"):
+        GroupStream(videos(), read=read, rank=2, world=2)
+    with pytest.raises(ValueError, match="videos_per_group ≥ 2, got 1"):
+        GroupStream(videos(), read=read, videos_per_group=1)
+    with pytest.raises(IndexError, match="steps count from 0"):
+        GroupStream(videos(), read=read)[-1]
+
+
+def test_a_group_moves_between_devices() -> None:
+    (group,) = GroupStream(videos(), read=read, count=2)[0].groups
+    moved = group.to("meta")
+    assert isinstance(moved, Group)
+    assert moved.values.device.type == moved.times.device.type == "meta"
+    assert moved.ids == group.ids

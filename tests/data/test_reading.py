@@ -1,0 +1,143 @@
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.media.recordings import numbers_of, write_pictures, write_video
+
+from inphase.data.audio_visual import AudioVisualStream
+from inphase.data.groups import GroupStream
+from inphase.data.pose import JOINTS13
+from inphase.data.reading import (
+    annotated_length,
+    file_length,
+    measure,
+    measured_length,
+    read_pictures,
+    read_pose,
+    read_sounds,
+    read_stored,
+    sources,
+)
+from inphase.data.sampling import Context
+from inphase.data.video import Video
+from inphase.media.cache import fill_store
+from inphase.media.errors import MediaError
+from inphase.media.frames import Clip
+from inphase.media.store import FrameStore
+
+
+def test_a_pose_is_read_like_frames_with_its_seconds() -> None:
+    points = np.arange(4 * 13 * 2, dtype=np.float32).reshape(4, 13, 2)
+    values, times = read_pose(Video("a", "wave", "train", keypoints=points, joints=JOINTS13, rate=20), np.array([1, 3]))
+    assert values.shape == (2, 13, 3)
+    assert values[0, 0].tolist() == [26, 27, 1]
+    assert times.tolist() == [0.05, 0.15]
+    with pytest.raises(ValueError, match="no keypoints"):
+        read_pose(Video("b", "wave", "train"), np.array([0]))
+
+
+def test_a_length_is_what_the_annotation_or_the_labels_say() -> None:
+    assert annotated_length(Video("a", "wave", "train", length=7)) == 7
+    assert annotated_length(Video("a", "wave", "train", phases=np.zeros(5, np.int64))) == 5
+    with pytest.raises(ValueError, match="the length of a is not annotated"):
+        annotated_length(Video("a", "wave", "train"))
+
+
+def test_looking_at_a_collection_does_not_wait_for_torch() -> None:
+    code = "import sys, inphase.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_pictures_are_read_from_files_folders_and_drawings(tmp_path: Path) -> None:
+    file, folder = write_video(tmp_path / "a.mp4", count=30, rate=10), tmp_path / "b"
+    write_pictures(folder, range(12))
+    frames = np.array([2, 3, 11])
+    for path, rate, step in ((file, None, 0.1), (folder, 20.0, 0.05), (folder, None, 1.0)):
+        pictures, times = read_pictures(Video("a", "wave", "train", path=path, rate=rate), frames)
+        assert numbers_of(pictures) == [2, 3, 11]
+        assert times == pytest.approx(frames * step)
+    drawn = Clip(np.arange(12 * 4 * 4 * 3, dtype=np.uint8).reshape(12, 4, 4, 3), np.arange(12) / 5)
+    pictures, times = read_pictures(Video("a", "wave", "train", draw=lambda: drawn), frames)
+    assert np.array_equal(pictures, drawn.frames[frames])
+    assert times.tolist() == drawn.times[frames].tolist()
+    assert read_pictures(Video("a", "wave", "train", path=file), frames, size=(8, 10))[0].shape == (3, 8, 10, 3)
+    with pytest.raises(ValueError, match="no pictures: read its pose"):
+        read_pictures(Video("a", "wave", "train"), frames)
+
+
+def test_spans_are_counted_shown_and_labelled_in_their_order(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "a.mp4", count=30, rate=10)
+    intervals = ((0.0, 0.5, 7), (0.5, 0.8, 3))
+    video = Video("a", "wave", "train", path=path, spans=((2.0, 2.5), (0.4, 0.7)), intervals=intervals)
+    assert measured_length(video) == file_length(video) == 8
+    pictures, times = read_pictures(video, np.arange(8))
+    assert numbers_of(pictures) == [20, 21, 22, 23, 24, 4, 5, 6]
+    assert times == pytest.approx(np.arange(8) / 10)
+    assert video.phases_at(times).tolist() == [7] * 5 + [3] * 3
+    fill_store(tmp_path / "store", sources([video, Video("b", "wave", "train", length=9)]), size=(64, 96))
+    store = FrameStore(tmp_path / "store")
+    assert list(store) == ["a"]
+    assert numbers_of(read_stored(video, np.array([1, 6]), store=store)[0]) == [21, 5]
+
+
+def test_lengths_are_believed_or_measured(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "a.mp4", count=30, rate=10)
+    assert measured_length(Video("a", "wave", "train", path=path)) == 30
+    assert measured_length(Video("a", "wave", "train", path=path, length=31)) == 31
+    assert file_length(Video("a", "wave", "train", path=path, length=31)) == 30
+    assert measure(Video("a", "wave", "train", path=path)) == pytest.approx((30, 3.0))
+    with pytest.raises(ValueError, match="no file to open"):
+        file_length(Video("a", "wave", "train", length=31))
+
+
+def test_groups_of_real_files_are_the_same_from_a_store(tmp_path: Path) -> None:
+    """From files through the cache to training: the frames drawn are the frames seen, with and without a codec."""
+    paths = [write_video(tmp_path / f"{i}.mp4", count=20 + i, rate=10) for i in range(3)]
+    (tmp_path / "broken.mp4").write_bytes(b"nonsense")
+    videos = [Video(path.stem, "wave", "train", path=path) for path in (*paths, tmp_path / "broken.mp4")]
+    filled = fill_store(tmp_path / "store", sources(videos), size=(64, 96))
+    assert (filled.written, list(filled.broken)) == (3, ["broken"])
+    store = FrameStore(tmp_path / "store")
+    how = {"videos_per_group": 3, "count": 6, "context": Context((-3, 0))}
+    decoded = GroupStream(videos, read=read_pictures, frame_count=measured_length, **how)  # type: ignore[arg-type]
+    stored = GroupStream(
+        videos,
+        read=partial(read_stored, store=store),
+        frame_count=lambda video: store.frames(video.id),
+        **how,  # type: ignore[arg-type]
+    )
+    skipped = set()
+    for step in range(6):
+        (one,), (other,) = decoded[step].groups, stored[step].groups
+        skipped |= {skip.id for skip in decoded[step].skipped}
+        assert one.ids == other.ids
+        for group in (one, other):
+            for row, frames in zip(group.values.numpy(), group.frames.numpy(), strict=True):
+                assert numbers_of(row[:, 1]) == frames.tolist()
+                assert numbers_of(row[:, 0]) == np.maximum(frames - 3, 0).tolist()
+            assert group.times.numpy() == pytest.approx(group.frames.numpy() / 10)
+    assert skipped == {"broken"}
+
+
+def test_sound_is_read_on_the_clock_of_the_pictures(tmp_path: Path) -> None:
+    loud = np.zeros(44100 * 3, np.float32)
+    loud[44100 : 2 * 44100] = 0.5 * np.sin(np.arange(44100) / 44100 * 2 * np.pi * 440)
+    path = write_video(tmp_path / "a.mp4", count=30, rate=10, sound=loud)
+    video = Video("a", "bell", "train", path=path, sound=path)
+    waves = read_sounds(video, np.array([0.0, 1.0, 2.0]), 0.9)
+    assert waves.shape == (3, 14400)
+    assert (np.abs(waves).mean(1) > 0.1).tolist() == [False, True, False]
+    (group,) = AudioVisualStream(
+        [video], read=read_pictures, read_sound=read_sounds, measure=measure, groups=1, count=5
+    )[0].groups
+    assert group.sound is not None
+    assert group.sound.shape == (1, 3, 16000)
+    assert group.values.shape == (1, 5, 2, 64, 96, 3)
+    with pytest.raises(ValueError, match="no sound of its own"):
+        read_sounds(Video("b", "bell", "train"), np.array([0.0]), 1.0)
+    silent = write_video(tmp_path / "b.mp4", count=10, rate=10)
+    with pytest.raises(MediaError):
+        read_sounds(Video("b", "bell", "train", sound=silent), np.array([0.0]), 1.0)

@@ -1,0 +1,119 @@
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import savemat
+from tests.media.recordings import write_video
+
+from inphase import cli
+from inphase.media.store import FrameStore
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    """Type a command; give its exit status."""
+    monkeypatch.setattr(sys, "argv", ["inphase", *words])
+    monkeypatch.setenv("COLUMNS", "200")
+    try:
+        cli.main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> Path:
+    """Write a PennAction of three label files."""
+    (tmp_path / "labels").mkdir()
+    rng = np.random.default_rng(0)
+    for number, (action, train) in enumerate([("squat", 1), ("squat", 1), ("bowl", -1)], start=1):
+        x, y = rng.uniform(0, 99, (2, 6, 13))
+        rest = {"visibility": np.ones((6, 13), np.uint8), "bbox": np.tile([1.0, 1, 9, 9], (6, 1)), "pose": "left"}
+        sizes = {"dimensions": np.array([[100, 100, 6]]), "nframes": 6, "train": train}
+        savemat(tmp_path / "labels" / f"{number:04d}.mat", {"action": action, "x": x, "y": y, **rest, **sizes})
+    return tmp_path
+
+
+def test_check_prints_counts_and_says_that_all_is_well(
+    labels: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "data", "check", "penn_action", str(labels)) == 0
+    out = capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if "│" in line]
+    assert ["bowl", "0", "1", "1", "6"] in rows
+    assert ["squat", "2", "0", "2", "12"] in rows
+    assert ["2 actions", "2", "1", "3", "18"] in rows
+    assert "keypoints (3), boxes (3)" in out
+    assert "Nothing is missing or broken. No file was opened." in out
+
+
+def test_check_lists_what_is_missing_and_exits_with_1(
+    labels: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (labels / "frames" / "0001").mkdir(parents=True)
+    assert run(monkeypatch, "data", "check", "penn_action", str(labels)) == 1
+    out = capsys.readouterr().out
+    assert "absent files (2) of 2 videos: frames/0002, frames/0003" in out
+    assert "folders without pictures (1): 0001" in out
+
+
+def test_show_writes_a_sheet(labels: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    out = labels / "it's a [sheet].png"
+    assert run(monkeypatch, "data", "show", "penn_action", str(labels), "--out", str(out), "--columns", "4") == 0
+    assert "3 of 3 videos" in capsys.readouterr().out
+    with Image.open(out) as sheet:
+        assert sheet.width == 150 + 4 * 100
+        assert len(sheet.convert("RGB").getcolors(100_000) or []) > 10
+
+
+def test_own_videos_are_checked_shown_and_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "my swings"
+    root.mkdir()
+    for name in ("it's one.mp4", "zwei.mp4"):
+        write_video(root / name, count=20, rate=10)
+    assert run(monkeypatch, "data", "check", "folder", str(root), "--open") == 0
+    assert "Nothing is missing or broken." in capsys.readouterr().out
+    (root / "damaged.mp4").write_bytes(b"nonsense")
+    assert run(monkeypatch, "data", "check", "folder", str(root), "--open") == 1
+    assert "files that cannot be opened (MediaError: " in capsys.readouterr().out
+    assert run(monkeypatch, "data", "show", "folder", str(root), "--out", str(tmp_path / "a.png"), "--rows", "3") == 0
+    with Image.open(tmp_path / "a.png") as sheet:
+        rows = np.asarray(sheet).astype(int)
+    broken, shown = rows[:96, 150:], rows[116:212, 150:]
+    assert (broken[..., 0] - broken[..., 1] > 100).any()
+    assert len(np.unique(shown)) > 10
+    capsys.readouterr()
+    for new in ("2 new", "0 new"):
+        words = ("data", "cache", "folder", str(root), str(tmp_path / "store"), "--size", "16", "24")
+        assert run(monkeypatch, *words) == 0
+        out = capsys.readouterr().out
+        assert "2 videos, 40 frames in" in out
+        assert new in out
+        assert "1 broken" in out
+    assert FrameStore(tmp_path / "store")["zwei.mp4"].frames.shape == (20, 16, 24, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("check", "nope", "."), "no collection 'nope': choose one of"),
+        (("check", "golfdb", "/nowhere"), "no index.csv in /nowhere"),
+        (("show", "penn_action", "LABELS", "--action", "swim"), "no video of action 'swim'"),
+        (("show", "penn_action", "LABELS", "--split", "val"), "split 'val' does not exist here"),
+        (("cache", "penn_action", "LABELS", "store"), "there is nothing to cache"),
+    ],
+)
+def test_a_foreseen_error_is_one_line_and_exits_with_1(
+    words: tuple[str, ...],
+    message: str,
+    labels: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(monkeypatch, "data", *(str(labels) if word == "LABELS" else word for word in words)) == 1
+    err = capsys.readouterr().err
+    assert message in err
+    assert "Traceback" not in err
