@@ -27,6 +27,7 @@ class Video:
     length: int | None = None  # frames, where the annotation says so
     rate: float | None = None  # frames a second, where the annotation says so
     phases: NDArray[np.int64] | None = None  # [T], −1 where unlabelled
+    progress: NDArray[np.float64] | None = None  # [T] true canonical time in [0, 1], where it is known
     events: Mapping[str, int] = field(default_factory=dict)  # key moment → frame
     keypoints: NDArray[np.float32] | None = None  # [T, J, 2] pixels
     joints3d: NDArray[np.float32] | None = None  # [T, J, 3] metres
