@@ -2,5 +2,6 @@
 
 from inphase.data.stage.actions import ACTIONS
 from inphase.data.stage.body import JOINTS, PENN_JOINTS
+from inphase.data.stage.look import LEVELS
 
-__all__ = ["ACTIONS", "JOINTS", "PENN_JOINTS"]
+__all__ = ["ACTIONS", "JOINTS", "LEVELS", "PENN_JOINTS"]
