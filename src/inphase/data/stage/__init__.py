@@ -3,5 +3,6 @@
 from inphase.data.stage.actions import ACTIONS
 from inphase.data.stage.body import JOINTS, PENN_JOINTS
 from inphase.data.stage.look import LEVELS
+from inphase.data.stage.sound import stage_sound
 
-__all__ = ["ACTIONS", "JOINTS", "LEVELS", "PENN_JOINTS"]
+__all__ = ["ACTIONS", "JOINTS", "LEVELS", "PENN_JOINTS", "stage_sound"]
