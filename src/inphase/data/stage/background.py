@@ -10,15 +10,26 @@ Image = NDArray[np.float64]  # [H, W, 3]
 
 
 def paint_background(
-    rng: np.random.Generator, camera: Camera, look: Look, level: Level, *, size: int, margin: int
+    rng: np.random.Generator,
+    camera: Camera,
+    look: Look,
+    level: Level,
+    *,
+    ground: NDArray[np.float64],
+    size: int,
+    margin: int,
 ) -> NDArray[np.float32]:
-    """Paint what a camera sees when nobody is there, [size + 2 margin, ditto, 3], values in [0, 1]."""
+    """Paint what a camera sees when nobody is there, [size + 2 margin, ditto, 3], values in [0, 1].
+
+    The wall stands behind `ground` [N, 3], the points that the performer reaches.
+    """
     ticks = (np.arange(-margin, size + margin) + 0.5) / size
     x, y = np.meshgrid(ticks, ticks)
     rays = camera.rays(x, y)
     level_forward = camera.axes[2] * np.array([1.0, 1.0, 0.0])
     level_forward /= np.linalg.norm(level_forward)
-    to_wall = rng.uniform(5.0, 9.0) / np.maximum(rays @ level_forward, 1e-6)
+    reach = float(((ground - camera.position) @ level_forward).max())
+    to_wall = (reach + rng.uniform(0.8, 4.0)) / np.maximum(rays @ level_forward, 1e-6)
     to_floor = np.where(rays[..., 2] < -1e-6, camera.position[2] / np.maximum(-rays[..., 2], 1e-6), np.inf)
     is_floor = to_floor < to_wall
     hit = camera.position + rays * np.minimum(to_floor, to_wall)[..., None]

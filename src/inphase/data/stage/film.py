@@ -32,7 +32,15 @@ def shoot(take: Take, *, size: int = 64, performer: bool = True) -> Clip:
     pictures = np.empty((frames, size, size, 3), np.uint8)
     paint(
         pictures,
-        paint_background(take.slate.rng("background"), take.camera, take.look, take.level, size=size, margin=margin),
+        paint_background(
+            take.slate.rng("background"),
+            take.camera,
+            take.look,
+            take.level,
+            ground=take.course.joints[::20].reshape(-1, 3),
+            size=size,
+            margin=margin,
+        ),
         margin,
         shapes.kinds,
         shapes.points,

@@ -102,7 +102,7 @@ def _club(prop: Club, solids: Solids, now: dict[str, Points], colour: NDArray[np
         return
     solids.capsule(hand - 0.08 * along, tip, *prop.radius, colour)
     if prop.blade:
-        edge = tip + prop.blade * unit(np.cross(along, now["left_of"]))
+        edge = tip + prop.blade * unit(np.cross(now["left_of"], along))
         solids.capsule(tip - 0.3 * prop.blade * unit(edge - tip), edge, 0.03, 0.05, 0.7 * colour)
     elif prop.head:
         solids.capsule(tip, tip, prop.head, prop.head, 0.7 * colour)
