@@ -1,0 +1,138 @@
+"""Sound on the clock of the pictures, and the log-mel spectrogram VGGish was trained on."""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inphase.media.errors import DamagedMediaWarning, MediaError
+
+if TYPE_CHECKING:
+    from av.audio.frame import AudioFrame
+    from av.audio.stream import AudioStream
+    from av.container import InputContainer
+
+# The clock of a decoded block may be rounded to a millisecond; a longer gap is one in the recording.
+GAP = 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class Sound:
+    """A waveform: `samples` [S] float32 mono in about [−1, 1], `rate` a second, the first at second `start`.
+
+    Seconds count on the clock of the pictures of the same file.
+    """
+
+    samples: NDArray[np.float32]
+    rate: int
+    start: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is not one channel of samples."""
+        if self.samples.ndim != 1 or self.samples.dtype != np.float32:
+            raise ValueError(f"samples must be [S] float32, got {list(self.samples.shape)} {self.samples.dtype}")
+        if self.rate < 1:
+            raise ValueError(f"rate must be at least 1 sample a second, got {self.rate}")
+
+    def __len__(self) -> int:
+        """Count the samples."""
+        return len(self.samples)
+
+
+def read_sound(path: Path | str, *, rate: int = 16000) -> Sound:
+    """Read the sound of a file, its channels averaged, at `rate` samples a second."""
+    blocks = list(stream_sound(path, rate=rate))
+    return Sound(np.concatenate([block.samples for block in blocks]), rate, blocks[0].start)
+
+
+def cut_sound(sound: Sound, *, start: float, end: float) -> Sound:
+    """Cut the seconds from `start` to `end` out of a sound; before its beginning and after its end there is silence."""
+    if not start < end:
+        raise ValueError(f"a sound is cut from an earlier to a later second, got {start} to {end}")
+    first, count = round((start - sound.start) * sound.rate), round((end - start) * sound.rate)
+    samples = np.zeros(count, np.float32)
+    begin, stop = min(max(first, 0), len(sound)), min(max(first + count, 0), len(sound))
+    samples[begin - first : stop - first] = sound.samples[begin:stop]
+    return Sound(samples, sound.rate, start)
+
+
+def stream_sound(path: Path | str, *, rate: int) -> Iterator[Sound]:
+    """Yield the sound of a file as consecutive blocks, in memory for one of them, however long it is."""
+    from av.audio.frame import AudioFrame
+    from av.audio.resampler import AudioResampler
+
+    path = Path(path)
+    given, start, resampler = 0, 0.0, None
+    for second, samples, native in _mono_blocks(path):
+        if resampler is None:
+            start, resampler = second, AudioResampler(format="flt", layout="mono", rate=rate)
+        block = AudioFrame.from_ndarray(samples[None], format="flt", layout="mono")
+        block.sample_rate = native
+        for resampled in resampler.resample(block):
+            yield Sound(_values(resampled), rate, start + given / rate)
+            given += resampled.samples
+    if resampler is None:
+        raise MediaError(f"{path}: none of its sound could be decoded; get an undamaged copy of the file")
+    for resampled in resampler.resample(None):
+        yield Sound(_values(resampled), rate, start + given / rate)
+        given += resampled.samples
+
+
+def _values(frame: "AudioFrame") -> NDArray[np.float32]:
+    return np.asarray(frame.to_ndarray(), dtype=np.float32).reshape(-1)
+
+
+def _mono_blocks(path: Path) -> Iterator[tuple[float, NDArray[np.float32], int]]:
+    """Decode sound into consecutive (second, samples, rate); where some could not be decoded, silence stands for it."""
+    from av.audio.resampler import AudioResampler
+
+    from inphase.media.container import clock_origin, open_container
+
+    faults = 0
+    with open_container(path) as container:
+        if not container.streams.audio:
+            raise MediaError(f"{path} has no sound: give a file with a sound stream")
+        stream, origin = container.streams.audio[0], clock_origin(container)
+        plain = AudioResampler(format="fltp")
+        reached: Fraction | None = None
+        for frame in _decoded(container, stream):
+            if frame is None:
+                faults += 1
+                continue
+            second = reached or Fraction(0)
+            if frame.pts is not None and frame.time_base is not None:
+                second = frame.pts * frame.time_base - origin
+            reached = second if reached is None else reached
+            gap = round((second - reached) * frame.sample_rate)
+            if gap > GAP * frame.sample_rate:
+                yield float(reached), np.zeros(gap, np.float32), frame.sample_rate
+                reached += Fraction(gap, frame.sample_rate)
+            for part in plain.resample(frame):
+                yield float(reached), part.to_ndarray().mean(0, dtype=np.float32), frame.sample_rate
+                reached += Fraction(part.samples, frame.sample_rate)
+    if faults:
+        warnings.warn(
+            f"{path} is damaged: {faults} packets of sound are lost and silent; get an undamaged copy if you need them",
+            DamagedMediaWarning,
+            stacklevel=3,
+        )
+
+
+def _decoded(container: "InputContainer", stream: "AudioStream") -> Iterator["AudioFrame | None"]:
+    """Decode packet by packet; None stands for one that could not be."""
+    import av
+
+    packets = container.demux(stream)
+    while True:
+        try:
+            packet = next(packets, None)
+            if packet is None:
+                return
+            yield from packet.decode()
+        except av.error.FFmpegError:
+            yield None

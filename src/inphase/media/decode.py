@@ -1,0 +1,225 @@
+"""Exact frames of a video file, found by presentation timestamp.
+
+The packets are listed first, without decoding: they give every frame's time, and the key frames from which a wanted
+one can be reached. Wanted frames are then decoded from the nearest key frame before them. Whatever looks wrong on the
+way (a frame that does not appear, or appears damaged) ends the short cut: the rest is decoded from the beginning, so
+that the answer is always that of decoding everything.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import av
+import numpy as np
+from av.container import InputContainer
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+from numpy.typing import NDArray
+
+from inphase.media.container import clock_origin, open_container, video_stream
+from inphase.media.errors import MediaError
+from inphase.media.picture import Upright
+
+if TYPE_CHECKING:
+    from av.packet import Packet  # generic in its stub alone
+
+# Frames of h264 and its successors are stored at most 16 places from where they are shown.
+REORDERING = 32
+# Decoding several frames at once pays for its start-up from about this many pixels.
+LARGE = 512 * 512
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """The frames of a video stream as its packets announce them, in order of presentation.
+
+    `times` [N] seconds; `stamps` [N] the timestamps behind them, None where the file has no usable ones and its frames
+    are taken to follow each other at a constant rate; `keys` the timestamps of key frames; `missing` the frames that
+    the header promises beyond the last packet; `has_sound`; `rate` frames a second on average.
+    """
+
+    times: NDArray[np.float64]
+    stamps: NDArray[np.int64] | None
+    keys: NDArray[np.int64]
+    missing: int
+    has_sound: bool
+    rate: float
+
+
+class VideoFile:
+    """A recording in one video file."""
+
+    def __init__(self, path: Path) -> None:
+        """List the frames of the file without decoding them."""
+        self.path = path
+        self.track = scan(path)
+        self.times = self.track.times
+        self.rate = self.track.rate
+        self.has_sound = self.track.has_sound
+        stamps = [] if self.track.stamps is None else self.track.stamps.tolist()
+        self._position_of = {stamp: position for position, stamp in enumerate(stamps)}
+        self.lost = 0
+        self.damaged = 0
+
+    def pictures(
+        self, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None = None
+    ) -> Iterator[tuple[float, NDArray[np.uint8]]]:
+        """Yield the time and the picture of the `wanted` frames, all where None, in order of presentation."""
+        upright = Upright(size=size)
+        count = len(self.times) if wanted is None else len(wanted)
+        given = 0
+        for position, frame in self._frames(wanted):
+            self.damaged += frame.is_corrupt
+            yield float(self.times[position]), upright(frame)
+            given += 1
+        self.lost += count - given + (self.track.missing if wanted is None else 0)
+
+    def _frames(self, wanted: NDArray[np.int64] | None) -> Iterator[tuple[int, VideoFrame]]:
+        if wanted is None:
+            yield from self._from_start(np.arange(len(self.times)))
+            return
+        found = 0
+        if self.track.stamps is not None and len(self.track.keys):
+            for position, frame in self._by_seeking(wanted, self.track.stamps):
+                if position != wanted[found]:
+                    break
+                yield position, frame
+                found += 1
+        if found < len(wanted):
+            yield from self._from_start(wanted[found:])
+
+    def _from_start(self, wanted: NDArray[np.int64]) -> Iterator[tuple[int, VideoFrame]]:
+        """Decode from the beginning up to the last wanted frame."""
+        with open_container(self.path) as container:
+            stream = video_stream(container, self.path)
+            if stream.width * stream.height >= LARGE:
+                stream.thread_type = "AUTO"
+            yield from self._pick(decoded(container, stream), wanted)
+
+    def _by_seeking(self, wanted: NDArray[np.int64], stamps: NDArray[np.int64]) -> Iterator[tuple[int, VideoFrame]]:
+        """Decode each wanted frame from the key frame before it."""
+        before = np.maximum(np.searchsorted(self.track.keys, stamps[wanted], side="right") - 1, 0)
+        with open_container(self.path) as container:
+            stream = video_stream(container, self.path)
+            for key in np.unique(before):
+                try:
+                    container.seek(int(self.track.keys[key]), stream=stream)
+                except av.error.FFmpegError:
+                    return
+                yield from self._pick(decoded_after_seek(container, stream), wanted[before == key])
+
+    def _pick(self, frames: Iterator[VideoFrame], wanted: NDArray[np.int64]) -> Iterator[tuple[int, VideoFrame]]:
+        """Pass on the wanted ones of consecutive frames, each with its position."""
+        remaining = deque(wanted.tolist())
+        position = -1
+        for frame in frames:
+            position = self._position_of.get(frame.pts, position) if self._position_of else position + 1
+            while remaining and remaining[0] < position:
+                remaining.popleft()
+            if remaining and remaining[0] == position:
+                yield remaining.popleft(), frame
+            if not remaining:
+                return
+
+
+def scan(path: Path) -> Track:
+    """List the frames of a file from its packets, without decoding."""
+    with open_container(path) as container:
+        stream = video_stream(container, path)
+        packets = [
+            (packet.pts, packet.is_keyframe, packet.duration or 0)
+            for packet in _packets(container, stream)
+            if not packet.is_discard
+        ]
+        if not packets:
+            raise MediaError(f"{path} holds no pictures: copy or download it again")
+        rate = Fraction(stream.guessed_rate or stream.average_rate or 25)
+        has_sound = bool(container.streams.audio)
+        time_base = stream.time_base or 1 / rate
+        missing = _missing_at_end(stream, packets, rate)
+        stamps = _usable_stamps([pts for pts, _, _ in packets], container)
+        if stamps is None:
+            times = np.array([float(i / rate) for i in range(len(packets))])
+            return Track(times, None, np.empty(0, np.int64), missing, has_sound, float(rate))
+        origin = clock_origin(container)
+        times = np.array([float(int(pts) * time_base - origin) for pts in stamps])
+        keys = np.array(sorted(pts for pts, key, _ in packets if key and pts is not None), dtype=np.int64)
+        average = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else float(rate)
+        return Track(times, stamps, keys, missing, has_sound, average)
+
+
+def _usable_stamps(listed: list[int | None], container: InputContainer) -> NDArray[np.int64] | None:
+    """Sort the packets' timestamps, unless they cannot be those of presentation."""
+    stamps = [pts for pts in listed if pts is not None]
+    # AVI stores no presentation times; what the library makes up for reordered frames is wrong.
+    if len(stamps) < len(listed) or len(set(stamps)) < len(stamps) or container.format.name == "avi":
+        return None
+    # A clock that starts again half-way, as in files that were joined, would interleave the parts.
+    order = np.argsort(stamps, kind="stable")
+    if np.abs(order - np.arange(len(order))).max() > REORDERING:
+        return None
+    return np.asarray(stamps, dtype=np.int64)[order]
+
+
+def _missing_at_end(stream: VideoStream, packets: list[tuple[int | None, bool, int]], rate: Fraction) -> int:
+    """Count the frames that the header promises after the last packet: those of a file that was cut short."""
+    if stream.time_base is None:
+        return 0
+    ends = [pts + duration for pts, _, duration in packets if pts is not None]
+    if stream.duration is not None:
+        promised = Fraction((stream.start_time or 0) + stream.duration) * stream.time_base
+    elif "DURATION" in stream.metadata:  # Matroska
+        hours, minutes, seconds = stream.metadata["DURATION"].split(":")
+        promised = int(hours) * 3600 + int(minutes) * 60 + Fraction(seconds)
+    else:
+        return 0
+    short = promised - max(ends, default=0) * stream.time_base
+    if short * rate < Fraction(3, 2):
+        return 0
+    return stream.frames - len(packets) if stream.frames > len(packets) else round(short * rate)
+
+
+def decoded_after_seek(container: InputContainer, stream: VideoStream) -> Iterator[VideoFrame]:
+    """Decode from the next key frame up to the first fault, after which pictures may depend on what came before."""
+    packets = itertools.dropwhile(lambda packet: not packet.is_keyframe, _packets(container, stream))
+    try:
+        for packet in itertools.chain(packets, [None]):
+            for frame in stream.decode(packet):
+                if frame.is_corrupt:
+                    return
+                yield frame
+    except av.error.FFmpegError:
+        return
+
+
+def decoded(container: InputContainer, stream: VideoStream) -> Iterator[VideoFrame]:
+    """Decode packet by packet, passing over what cannot be."""
+    for packet in _packets(container, stream):
+        try:
+            yield from packet.decode()
+        except av.error.FFmpegError:
+            continue
+    # An error while the decoder drains must not cost the frames still inside it.
+    for _ in range(REORDERING):
+        try:
+            yield from stream.decode(None)
+            return
+        except av.error.EOFError:
+            return
+        except av.error.FFmpegError:
+            continue
+
+
+def _packets(container: InputContainer, stream: VideoStream) -> Iterator["Packet[VideoStream]"]:
+    """Yield the packets that carry data, up to the end of the file or of what can be read of it."""
+    try:
+        for packet in container.demux(stream):
+            if packet.size:
+                yield packet
+    except av.error.FFmpegError:
+        return

@@ -1,0 +1,99 @@
+"""Write an mp4 that every browser plays: h264 in yuv420p, even sizes, aac, the index in front."""
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inphase.media.errors import MediaError
+
+SOUND_RATE = 48000
+
+
+def write_mp4(
+    path: Path | str,
+    pictures: Iterable[NDArray[np.uint8]],
+    *,
+    rate: float | Fraction,
+    sound: Iterator[NDArray[np.float32]] | None = None,
+    quality: int = 20,
+) -> int:
+    """Encode RGB pictures of one size, one after the other, and return how many there were.
+
+    `sound`: for each picture the mono samples heard while it is shown, at `SOUND_RATE`. `quality`: x264's crf, lower is
+    better and larger. An odd side is made even by repeating its last row or column. The file appears once it is whole.
+    """
+    import av
+
+    path = Path(path)
+    if path.suffix.lower() != ".mp4":
+        raise ValueError(f"{path} must end in .mp4")
+    part = path.with_name(f".{path.name}.part")
+    try:
+        count = _encode(part, pictures, rate=Fraction(rate).limit_denominator(90000), sound=sound, quality=quality)
+        part.replace(path)
+    except (OSError, av.error.FFmpegError) as error:
+        raise MediaError(
+            f"{path} cannot be written ({error.strerror}): check the folder and the room on disk"
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+    return count
+
+
+def _encode(
+    part: Path,
+    pictures: Iterable[NDArray[np.uint8]],
+    *,
+    rate: Fraction,
+    sound: Iterator[NDArray[np.float32]] | None,
+    quality: int,
+) -> int:
+    import av
+    from av.audio.frame import AudioFrame
+    from av.video.frame import VideoFrame
+    from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc, VideoReformatter
+
+    count = heard = 0
+    # A key frame every second: a viewer that seeks shows the new picture at once.
+    options = {"crf": str(quality), "preset": "veryfast", "g": str(max(1, round(rate)))}
+    reformatter = VideoReformatter()
+    with av.open(str(part), "w", format="mp4", options={"movflags": "+faststart"}) as container:
+        stream = container.add_stream("libx264", rate=rate, options=options)
+        speaker = None if sound is None else container.add_stream("aac", rate=SOUND_RATE, layout="mono")
+        for picture in pictures:
+            picture = _even(picture)
+            if not count:
+                stream.height, stream.width, stream.pix_fmt = *picture.shape[:2], "yuv420p"
+                stream.colorspace, stream.color_range = Colorspace.ITU709, ColorRange.MPEG
+                stream.color_primaries, stream.color_trc = ColorPrimaries.BT709, ColorTrc.BT709
+            frame = reformatter.reformat(
+                VideoFrame.from_ndarray(picture),
+                format="yuv420p",
+                dst_colorspace=Colorspace.ITU709,
+                dst_color_range=ColorRange.MPEG,
+                threads=1,
+            )
+            frame.pts, frame.time_base = count, 1 / rate
+            container.mux(stream.encode(frame))
+            count += 1
+            if speaker is not None and sound is not None:
+                block = AudioFrame.from_ndarray(next(sound)[None], format="fltp", layout="mono")
+                block.sample_rate, block.pts, block.time_base = SOUND_RATE, heard, Fraction(1, SOUND_RATE)
+                heard += block.samples
+                container.mux(speaker.encode(block))
+        if not count:
+            raise ValueError("there is no picture to write: check the clips and the clock")
+        container.mux(stream.encode())
+        if speaker is not None:
+            container.mux(speaker.encode())
+    return count
+
+
+def _even(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    height, width = picture.shape[:2]
+    if height % 2 or width % 2:
+        picture = np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+    return np.ascontiguousarray(picture)

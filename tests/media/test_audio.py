@@ -1,0 +1,108 @@
+"""Sound on the clock of the pictures."""
+
+import wave
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.media.recordings import clicks, write_video
+
+from inphase.media.audio import Sound, cut_sound, read_sound
+from inphase.media.errors import DamagedMediaWarning, MediaError
+from inphase.media.frames import read_clip
+
+
+def heard(sound: Sound, *, near: float) -> float:
+    """Find the second at which a click is loudest, within 0.2 s."""
+    times = sound.start + np.arange(len(sound)) / sound.rate
+    close = np.abs(times - near) < 0.2
+    weight = np.where(close, sound.samples.astype(float) ** 2, 0)
+    assert weight.sum() > 0.1, "no click there"
+    return float((times * weight).sum() / weight.sum())
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "mkv", "mov", "ts"])
+@pytest.mark.parametrize("delay", [0.0, 0.5])
+@pytest.mark.parametrize("rate", [16000, 44100, 48000])
+def test_a_click_is_heard_when_its_frame_is_shown(tmp_path: Path, suffix: str, delay: float, rate: int) -> None:
+    flashes = [np.full((64, 96, 3), 240 if i in (24, 45) else 15, np.uint8) for i in range(60)]
+    path = tmp_path / f"film.{suffix}"
+    # The click falls on the flash: a sound track that starts later holds it earlier.
+    sound = clicks([24 / 30 - delay, 1.5 - delay], length=2.0 - delay)
+    write_video(path, pictures=flashes, sound=sound, sound_start=delay, options={"bf": "2"})
+    clip, read = read_clip(path), read_sound(path, rate=rate)
+    for flash in (24, 45):
+        assert clip.frames[flash].mean() > 200
+        assert heard(read, near=clip.times[flash]) == pytest.approx(clip.times[flash], abs=0.0015)
+
+
+def test_sound_before_the_pictures_keeps_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "film.mkv"
+    sound = clicks([0.2, 0.8], length=1.5)
+    write_video(path, stamps=range(700, 1900, 30), time_base=Fraction(1, 1000), sound=sound)
+    assert read_clip(path).times[0] == pytest.approx(0.7, abs=0.001)
+    assert heard(read_sound(path), near=0.2) == pytest.approx(0.2, abs=0.0015)
+    assert heard(read_sound(path), near=0.8) == pytest.approx(0.8, abs=0.0015)
+
+
+def write_wav(path: Path, samples: NDArray[np.int16], *, rate: int) -> Path:
+    with wave.open(str(path), "wb") as file:
+        file.setparams((samples.shape[1], 2, rate, len(samples), "NONE", ""))
+        file.writeframes(samples.astype("<i2").tobytes())
+    return path
+
+
+def test_channels_are_averaged_and_the_scale_is_that_of_int16(tmp_path: Path) -> None:
+    samples = np.random.default_rng(0).integers(-20000, 20000, (4000, 2)).astype(np.int16)
+    sound = read_sound(write_wav(tmp_path / "two.wav", samples, rate=16000))
+    assert (sound.rate, sound.start) == (16000, 0.0)
+    np.testing.assert_allclose(sound.samples, samples.mean(1) / 32768, atol=1e-6)
+
+
+def test_resampling_keeps_length_pitch_and_level(tmp_path: Path) -> None:
+    tone = np.sin(2 * np.pi * 440 * np.arange(44100) / 44100) * 16384
+    sound = read_sound(write_wav(tmp_path / "tone.wav", tone[:, None].astype(np.int16), rate=44100))
+    assert abs(len(sound) - 16000) <= 2
+    truth = 0.5 * np.sin(2 * np.pi * 440 * np.arange(len(sound)) / 16000)
+    np.testing.assert_allclose(sound.samples[100:-100], truth[100:-100], atol=0.002)
+
+
+def test_what_is_lost_in_the_middle_is_silent_and_moves_nothing(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "film.mp4", sound=clicks([0.3, 1.0, 1.8], length=2.2), count=66, faststart=True)
+    data = bytearray(path.read_bytes())
+    noise = np.random.default_rng(1).integers(0, 255, 400, dtype=np.uint8).tobytes()
+    begin = data.index(b"mdat") + (len(data) - data.index(b"mdat")) * 55 // 100
+    data[begin : begin + len(noise)] = noise
+    path.write_bytes(data)
+    with pytest.warns(DamagedMediaWarning, match=r"film\.mp4 is damaged: \d+ packets of sound are lost"):
+        sound = read_sound(path)
+    assert heard(sound, near=1.8) == pytest.approx(1.8, abs=0.0015)
+    assert len(sound) / sound.rate == pytest.approx(2.2, abs=0.05)
+
+
+def test_a_silent_film_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(MediaError, match=r"film\.mp4 has no sound"):
+        read_sound(write_video(tmp_path / "film.mp4"))
+    with pytest.raises(MediaError, match="does not exist"):
+        read_sound(tmp_path / "gone.wav")
+
+
+@given(first=st.floats(-2, 3), length=st.floats(0.01, 3), start=st.floats(-0.5, 0.5))
+def test_a_cut_is_the_samples_of_its_seconds(first: float, length: float, start: float) -> None:
+    sound = Sound(np.arange(1, 101, dtype=np.float32), 100, start)
+    cut = cut_sound(sound, start=first, end=first + length)
+    assert (cut.start, len(cut)) == (first, round(length * 100))
+    offset = round((first - start) * 100)
+    for i, value in enumerate(cut.samples):
+        assert value == (sound.samples[i + offset] if 0 <= i + offset < 100 else 0)
+
+
+def test_what_is_no_sound_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"\[S\] float32, got \[2, 3\] float32"):
+        Sound(np.zeros((2, 3), np.float32), 16000)
+    with pytest.raises(ValueError, match="earlier to a later"):
+        cut_sound(Sound(np.zeros(3, np.float32), 16000), start=1, end=1)
