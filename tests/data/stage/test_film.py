@@ -44,6 +44,16 @@ def test_the_performer_stays_in_the_picture() -> None:
         assert inside.mean() > 0.99, take.slate.id
 
 
+def test_the_truth_moves_with_the_camera() -> None:
+    take = draw_take(Slate("kick", "train", 3, level="plain"))
+    still, moved = (replace(take, shake=np.full((len(take.progress), 2), shift)) for shift in (0.0, 0.03))
+    np.testing.assert_allclose((moved.pixels - still.pixels) * 100, 3.0, atol=1e-9)
+    pictures = [shoot(one, size=100).frames.astype(float) for one in (still, moved)]
+    # Three pixels to the right and down, all of it: performer, shadows and background.
+    assert np.abs(pictures[1][:, 3:, 3:] - pictures[0][:, :-3, :-3]).mean() < 3
+    assert np.abs(pictures[1] - pictures[0]).mean() > 4
+
+
 def test_a_larger_picture_shows_the_same() -> None:
     take = draw_take(Slate("kick", "train", 3, level="plain"))
     small, large = shoot(take, size=48).frames, shoot(take, size=144).frames

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from inphase.data.stage.actions import ACTIONS
+from inphase.data.stage.files import read_videos, write_videos
 from inphase.data.stage.film import shoot, visible
 from inphase.data.stage.take import RATE, SPLITS, Slate, Take, draw_take
 from inphase.data.video import Video
@@ -26,11 +27,27 @@ def stage(
     """List the recordings of a split, `videos` of each action; nobody and no look of one split occurs in another.
 
     There is nothing to download: pictures are drawn when a recording's `draw` is called, `size` × `size` pixels and 30
-    frames a second. `split` is "train", "val", "test" or "all"; `level` is "plain", "medium" or "hard".
+    frames a second. `split` is "train", "val", "test" or "all"; `level` is "plain", "medium" or "hard". With `root`,
+    the files that `write_stage` left there are listed instead, and what was drawn is theirs to say.
     """
     if root is not None:
-        raise ValueError(f"the stage is drawn, not read: leave out the folder {root}")
+        return [video for video in read_videos(root, split=split) if actions is None or video.action in actions]
     return [label(draw_take(slate), size=size) for slate in _slates(split, actions, videos, level, seed)]
+
+
+def write_stage(
+    root: str | Path,
+    *,
+    split: str = "all",
+    actions: Sequence[str] | None = None,
+    videos: int = 20,
+    level: str = "medium",
+    size: int = 128,
+    seed: int = 0,
+) -> int:
+    """Write recordings as mp4 with sound, and their labels, below `root`; return how many."""
+    drawn = (label(draw_take(slate), size=size) for slate in _slates(split, actions, videos, level, seed))
+    return write_videos(root, drawn, about={"level": level, "size": size, "seed": seed})
 
 
 def _slates(split: str, actions: Sequence[str] | None, videos: int, level: str, seed: int) -> Iterator[Slate]:

@@ -186,11 +186,9 @@ def _style(
 
 def _keep_grip(action: Action, poses: NDArray[np.float64]) -> None:
     """Keep hands together that hold one thing, and level that hold one bar."""
-    left = [COLUMN[name] for name in ("lx", "ly", "lz")]
-    right = [COLUMN[name] for name in ("rx", "ry", "rz")]
+    left, right = ([COLUMN[f"{side}{axis}"] for axis in "xyz"] for side in "lr")
+    mirror = np.array([1.0, -1.0, 1.0])
     together = (action.poses[:, left] == action.poses[:, right]).all(1)
-    poses[together[:, None] & np.isin(np.arange(len(CONTROLS)), right)] = poses[np.ix_(together, left)].ravel()
-    mirrored = (action.poses[:, left] == action.poses[:, right] * np.array([1, -1, 1])).all(1)
-    for x, y in zip(left, right, strict=True):
-        sign = -1.0 if CONTROLS[x] == "ly" else 1.0
-        poses[mirrored, y] = sign * poses[mirrored, x]
+    mirrored = (action.poses[:, left] == action.poses[:, right] * mirror).all(1) & ~together
+    poses[np.ix_(together, right)] = poses[np.ix_(together, left)]
+    poses[np.ix_(mirrored, right)] = poses[np.ix_(mirrored, left)] * mirror
