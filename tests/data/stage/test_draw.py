@@ -82,6 +82,14 @@ def test_a_capsule_reaches_as_far_as_its_radius() -> None:
     assert drawn.sum() == pytest.approx(16 * 8 + np.pi * 16, rel=0.05)
 
 
+def test_the_edge_of_a_capsule_is_soft() -> None:
+    middles = []
+    for step in np.linspace(0.0, 1.0, 11):
+        drawn = picture((CAPSULE, rod(10, 16 + step, 22, 16 + step, 1.3), WHITE))[0, :, :, 0].astype(float)
+        middles.append((drawn.sum(1) @ (np.arange(32) + 0.5)) / drawn.sum())
+    np.testing.assert_allclose(middles, 16 + np.linspace(0.0, 1.0, 11), atol=0.05)
+
+
 def test_a_capsule_is_lit_from_where_the_light_is() -> None:
     drawn = picture((CAPSULE, rod(8, 16, 24, 16, 6), WHITE), ambient=0.3)[0, :, 16, 0].astype(int)
     assert drawn[16] > drawn[11] + 30  # the light is at the camera: the middle is bright, the rim dark
