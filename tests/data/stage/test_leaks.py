@@ -40,7 +40,7 @@ def drift(take: Take) -> Take:
 
 @cache
 def recordings(split: str, level: str, change: Callable[[Take], Take]) -> list[Recording]:
-    takes = [change(draw_take(Slate(action, split, i, level=level))) for action in ACTIONS for i in range(4)]
+    takes = [change(draw_take(Slate(action, split, i, level=level))) for action in ACTIONS for i in range(3)]
     return [(take, shoot(take, size=32, performer=False).frames / 255) for take in takes]
 
 

@@ -45,18 +45,19 @@ KICK = Action(
         (
             0.59,
             "strike",
-            {"x": 0.22, "z": 0.9, "yaw": 10, "twist": -8, "bend": 14}
+            {"x": 0.2, "z": 0.92, "yaw": 10, "twist": -8, "bend": 14}
             | left(x=0.3, y=0.75, z=-0.3)
             | right(x=-0.4, y=-0.55, z=-0.55)
-            | step("right", x=0.5, y=-0.06, z=0.05),
+            | step("right", x=0.62, y=-0.06, z=0.04),
         ),
+        (0.64, "swing through", {"x": 0.24, "z": 0.94} | step("right", x=0.94, y=0.0, z=0.28)),
         (
             0.7,
             "follow-through",
             {"x": 0.3, "z": 0.96, "yaw": 20, "twist": -25, "bend": 12, "pitch": -10}
             | left(x=-0.1, y=0.7, z=-0.45)
             | right(x=0.5, y=-0.5, z=-0.4)
-            | step("right", x=1.2, y=0.05, z=0.72),
+            | step("right", x=1.22, y=0.05, z=0.7),
         ),
         (
             0.85,
