@@ -3,7 +3,8 @@
 from inphase.data.stage.actions.kicks import KICK
 from inphase.data.stage.actions.leaps import JUMP_SHOT, LONG_JUMP, VAULT
 from inphase.data.stage.actions.lifts import CLEAN_AND_JERK, PUSH_UP, SHELF_LIFT, SQUAT
-from inphase.data.stage.actions.swings import AXE_CHOP, BAT_SWING, GOLF_SWING, SERVE
+from inphase.data.stage.actions.strikes import AXE_CHOP, SERVE
+from inphase.data.stage.actions.swings import BAT_SWING, GOLF_SWING
 from inphase.data.stage.actions.throws import BOWL, PITCH, SHOT_PUT
 from inphase.data.stage.controls import Action
 
