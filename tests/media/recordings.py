@@ -83,6 +83,17 @@ def write_video(
     return path
 
 
+def remux(source: Path, target: Path, *, shift: int = 0, options: dict[str, str] | None = None) -> Path:
+    """Copy the packets of a file into another container, `shift` time stamps later."""
+    with av.open(str(source)) as old, av.open(str(target), "w", options=options or {}) as new:
+        stream = new.add_stream_from_template(old.streams.video[0])
+        for packet in old.demux(video=0):
+            if packet.pts is not None and packet.dts is not None:
+                packet.pts, packet.dts, packet.stream = packet.pts + shift, packet.dts + shift, stream
+                new.mux(packet)
+    return target
+
+
 def clicks(seconds: Sequence[float], *, length: float, rate: int = 44100) -> NDArray[np.float32]:
     """Make a silence with a short burst at each second."""
     samples = np.zeros(round(length * rate), np.float32)

@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.media.recordings import HEIGHT, WIDTH, clicks, number_of, numbered, numbers_of, write_pictures, write_video
+from tests.media.recordings import (
+    HEIGHT,
+    WIDTH,
+    clicks,
+    number_of,
+    numbered,
+    numbers_of,
+    remux,
+    write_pictures,
+    write_video,
+)
 
 from inphase.media.errors import MediaError
 from inphase.media.frames import read_clip, read_spans, stream_clips
@@ -51,6 +61,52 @@ def test_seeking_gives_what_decoding_everything_gives(film: Path, indices: list[
     assert numbers_of(clip.frames) == indices
     np.testing.assert_array_equal(clip.frames, whole.frames[indices])
     np.testing.assert_array_equal(clip.times, whole.times[indices])
+
+
+def test_several_threads_give_the_same_frames(film: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = read_clip(film)
+    monkeypatch.setattr("inphase.media.decode.LARGE", 0)
+    np.testing.assert_array_equal(read_clip(film).frames, one.frames)
+
+
+def test_a_trimmed_file_starts_where_it_is_shown_from(tmp_path: Path) -> None:
+    source = write_video(tmp_path / "film.mp4", count=60, options={"g": "12", "bf": "2"})
+    trimmed = remux(source, tmp_path / "trimmed.mp4", shift=-5 * 512)
+    clip = read_clip(trimmed)
+    assert numbers_of(clip.frames) == list(range(5, 60))
+    assert clip.times[0] == 0
+    assert numbers_of(read_clip(trimmed, indices=[0, 3, 30]).frames) == [5, 8, 35]
+
+
+def test_a_file_in_fragments_is_read_whole(tmp_path: Path) -> None:
+    source = write_video(tmp_path / "film.mp4", count=60, options={"g": "12"})
+    path = remux(source, tmp_path / "fragments.mp4", options={"movflags": "frag_keyframe+empty_moov"})
+    assert numbers_of(read_clip(path).frames) == list(range(60))
+    assert numbers_of(read_clip(path, indices=[40, 41]).frames) == [40, 41]
+
+
+@pytest.mark.parametrize("offset", [0, 20000])
+def test_a_clock_that_starts_again_does_not_mix_the_parts(tmp_path: Path, offset: int) -> None:
+    joined = tmp_path / "joined.ts"
+    for begin in (0, offset):
+        stamps = range(begin, begin + 40 * 3600, 3600)
+        part = write_video(
+            tmp_path / "part.ts", rate=25, stamps=stamps, time_base=Fraction(1, 90000), options={"g": "12"}
+        )
+        with joined.open("ab") as file:
+            file.write(part.read_bytes())
+    clip = read_clip(joined)
+    assert numbers_of(clip.frames) == [*range(40), *range(40)]
+    np.testing.assert_allclose(clip.times, np.arange(80) / 25)
+    assert numbers_of(read_clip(joined, indices=[39, 40, 41]).frames) == [39, 0, 1]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_shortest_films_are_films(tmp_path: Path, count: int) -> None:
+    path = write_video(tmp_path / "film.mp4", count=count)
+    assert numbers_of(read_clip(path).frames) == list(range(count))
+    assert numbers_of(read_clip(path, rate=5).frames) == [0]
+    assert numbers_of(read_clip(path, seconds=0).frames) == [0]
 
 
 def test_few_frames_of_a_long_file_decode_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

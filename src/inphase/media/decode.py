@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from av.packet import Packet  # generic in its stub alone
 
 # Frames of h264 and its successors are stored at most 16 places from where they are shown.
-REORDERING = 32
+REORDERING = 16
 # Decoding several frames at once pays for its start-up from about this many pixels.
 LARGE = 512 * 512
 
@@ -149,8 +149,8 @@ def scan(path: Path) -> Track:
         origin = clock_origin(container)
         times = np.array([float(int(pts) * time_base - origin) for pts in stamps])
         keys = np.array(sorted(pts for pts, key, _ in packets if key and pts is not None), dtype=np.int64)
-        average = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else float(rate)
-        return Track(times, stamps, keys, missing, has_sound, average)
+        average = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else rate
+        return Track(times, stamps, keys, missing, has_sound, float(average))
 
 
 def _usable_stamps(listed: list[int | None], container: InputContainer) -> NDArray[np.int64] | None:
