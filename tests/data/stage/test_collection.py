@@ -10,6 +10,7 @@ import pytest
 from inphase.data.stage import ACTIONS, stage, stage_sound
 from inphase.data.stage.actions import ACTIONS as BY_NAME
 from inphase.data.stage.take import SPLITS, Slate, draw_take
+from inphase.data.stage.warp import stretch_error
 
 
 def test_a_video_has_the_whole_truth() -> None:
@@ -58,6 +59,33 @@ def _pose_at(action: str, index: int, time: float) -> np.ndarray:
     take = draw_take(Slate(action, "train", index))
     joints = take.posture.joints[np.abs(take.progress - time).argmin()]
     return np.asarray(joints - joints[0])
+
+
+def test_the_true_poses_align_far_better_than_linear_stretch() -> None:
+    warped, stretched = [], []
+    for action in ("pitch", "serve", "shelf_lift", "squat"):
+        first, second = (draw_take(Slate(action, "val", index)) for index in (0, 1))
+        x, y = (take.posture.joints - take.posture.joints[:, :1] for take in (first, second))
+        matched = _matches(np.abs(x[:, None] - y[None]).mean((2, 3))) / (len(y) - 1)
+        true = np.interp(first.progress, second.progress, np.linspace(0, 1, len(y)))
+        warped.append(np.abs(matched - true).mean())
+        stretched.append(stretch_error(first.progress, second.progress))
+    assert np.mean(warped) < 0.06
+    assert np.mean(warped) < np.mean(stretched) / 2
+
+
+def _matches(cost: np.ndarray) -> np.ndarray:
+    """Find by plain dynamic time warping the frame of the second sequence that each frame of the first goes with."""
+    m, n = cost.shape
+    table = np.full((m + 1, n + 1), np.inf)
+    table[0, 0] = 0
+    for i, j in np.ndindex(m, n):
+        table[i + 1, j + 1] = cost[i, j] + min(table[i, j], table[i, j + 1], table[i + 1, j])
+    i, j, found = m, n, np.zeros(m)
+    while i > 0:
+        found[i - 1] = j - 1
+        i, j = min(((i - 1, j - 1), (i - 1, j), (i, j - 1)), key=lambda cell: table[cell])
+    return found
 
 
 def test_no_body_and_no_look_is_in_two_splits() -> None:
