@@ -33,6 +33,7 @@ class Video:
     phases: NDArray[np.int64] | None = None  # [T], −1 where unlabelled
     intervals: tuple[tuple[float, float, int], ...] = ()  # start ≤ t < end in seconds → phase, where labels are timed
     phase_names: tuple[str, ...] = ()  # phase → what people call it
+    progress: NDArray[np.float64] | None = None  # [T] true canonical time in [0, 1], where it is known
     events: Mapping[str, int] = field(default_factory=dict)  # key moment → frame
     keypoints: NDArray[np.float32] | None = None  # [T, J, 2] pixels
     joints3d: NDArray[np.float32] | None = None  # [T, J, 3] metres

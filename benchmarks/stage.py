@@ -1,0 +1,50 @@
+"""Frames a second of the procedural stage on one core, and how far linear stretch is from the truth.
+
+    OMP_NUM_THREADS=1 python benchmarks/stage.py
+
+Everything a frame costs is counted: drawing the take, posing, painting the background, rasterising. The gate: every
+video drawn twice gives the same bits.
+"""
+
+import time
+
+import numpy as np
+
+from inphase.data.stage import ACTIONS, LEVELS, stage
+from inphase.data.stage.warp import stretch_error
+from inphase.data.video import Video
+
+
+def draw(videos: list[Video]) -> list[bytes]:
+    return [video.draw().frames.tobytes() for video in videos if video.draw is not None]
+
+
+def main() -> None:
+    print(f"{'level':8}{'size':>6}{'videos':>8}{'frames':>8}{'frames/s':>10}{'ms/video to list':>18}")
+    for level in LEVELS:
+        for size, count in ((64, 4), (128, 2), (256, 1)):
+            stage(split="train", videos=1, actions=["squat"], level=level, size=16)
+            start = time.process_time()
+            videos = stage(split="train", videos=count, level=level, size=size)
+            listed = (time.process_time() - start) / len(videos)
+            start = time.process_time()
+            once = draw(videos)
+            seconds = time.process_time() - start
+            if once != draw(videos):
+                raise SystemExit(f"{level} at {size} pixels is not the same twice")
+            frames = sum(video.length or 0 for video in videos)
+            print(f"{level:8}{size:6}{len(videos):8}{frames:8}{frames / seconds:10,.0f}{1000 * listed:18.1f}")
+    videos = stage(split="train", videos=20)
+    warps = {name: [video.progress for video in videos if video.action == name] for name in ACTIONS}
+    errors = [
+        stretch_error(a, b)
+        for many in warps.values()
+        for a in many
+        for b in many
+        if a is not b and a is not None and b is not None
+    ]
+    print(f"linear stretch: mean error {np.mean(errors):.3f} of the duration over {len(errors)} pairs")
+
+
+if __name__ == "__main__":
+    main()

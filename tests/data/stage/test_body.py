@@ -1,0 +1,84 @@
+"""Bodies keep their measures whatever they do."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inphase.data.stage import ACTIONS, JOINTS, PENN_JOINTS
+from inphase.data.stage.body import BONES, Body, J, draw_body, pose, reach
+from inphase.data.stage.controls import COLUMN, STANDING, Action, interpolate
+
+coordinate = st.floats(-2, 2)
+vectors = st.tuples(coordinate, coordinate, coordinate).map(lambda v: np.array([v]))
+
+
+@given(vectors, vectors, st.floats(0.1, 0.6), st.floats(0.1, 0.6), vectors)
+def test_inverse_kinematics_keeps_both_bones(
+    start: np.ndarray, target: np.ndarray, first: float, second: float, pole: np.ndarray
+) -> None:
+    middle, end = reach(start, target, first, second, pole + 1e-3)
+    distance = np.linalg.norm(target - start)
+    along = (target - start) / max(distance, 1e-9)
+    if distance < 1e-3 or np.linalg.norm(np.cross(pole + 1e-3, along)) < 1e-3:
+        return  # no direction to bend in
+    assert np.linalg.norm(middle - start) == pytest.approx(first, abs=1e-6)
+    assert np.linalg.norm(end - middle) == pytest.approx(second, abs=1e-6)
+
+
+def test_inverse_kinematics_by_hand() -> None:
+    middle, end = reach(np.zeros((1, 3)), np.array([[0.6, 0.0, 0.0]]), 0.5, 0.5, np.array([[0.0, 0.0, 1.0]]))
+    np.testing.assert_allclose(middle, [[0.3, 0.0, 0.4]], atol=1e-9)  # the 3-4-5 triangle
+    np.testing.assert_allclose(end, [[0.6, 0.0, 0.0]], atol=1e-9)
+
+
+def test_a_target_out_of_reach_is_approached() -> None:
+    _, end = reach(np.zeros((1, 3)), np.array([[0.0, 5.0, 0.0]]), 0.3, 0.2, np.array([[1.0, 0.0, 0.0]]))
+    np.testing.assert_allclose(end, [[0.0, 0.4995, 0.0]], atol=1e-9)
+
+
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=lambda action: action.name)
+def test_bones_keep_their_lengths_through_every_action(action: Action) -> None:
+    body = draw_body(np.random.default_rng(7))
+    joints = pose(body, interpolate(action.times, action.poses, np.linspace(0, 1, 60))).joints
+    for start, end in BONES:
+        length = np.linalg.norm(joints[:, J[end]] - joints[:, J[start]], axis=-1)
+        np.testing.assert_allclose(length, length[0], rtol=1e-6, err_msg=f"{start} to {end}")
+    assert joints[..., 2].min() > 0, "nobody sinks into the floor"
+
+
+def test_standing_at_ease() -> None:
+    body = Body()
+    joints = pose(body, np.array([list(STANDING.values())])).joints[0]
+    assert joints[J["left_shoulder"], 1] == pytest.approx(body.shoulders)
+    assert joints[J["right_shoulder"], 1] == pytest.approx(-body.shoulders)
+    assert joints[J["neck"], 2] == pytest.approx(STANDING["z"] * body.leg + body.ankle + body.trunk)
+    np.testing.assert_allclose(joints[[J["left_ankle"], J["right_ankle"]], 2], body.ankle, atol=2e-3)
+    assert joints[J["crown"], 2] == joints[:, 2].max()
+    assert joints[J["left_knee"], 0] > joints[J["left_hip"], 0], "knees bend forward"
+
+
+def test_turning_to_the_left_brings_the_right_shoulder_forward() -> None:
+    controls = np.array([list(STANDING.values())])
+    controls[0, COLUMN["yaw"]] = 90
+    joints = pose(Body(), controls).joints[0]
+    assert joints[J["right_shoulder"], 0] == pytest.approx(Body().shoulders)
+    controls[0, COLUMN["yaw"]], controls[0, COLUMN["pitch"]] = 0, 90
+    assert pose(Body(), controls).joints[0, J["neck"], 0] == pytest.approx(Body().trunk)
+
+
+def test_the_joints_of_penn_action_are_thirteen_in_its_order() -> None:
+    assert len(JOINTS) == 17
+    names = [
+        f"{side}_{part}"
+        for part in ("shoulder", "elbow", "wrist", "hip", "knee", "ankle")
+        for side in ("left", "right")
+    ]
+    assert [JOINTS[index] for index in PENN_JOINTS] == ["head", *names]
+
+
+def test_bodies_differ() -> None:
+    bodies = {draw_body(np.random.default_rng(seed)) for seed in range(50)}
+    assert len(bodies) == 50
+    heights = [body.leg + body.trunk for body in bodies]
+    assert 0.1 < max(heights) - min(heights) < 0.9

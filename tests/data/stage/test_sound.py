@@ -1,0 +1,67 @@
+"""The event is heard on its frame, and other noises elsewhere."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from inphase.data.stage import ACTIONS, stage_sound
+from inphase.data.stage.sound import DISTRACTORS, SAMPLES, SOUNDS, record, strike
+from inphase.data.stage.take import RATE, Slate, Take, draw_take
+
+TAKES = [draw_take(Slate(action, "val", index)) for action in ACTIONS for index in range(6)]
+
+
+def energy(take: Take) -> NDArray[np.float64]:
+    track = record(take).astype(np.float64)
+    edges = np.round(np.arange(len(take.progress) + 1) / RATE * SAMPLES).astype(int)
+    return np.array([(track[a:b] ** 2).sum() for a, b in pairwise(edges)])
+
+
+def test_every_action_has_its_sound() -> None:
+    assert {action.sound for action in ACTIONS.values()} <= set(SOUNDS)
+
+
+def test_the_loudest_frame_is_the_event() -> None:
+    for take in TAKES:
+        event = next(iter(take.events.values()))
+        assert abs(int(energy(take).argmax()) - event) <= 1, take.slate.id
+
+
+def test_there_are_other_noises_at_other_moments() -> None:
+    others = []
+    for take in TAKES:
+        loud = energy(take)
+        event = next(iter(take.events.values()))
+        away = np.abs(np.arange(len(loud)) - event) > 5
+        heard = np.nonzero(away & (loud > 10 * np.median(loud)))[0]
+        others += (heard / len(loud)).tolist()
+    assert len(others) > len(TAKES)
+    quarters = np.histogram(others, bins=4, range=(0, 1))[0] / len(others)
+    assert (quarters > 0.12).all(), "distractors come at all times"
+
+
+def test_a_track_is_as_long_as_its_pictures_and_made_from_the_id_alone() -> None:
+    take = TAKES[0]
+    track = stage_sound(take.slate.id)
+    assert track.dtype == np.float32
+    assert len(track) == round(len(take.progress) / RATE * SAMPLES)
+    assert np.abs(track).max() == pytest.approx(0.9)
+    np.testing.assert_array_equal(track, record(take))
+
+
+@pytest.mark.parametrize("name", [*SOUNDS, *DISTRACTORS])
+def test_a_sound_begins_at_once_and_fades(name: str) -> None:
+    wave = strike(np.random.default_rng(0), (SOUNDS | DISTRACTORS)[name])
+    frame = int(SAMPLES / RATE)
+    assert (wave[:frame] ** 2).sum() == pytest.approx(1)
+    assert (wave[frame : 2 * frame] ** 2).sum() < 0.8
+    assert np.abs(wave[-10:]).max() < 0.05 * np.abs(wave).max()
+
+
+def test_an_id_that_is_no_stage_video_is_named() -> None:
+    with pytest.raises(
+        ValueError, match=r"'0001' is not a stage video; one is called like 'stage-medium-0-train-squat"
+    ):
+        stage_sound("0001")
