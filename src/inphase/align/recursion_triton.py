@@ -301,7 +301,9 @@ def _step(c, above, above_low, high, small, high_a, small_a, lane, gamma, sharpn
     total = least + c
     part = total - least
     rest = ((least - (total - part)) + (c - part)) + least_low
-    if kind != HARD:
+    if kind == HARD:
+        rest += 0 * (ab + md)  # NaN, like the exponentials, where a predecessor is
+    else:
         u, v, e, f = _exponentials(ab, md, sharpness)
         if kind == SMOOTH:
             rest += gamma * ((u * e + v * f) / (1 + e + f))
@@ -355,8 +357,9 @@ def _exponentials(ab, md, sharpness):
 
     The first is d or the lesser of a and b, the second the greater of a and b. Capped, since 0 times the border is 0.
     """
-    u = tl.minimum(tl.abs(md) * sharpness, 10000.0)
-    v = tl.minimum((tl.abs(ab) + tl.maximum(md, 0.0)) * sharpness, 10000.0)
+    u = tl.minimum(tl.abs(md) * sharpness, 10000.0, propagate_nan=tl.PropagateNan.ALL)
+    above = tl.maximum(md, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    v = tl.minimum((tl.abs(ab) + above) * sharpness, 10000.0, propagate_nan=tl.PropagateNan.ALL)
     return u, v, tl.exp2(-LOG2E * u), tl.exp2(-LOG2E * v)
 
 
