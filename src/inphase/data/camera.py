@@ -1,4 +1,4 @@
-"""A synthetic camera: which pixels a moving body's joints fall on, and which of them it sees."""
+"""Cameras: where points of the world fall on a picture, and which joints of a moving body are seen."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from inphase.data.pose import bones
 
+# Metres before the camera at which things are put that are nearer still.
+NEAR = 0.05
 # How thick a body is around its bones, in metres: what stands in the way of a joint.
 _TRUNK_RADIUS, _LIMB_RADIUS = 0.12, 0.05
 _TRUNK = {"head", "shoulder_center", "spine", "hip_center"}
@@ -14,20 +16,43 @@ _TRUNK = {"head", "shoulder_center", "spine", "hip_center"}
 
 @dataclass(frozen=True, eq=False)
 class Camera:
-    """A pinhole camera without distortion, in a right-handed world whose y points up."""
+    """A pinhole camera without distortion that stands still. Places on its picture are in the unit of `size`."""
 
-    rotation: NDArray[np.float64]  # [3, 3] world → camera: x to the right, y down, z away from it
     position: NDArray[np.float64]  # [3] metres
-    focal: float  # pixels
-    size: tuple[int, int]  # height and width, pixels
+    axes: NDArray[np.float64]  # [3, 3] rows: to the right, down and forward, in a right-handed world
+    focal: float
+    size: tuple[float, float] = (1.0, 1.0)  # height and width: pixels, or picture widths where it is 1 × 1
 
-    def project(self, points: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Give the pixels [..., 2] and the depth in metres [...] of points [..., 3]; what lies behind has depth ≤ 0."""
-        local = (points.astype(np.float64) - self.position) @ self.rotation.T
-        depth = local[..., 2]
+    def project(self, points: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Find where world points fall: x, y and the depth in metres, [..., 3].
+
+        What lies behind has a depth ≤ 0; its x and y, like those of anything nearer than NEAR, are as if it were there.
+        """
+        seen = (points.astype(np.float64) - self.position) @ self.axes.T
         centre = np.array(self.size[::-1]) / 2
-        pixels = centre + self.focal * local[..., :2] / np.where(np.abs(depth) < 1e-9, 1e-9, depth)[..., None]
-        return pixels, depth
+        places = centre + self.focal * seen[..., :2] / np.maximum(seen[..., 2:], NEAR)
+        return np.concatenate([places, seen[..., 2:]], axis=-1)
+
+    def rays(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Find the world direction, of depth one, in which places on the picture lie: [..., 3]."""
+        height, width = self.size
+        across = np.stack([(x - width / 2) / self.focal, (y - height / 2) / self.focal, np.ones_like(x)], axis=-1)
+        return np.asarray(across @ self.axes)
+
+
+def look(
+    position: NDArray[np.float64],
+    target: NDArray[np.float64],
+    *,
+    up: tuple[float, float, float],
+    focal: float,
+    size: tuple[float, float] = (1.0, 1.0),
+) -> Camera:
+    """Stand a camera at `position`, its head `up`, with `target` in the middle of its picture."""
+    forward = (target - position) / np.linalg.norm(target - position)
+    right = np.cross(forward, np.array(up))
+    right = right / np.linalg.norm(right)
+    return Camera(position, np.stack([right, np.cross(forward, right), forward]), focal, size)
 
 
 def look_at(
@@ -37,21 +62,21 @@ def look_at(
     elevation: float,
     distance: float,
     focal: float = 280.0,
-    size: tuple[int, int] = (240, 320),
+    size: tuple[float, float] = (240, 320),
 ) -> Camera:
-    """Place a camera that looks at `target` with its head up; in radians, azimuth 0 from −z, where Kinects stand."""
-    forward = np.array(
-        [-np.sin(azimuth) * np.cos(elevation), -np.sin(elevation), np.cos(azimuth) * np.cos(elevation)],
-        dtype=np.float64,
-    )
-    right = np.cross(forward, [0.0, 1.0, 0.0])
-    right /= np.linalg.norm(right)
-    rotation = np.stack([right, np.cross(forward, right), forward])
-    return Camera(rotation, np.asarray(target, np.float64) - distance * forward, focal, size)
+    """Place a camera around `target` where y points up; in radians, azimuth 0 from −z, where Kinects stand."""
+    across = distance * np.cos(elevation)
+    away = np.array([across * np.sin(azimuth), distance * np.sin(elevation), -across * np.cos(azimuth)])
+    middle = np.asarray(target, np.float64)
+    return look(middle + away, middle, up=(0.0, 1.0, 0.0), focal=focal, size=size)
 
 
 def draw_camera(
-    joints3d: NDArray[np.floating], *, rng: np.random.Generator, turn: float = np.pi, size: tuple[int, int] = (240, 320)
+    joints3d: NDArray[np.floating],
+    *,
+    rng: np.random.Generator,
+    turn: float = np.pi,
+    size: tuple[float, float] = (240, 320),
 ) -> Camera:
     """Draw a camera around a performance [T, J, 3]: anywhere within ±`turn` of the front, about at eye height.
 
@@ -74,7 +99,8 @@ def see(
     camera: Camera, joints3d: NDArray[np.floating], *, joints: tuple[str, ...]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Give the pixels [T, J, 2] of a body's joints and whether each is in view and not behind another limb."""
-    pixels, depth = camera.project(joints3d)
+    seen = camera.project(joints3d)
+    pixels, depth = seen[..., :2], seen[..., 2]
     inside = (pixels >= 0).all(-1) & (pixels < np.array(camera.size[::-1])).all(-1) & (depth > 0)
     return pixels.astype(np.float32), inside & ~_hidden(pixels, depth, joints=joints, focal=camera.focal)
 

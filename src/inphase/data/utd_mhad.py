@@ -18,6 +18,7 @@ from inphase.data.camera import draw_camera, see
 from inphase.data.video import Problem, Video, check_split
 
 SPLITS = ("train", "test")
+SIZE = (240, 320)  # of the camera's picture
 _KEY = re.compile(r"(?:seq_)?a(?P<action>\d+)_s(?P<subject>\d+)_t(?P<trial>\d+)")
 
 
@@ -59,7 +60,7 @@ def _parse(
     if skeleton is None:
         return None
     rng = np.random.default_rng([seed, *map(int, found.groups())])
-    camera = draw_camera(skeleton, rng=rng, turn=turn)
+    camera = draw_camera(skeleton, rng=rng, turn=turn, size=SIZE)
     keypoints, visibility = see(camera, skeleton, joints=joints)
     return Video(
         id=found[0].removeprefix("seq_"),
@@ -67,7 +68,7 @@ def _parse(
         split=split,
         length=len(skeleton),
         rate=float(archive["fps"]),
-        size=camera.size,
+        size=SIZE,
         keypoints=keypoints,
         visibility=visibility,
         joints3d=skeleton,

@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inphase.data.stage.camera import frame, look
+from inphase.data.camera import look
+from inphase.data.stage.camera import UP, frame
 
 
 def test_projection_by_hand() -> None:
     # Four metres in front of the performer, one metre up, looking back at the performer: left is on the right.
-    camera = look(np.array([4.0, 0.0, 1.0]), np.array([0.0, 0.0, 1.0]), focal=2.0)
+    camera = look(np.array([4.0, 0.0, 1.0]), np.array([0.0, 0.0, 1.0]), up=UP, focal=2.0)
     np.testing.assert_allclose(camera.project(np.array([0.0, 0.0, 1.0])), [0.5, 0.5, 4.0])
     np.testing.assert_allclose(camera.project(np.array([0.0, 0.5, 1.0])), [0.5 + 2 * 0.5 / 4, 0.5, 4.0])
     np.testing.assert_allclose(camera.project(np.array([2.0, 0.0, 1.4])), [0.5, 0.5 - 2 * 0.4 / 2, 2.0])

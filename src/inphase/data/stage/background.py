@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.stage.camera import Camera
+from inphase.data.camera import Camera
 from inphase.data.stage.look import Level, Look
 
 Image = NDArray[np.float64]  # [H, W, 3]

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from inphase.data.camera import NEAR, Camera
 from inphase.data.stage.body import Body, J, Posture
-from inphase.data.stage.camera import Camera
 from inphase.data.stage.look import Look
 
 CAPSULE, DISC, QUAD = 0, 1, 2
@@ -134,9 +134,11 @@ def view(solids: Solids, camera: Camera, *, frames: int) -> Shapes:
         np.concatenate([discs[:, :, :1], discs[:, :, :1] + discs[:, :, 1:]], axis=2)
     )
     ends = camera.project(rods[:, :, :2])
+    ends[..., 2] = np.maximum(ends[..., 2], NEAR)
     radii = np.zeros_like(ends)
     radii[..., 0, :2] = camera.focal * rods[..., 2, :2] / ends[..., 2]
     points[:, kinds == CAPSULE] = np.concatenate([ends, radii], axis=2)
+    points[:, kinds != CAPSULE, :, 2] = np.maximum(points[:, kinds != CAPSULE, :, 2], NEAR)
     thick = np.zeros(len(kinds))
     thick[kinds == CAPSULE] = rods[0, :, 2, :2].mean(-1)
     colours = np.array(solids.colours).reshape(-1, 3)

@@ -7,9 +7,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from inphase.data.camera import Camera
 from inphase.data.stage.actions import ACTIONS
 from inphase.data.stage.body import Body, Posture, draw_body, pose
-from inphase.data.stage.camera import Camera, frame
+from inphase.data.stage.camera import frame
 from inphase.data.stage.controls import ANGLES, COLUMN, CONTROLS, Action, interpolate
 from inphase.data.stage.look import LEVELS, Level, Look, draw_look
 from inphase.data.stage.props import Club
