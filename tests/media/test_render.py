@@ -158,7 +158,7 @@ def test_wrong_requests_are_explained(tmp_path: Path) -> None:
     film = write_video(tmp_path / "film.mp4")
     with pytest.raises(ValueError, match="runs backwards"):
         render(out, [film], clock=[0, 1], seconds=[[1], [0]])
-    with pytest.raises(MediaError, match=r"cannot be written .*check the folder"):
+    with pytest.raises(MediaError, match=r"cannot be written: .*check the folder"):
         render(tmp_path / "no" / "out.mp4", [clip])
     with pytest.raises(ValueError, match="no picture"):
         write_mp4(out, [], rate=30)

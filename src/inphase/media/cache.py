@@ -5,7 +5,6 @@ time; any number may read it meanwhile.
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import multiprocessing
@@ -18,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock, Timeout
 
+from inphase.media.atomic import explain
 from inphase.media.errors import MediaError, StoreError
 from inphase.media.frames import Clip, in_clips, spliced
 from inphase.media.index import Entry, append_entry, create_index, folder_to_disk, is_whole, read_index
@@ -26,7 +26,6 @@ from inphase.media.selection import choose
 
 # Frames in memory at a time.
 LENGTH = 64
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass(frozen=True)
@@ -151,10 +150,7 @@ def _explained(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = "the disk is full" if error.errno in FULL else f"writing failed ({error.strerror})"
-        raise StoreError(
-            f"{folder}: {what}; everything cached so far is kept: make room or check the folder, then run this again"
-        ) from error
+        raise StoreError(f"{folder} keeps what is cached so far, but {explain(error)}") from error
 
 
 def _sweep(folder: Path, entries: Mapping[str, Entry]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from inphase.media.atomic import atomic_write
 from inphase.media.errors import MediaError
 
 SOUND_RATE = 48000
@@ -30,17 +31,12 @@ def write_mp4(
     path = Path(path)
     if path.suffix.lower() != ".mp4":
         raise ValueError(f"{path} must end in .mp4")
-    part = path.with_name(f".{path.name}.part")
+    exact = Fraction(rate).limit_denominator(90000)
     try:
-        count = _encode(part, pictures, rate=Fraction(rate).limit_denominator(90000), sound=sound, quality=quality)
-        part.replace(path)
-    except (OSError, av.error.FFmpegError) as error:
-        raise MediaError(
-            f"{path} cannot be written ({error.strerror}): check the folder and the room on disk"
-        ) from error
-    finally:
-        part.unlink(missing_ok=True)
-    return count
+        with atomic_write(path) as part:
+            return _encode(part, pictures, rate=exact, sound=sound, quality=quality)
+    except av.error.FFmpegError as error:
+        raise MediaError(f"{path} cannot be encoded ({error.strerror}): check the size of the pictures") from error
 
 
 def _encode(
