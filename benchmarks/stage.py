@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from inphase.data.stage import ACTIONS, LEVELS, stage
+from inphase.data.stage import ACTIONS, LEVELS, load
 from inphase.data.stage.warp import stretch_error
 from inphase.data.video import Video
 
@@ -23,9 +23,9 @@ def main() -> None:
     print(f"{'level':8}{'size':>6}{'videos':>8}{'frames':>8}{'frames/s':>10}{'ms/video to list':>18}")
     for level in LEVELS:
         for size, count in ((64, 4), (128, 2), (256, 1)):
-            stage(split="train", videos=1, actions=["squat"], level=level, size=16)
+            load(split="train", videos=1, actions=["squat"], level=level, size=16)
             start = time.process_time()
-            videos = stage(split="train", videos=count, level=level, size=size)
+            videos = load(split="train", videos=count, level=level, size=size)
             listed = (time.process_time() - start) / len(videos)
             start = time.process_time()
             once = draw(videos)
@@ -34,7 +34,7 @@ def main() -> None:
                 raise SystemExit(f"{level} at {size} pixels is not the same twice")
             frames = sum(video.length or 0 for video in videos)
             print(f"{level:8}{size:6}{len(videos):8}{frames:8}{frames / seconds:10,.0f}{1000 * listed:18.1f}")
-    videos = stage(split="train", videos=20)
+    videos = load(split="train", videos=20)
     warps = {name: [video.progress for video in videos if video.action == name] for name in ACTIONS}
     errors = [
         stretch_error(a, b)

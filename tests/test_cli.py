@@ -1,4 +1,5 @@
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ from scipy.io import savemat
 from tests.media.recordings import write_video
 
 from inphase import cli
+from inphase.data import stage
 from inphase.media.store import FrameStore
 
 
@@ -101,6 +103,9 @@ def test_own_videos_are_checked_shown_and_cached(
     [
         (("check", "nope", "."), "no collection 'nope': choose one of"),
         (("check", "golfdb", "/nowhere"), "no index.csv in /nowhere"),
+        (("check", "golfdb"), "golfdb is read from a folder: name it after golfdb"),
+        (("show", "stage", "LABELS"), "no stage.json in"),
+        (("stage", "LABELS", "--level", "easy"), "no level 'easy' on the stage; choose one of plain, medium, hard"),
         (("show", "penn_action", "LABELS", "--action", "swim"), "no video of action 'swim'"),
         (("show", "penn_action", "LABELS", "--split", "val"), "split 'val' does not exist here"),
         (("cache", "penn_action", "LABELS", "store"), "there is nothing to cache"),
@@ -117,3 +122,44 @@ def test_a_foreseen_error_is_one_line_and_exits_with_1(
     err = capsys.readouterr().err
     assert message in err
     assert "Traceback" not in err
+
+
+def test_the_stage_is_written_checked_shown_and_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "stage"
+    small = ("--videos", "2", "--size", "16", "--split", "train", "--actions", "squat", "kick")
+    for new in ("4 new", "0 new"):
+        assert run(monkeypatch, "data", "stage", str(root), *small) == 0
+        assert f"({new})" in capsys.readouterr().out
+    assert run(monkeypatch, "data", "check", "stage", str(root), "--open") == 0
+    out = capsys.readouterr().out
+    assert "Nothing is missing or broken." in out
+    assert "canonical time (4), sound (4)" in out
+    assert run(monkeypatch, "data", "cache", "stage", str(root), str(tmp_path / "store"), "--size", "16", "16") == 0
+    assert len(FrameStore(tmp_path / "store")) == 4
+
+
+def test_the_stage_needs_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "DATASETS", {"stage": partial(stage.load, videos=1, actions=["squat", "kick"])})
+    assert run(monkeypatch, "data", "check", "stage", "--open") == 0
+    out = capsys.readouterr().out
+    assert "stage · drawn" in out
+    assert "2 actions" in out
+    assert run(monkeypatch, "data", "show", "stage", "--out", str(tmp_path / "a.png"), "--columns", "4") == 0
+    with Image.open(tmp_path / "a.png") as sheet:
+        assert len(sheet.convert("RGB").getcolors(100_000) or []) > 1000
+    assert [file.name for file in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_an_interrupted_command_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage, "write", interrupt)
+    assert run(monkeypatch, "data", "stage", str(tmp_path)) == 130
+    assert "the same command goes on" in capsys.readouterr().err

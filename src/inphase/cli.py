@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +13,12 @@ from rich.progress import Progress
 from rich.table import Table
 from tyro.extras import SubcommandApp
 
-from inphase.data import DATASETS
+from inphase.data import DATASETS, stage
 from inphase.data.check import Report, check
 from inphase.data.reading import file_length, measured_length, read_pictures, sources
 from inphase.data.sheet import choose, draw_sheet
 from inphase.data.video import Video, summarise
+from inphase.media.atomic import atomic_write
 from inphase.media.cache import fill_store
 from inphase.media.errors import MediaError
 
@@ -26,6 +28,10 @@ app.command(data, name="data", help="Look at collections of videos.")
 
 Name = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help=f"one of {', '.join(DATASETS)}")]
 Root = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="ROOT", help="the folder it lies in")]
+RootIfAny = Annotated[
+    tyro.conf.Positional[Path | None],
+    tyro.conf.arg(metavar="ROOT", help="the folder it lies in; the stage is drawn where there is none"),
+]
 Store = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STORE", help="the folder to write")]
 
 _MOST_ACTIONS = 30
@@ -38,10 +44,13 @@ def main() -> None:
     except (OSError, ValueError, MediaError) as error:
         Console(stderr=True).print(f"[red]{escape(str(error))}[/red]")
         sys.exit(1)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("[red]interrupted: what is written is whole, and the same command goes on[/red]")
+        sys.exit(130)
 
 
 @data.command(name="check")
-def check_data(name: Name, root: Root, *, open: bool = False) -> None:
+def check_data(name: Name, root: RootIfAny = None, *, open: bool = False) -> None:
     """Examine a collection: videos, frames, classes, splits, and what is missing or broken.
 
     Args:
@@ -49,7 +58,7 @@ def check_data(name: Name, root: Root, *, open: bool = False) -> None:
         root: where it lies.
         open: open every file and count its frames as well.
     """
-    report = check(_loader(name), root, name=name, frame_count=file_length if open else None)
+    report = check(_loader(name, root), root, name=name, frame_count=file_length if open else None)
     console = Console()
     console.print(_counts_table(report))
     if report.findings:
@@ -63,7 +72,7 @@ def check_data(name: Name, root: Root, *, open: bool = False) -> None:
 @data.command(name="show")
 def show_data(
     name: Name,
-    root: Root,
+    root: RootIfAny = None,
     *,
     out: Path = Path("sheet.png"),
     split: str = "all",
@@ -82,13 +91,14 @@ def show_data(
         rows: how many videos.
         columns: how many frames of each.
     """
-    videos = _loader(name)(root, split=split)
+    videos = _loader(name, root)(root, split=split)
     found = [video for video in videos if action in ("", video.action)]
     if not found:
         known = ", ".join(sorted({video.action for video in videos})) or "none"
         raise ValueError(f"no video of action {action!r} in split {split!r}; actions there: {known}")
     sheet = draw_sheet(choose(found, rows=rows), columns=columns, read=read_pictures, frame_count=measured_length)
-    sheet.save(out)
+    with atomic_write(out) as part:
+        sheet.save(part)
     Console().print(f"{min(rows, len(found))} of {len(found)} videos → {escape(str(out))}")
 
 
@@ -106,7 +116,7 @@ def cache_data(
         split: train, val, test or all.
         workers: processes that decode side by side; 0 decodes in this one.
     """
-    wanted = sources(_loader(name)(root, split=split))
+    wanted = sources(_loader(name, root)(root, split=split))
     if not wanted:
         raise ValueError(f"{name} in {root} has no video files: there is nothing to cache")
     console = Console()
@@ -122,17 +132,60 @@ def cache_data(
             console.print(f"[yellow]{kind}[/yellow] {escape(summarise(found.values()))}")
 
 
-def _loader(name: str) -> Callable[..., list[Video]]:
-    """Find a collection by name."""
+@data.command(name="stage")
+def write_stage(
+    root: Root,
+    *,
+    split: str = "all",
+    actions: tuple[str, ...] = (),
+    videos: int = 20,
+    level: str = "medium",
+    size: int = 128,
+    seed: int = 0,
+) -> None:
+    """Write the procedural set as mp4 files with sound and labels; what is interrupted is resumed.
+
+    Args:
+        root: the folder to write.
+        split: train, val, test or all.
+        actions: which actions; all of them where none is named.
+        videos: how many of each action and split.
+        level: plain, medium or hard.
+        size: height and width of the pictures.
+        seed: another seed, other people.
+    """
+    console = Console()
+    with Progress(console=console) as bar:
+        task = bar.add_task("drawing")
+        new, kept = stage.write(
+            root,
+            split=split,
+            actions=actions or None,
+            videos=videos,
+            level=level,
+            size=size,
+            seed=seed,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    console.print(f"{new + kept:,} videos in {escape(str(root))} ({new:,} new)")
+
+
+def _loader(name: str, root: Path | None) -> Callable[..., list[Video]]:
+    """Find a collection by name, and insist on a folder where it needs one."""
     if name not in DATASETS:
         raise ValueError(f"no collection {name!r}: choose one of {', '.join(DATASETS)}")
-    return DATASETS[name]
+    load = DATASETS[name]
+    if root is None and signature(load).parameters["root"].default is not None:
+        raise ValueError(f"{name} is read from a folder: name it after {name}")
+    return load
 
 
 def _counts_table(report: Report) -> Table:
     """Tabulate videos and frames by action and split."""
     splits = [split for split in ("train", "val", "test") if any(split == found for _, found in report.videos)]
-    table = Table(title=f"{report.name} · {escape(str(report.root))}", show_footer=True, title_justify="left")
+    table = Table(
+        title=f"{report.name} · {escape(str(report.root or 'drawn'))}", show_footer=True, title_justify="left"
+    )
     table.add_column("action", footer=f"{len(report.actions)} action{'s' * (len(report.actions) != 1)}")
     for split in splits:
         footer = f"{sum(number for (_, found), number in report.videos.items() if found == split):,}"

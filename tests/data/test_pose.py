@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from inphase.data.pose import JOINTS13, bones, mirrored, select_joints
+from inphase.data.stage import JOINTS
 from inphase.data.video import Video
 
 
@@ -22,7 +23,7 @@ def test_a_joint_without_counterpart_is_refused() -> None:
 
 
 def test_a_stick_figure_is_connected() -> None:
-    for joints in (JOINTS13, ("head", "shoulder_center", "spine", "hip_center", "left_hip", "right_hip")):
+    for joints in (JOINTS13, JOINTS, ("head", "shoulder_center", "spine", "hip_center", "left_hip", "right_hip")):
         reached = {0}
         for _ in joints:
             reached |= {b for a, b in bones(joints) if a in reached} | {a for a, b in bones(joints) if b in reached}

@@ -2,15 +2,19 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.media.recordings import numbers_of, write_pictures, write_video
 
+from inphase.data import stage
 from inphase.data.audio_visual import AudioVisualStream
+from inphase.data.augment import stand_once
 from inphase.data.groups import GroupStream
-from inphase.data.pose import JOINTS13
+from inphase.data.pose import JOINTS13, select_joints
 from inphase.data.reading import (
+    Drawings,
     annotated_length,
     file_length,
     measure,
@@ -23,6 +27,7 @@ from inphase.data.reading import (
 )
 from inphase.data.sampling import Context
 from inphase.data.video import Video
+from inphase.media.audio import Sound
 from inphase.media.cache import fill_store
 from inphase.media.errors import MediaError
 from inphase.media.frames import Clip
@@ -46,8 +51,8 @@ def test_a_length_is_what_the_annotation_or_the_labels_say() -> None:
         annotated_length(Video("a", "wave", "train"))
 
 
-def test_looking_at_a_collection_does_not_wait_for_torch() -> None:
-    code = "import sys, inphase.cli; sys.exit('torch' in sys.modules)"
+def test_looking_at_a_collection_does_not_wait_for_torch_or_compilers() -> None:
+    code = "import sys, inphase.cli; sys.exit(bool({'torch', 'numba', 'scipy.interpolate'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -141,3 +146,58 @@ def test_sound_is_read_on_the_clock_of_the_pictures(tmp_path: Path) -> None:
     silent = write_video(tmp_path / "b.mp4", count=10, rate=10)
     with pytest.raises(MediaError):
         read_sounds(Video("b", "bell", "train", sound=silent), np.array([0.0]), 1.0)
+
+
+def test_the_stage_is_read_like_any_collection(tmp_path: Path) -> None:
+    """Drawn or from its files: pictures, poses of 17 and 13 joints, sound and canonical time of the frames drawn."""
+    how: dict[str, Any] = {"split": "train", "actions": ["kick"], "size": 32, "videos": 2}
+    stage.write(tmp_path, **how)
+    drawn, written = stage.load(**how), stage.load(tmp_path, split="train")
+    for videos, read in ((drawn, Drawings()), (written, read_pictures)):
+        (group,) = GroupStream(videos, read=read, videos_per_group=2, count=6)[0].groups
+        for video in videos:
+            row = group.ids.index(video.id)
+            frames = group.frames[row].numpy()
+            true = drawn[[other.id for other in drawn].index(video.id)]
+            assert true.draw is not None
+            assert np.abs(group.values[row, :, 1].numpy().astype(float) - true.draw().frames[frames]).mean() < 10
+            assert group.times[row].numpy() == pytest.approx(frames / 30, abs=1e-6)
+            assert video.progress is not None
+            assert (np.diff(video.progress[frames]) > 0).all()
+        (sounds,) = AudioVisualStream(
+            videos, read=read, read_sound=read_sounds, measure=measure, groups=1, count=5, seconds=0.5
+        )[0].groups
+        assert sounds.sound is not None
+        assert sounds.sound.shape[2] == 8000
+        assert sounds.sound.abs().max() > 0.01
+    for joints in (stage.JOINTS, JOINTS13):
+        posed = [select_joints(video, joints) for video in drawn]
+        (poses,) = GroupStream(posed, read=read_pose, prepare=stand_once, videos_per_group=2, count=6)[0].groups
+        assert poses.values.shape == (2, 6, 2, len(joints), 3)
+
+
+def test_what_is_drawn_is_kept_within_bounds() -> None:
+    drawn: list[str] = []
+
+    def draw(name: str) -> Clip:
+        drawn.append(name)
+        return Clip(np.zeros((4, 5, 5, 3), np.uint8), np.arange(4.0))
+
+    videos = {name: Video(name, "wave", "train", draw=partial(draw, name)) for name in "abc"}
+    read = Drawings(room=2 * 4 * 5 * 5 * 3)
+    for name in "abab":
+        pictures, times = read(videos[name], np.array([1, 3]))
+        assert (pictures.shape, times.tolist()) == ((2, 5, 5, 3), [1, 3])
+    assert drawn == ["a", "b"]
+    for name in "cbabc":  # c drives out a, a drives out c, c drives out a
+        read(videos[name], np.array([0]))
+    assert drawn == ["a", "b", "c", "a", "c"]
+    with pytest.raises(ValueError, match="is not drawn"):
+        read(Video("d", "wave", "train"), np.array([0]))
+
+
+def test_a_sound_that_is_made_has_its_own_rate() -> None:
+    video = Video("a", "bell", "train", hear=lambda: Sound(np.ones(16000, np.float32), 16000))
+    assert read_sounds(video, np.array([0.25, 0.75]), 0.5).mean(1).tolist() == [1.0, 0.5]
+    with pytest.raises(ValueError, match="heard at 16000 samples a second, not 8000"):
+        read_sounds(video, np.array([0.0]), 0.5, rate=8000)

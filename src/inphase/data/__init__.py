@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 
-from inphase.data import finegym, folder, golfdb, penn_action, utd_mhad, vggsound
+from inphase.data import finegym, folder, golfdb, penn_action, stage, utd_mhad, vggsound
 from inphase.data.video import Video
 
-# Each takes the folder and `split`: "train", "val", "test" as far as the collection has them, or "all".
+# Each takes the folder, which the stage can do without, and `split`: "train", "val", "test" as far as the collection
+# has them, or "all".
 DATASETS: dict[str, Callable[..., list[Video]]] = {
     "finegym": finegym.load,
     "folder": folder.load,
     "golfdb": golfdb.load,
     "penn_action": penn_action.load,
+    "stage": stage.load,
     "utd_mhad": utd_mhad.load,
     "vggsound": vggsound.load,
 }

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inphase.data.groups import Group, Prepare, Stream, pad, read_sequence
-from inphase.data.reading import Read
+from inphase.data.reading import Read, annotated_measure
 from inphase.data.sampling import Context, Rule, sample
 from inphase.data.skips import Skip, try_reading
 from inphase.data.video import Video, summarise
@@ -45,9 +45,9 @@ class AudioVisualStream(Stream):
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        """Refuse clips without a sound file."""
+        """Refuse clips without sound."""
         super().__init__(videos, groups=groups, seed=seed, rank=rank, world=world)
-        silent = [video.id for found in self._by_action.values() for video in found if video.sound is None]
+        silent = [video.id for found in self._by_action.values() for video in found if not (video.sound or video.hear)]
         if silent:
             raise ValueError(f"audio-visual training needs clips with sound; {summarise(silent)} has none")
         if seconds <= 0 or (sounds is not None and sounds < 1):
@@ -94,12 +94,3 @@ class AudioVisualStream(Stream):
             lengths=torch.tensor([len(frames), number]),
             sound=sound[None],
         )
-
-
-def annotated_measure(video: Video) -> tuple[int, float]:
-    """Give the frames and seconds a video's annotation states."""
-    if video.length is None or video.rate is None:
-        raise ValueError(
-            f"length and rate of {video.id} are not annotated: pass measure, or cache the collection first"
-        )
-    return video.length, video.length / video.rate

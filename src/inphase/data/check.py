@@ -29,7 +29,7 @@ class Report:
     """What a collection holds, by action and split, and what was found wrong with it."""
 
     name: str
-    root: Path
+    root: Path | None
     videos: Counter[tuple[str, str]]  # (action, split) → videos
     frames: Counter[str]  # action → annotated frames
     labels: Counter[str]  # kind of label → videos that have it
@@ -49,15 +49,16 @@ class Report:
 
 def check(
     load: Callable[..., list[Video]],
-    root: Path | str,
+    root: Path | str | None = None,
     *,
     name: str,
     frame_count: Callable[[Video], int] | None = None,
 ) -> Report:
-    """Load a whole collection and examine every video of it; with `frame_count`, open each file as well."""
+    """Load a whole collection and examine every video of it; with `frame_count`, open or draw each as well."""
+    folder = None if root is None else Path(root)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        videos = load(root, split="all")
+        videos = load(folder, split="all")
     findings = []
     for entry in caught:
         if isinstance(entry.message, Problem):
@@ -67,14 +68,14 @@ def check(
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
     here, absent = present(videos)
     if absent:
-        files = dict.fromkeys(_below(video.path, root=Path(root)) for video in absent)
+        files = dict.fromkeys(_below(video.path, root=folder) for video in absent)
         what = f"absent files ({len(files):,}) of {len(absent):,} videos: {summarise(files)}"
         findings.append(Finding("missing", what, "download or copy them; until then they are skipped"))
     findings += _gather(fault for video in here for fault in _examine(video, frame_count=frame_count))
     findings += _compare(videos)
     return Report(
         name=name,
-        root=Path(root),
+        root=folder,
         videos=Counter((video.action, video.split) for video in videos),
         frames=_count_frames(videos),
         labels=Counter(kind for video in videos for kind in _labels(video)),
@@ -92,7 +93,7 @@ def _examine(video: Video, *, frame_count: Callable[[Video], int] | None) -> Ite
         yield "broken", "folders without pictures", "extract the frames again", video.id
     elif pictures is not None and video.length not in (None, pictures):
         yield "broken", "folders whose pictures are not as many as annotated", "extract the frames again", video.id
-    elif frame_count is not None and video.path is not None:
+    elif frame_count is not None and (video.path is not None or video.draw is not None):
         try:
             count = frame_count(video)
         except Exception as error:
@@ -148,9 +149,9 @@ def _gather(faults: Iterable[tuple[Kind, str, str, str]]) -> Iterator[Finding]:
         yield Finding(kind, f"{what} ({len(names):,}): {summarise(names)}", fix)
 
 
-def _below(path: Path | None, *, root: Path) -> str:
+def _below(path: Path | None, *, root: Path | None) -> str:
     """Name a file as below the collection's folder, where it is."""
-    return str(path.relative_to(root)) if path is not None and path.is_relative_to(root) else str(path)
+    return str(path.relative_to(root)) if path is not None and root and path.is_relative_to(root) else str(path)
 
 
 def _pictures(path: Path | None) -> int | None:
@@ -176,6 +177,7 @@ def _labels(video: Video) -> Iterator[str]:
         "keypoints": video.keypoints is not None,
         "3-D joints": video.joints3d is not None,
         "boxes": video.boxes is not None,
-        "sound": video.sound is not None,
+        "canonical time": video.progress is not None,
+        "sound": video.sound is not None or video.hear is not None,
     }
     yield from (kind for kind, there in kinds.items() if there)

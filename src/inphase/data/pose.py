@@ -25,14 +25,19 @@ JOINTS13 = (
 )
 
 _LIMBS = ("shoulder elbow", "elbow wrist", "wrist hand", "hip knee", "knee ankle", "ankle foot")
-_TRUNK = (
-    "head shoulder_center",
-    "shoulder_center spine",
-    "spine hip_center",
-    "left_shoulder shoulder_center",
-    "right_shoulder shoulder_center",
-    "left_hip hip_center",
-    "right_hip hip_center",
+# The centres of shoulders and hips have other names on the stage than in UTD-MHAD.
+_TRUNK = tuple(
+    pair
+    for shoulders, hips in (("shoulder_center", "hip_center"), ("neck", "pelvis"))
+    for pair in (
+        f"head {shoulders}",
+        f"{shoulders} spine",
+        f"spine {hips}",
+        f"left_shoulder {shoulders}",
+        f"right_shoulder {shoulders}",
+        f"left_hip {hips}",
+        f"right_hip {hips}",
+    )
 )
 # Where the centre of the shoulders and hips is not a joint, the trunk is a quadrilateral with a head.
 _TRUNK_WITHOUT_CENTRE = (
@@ -61,7 +66,7 @@ def mirrored(joints: tuple[str, ...]) -> NDArray[np.int64]:
 
 def bones(joints: tuple[str, ...]) -> list[tuple[int, int]]:
     """List the pairs of joints that a stick figure connects."""
-    trunk = _TRUNK if "shoulder_center" in joints else _TRUNK_WITHOUT_CENTRE
+    trunk = (*_TRUNK, "crown head") if {"shoulder_center", "neck"} & set(joints) else _TRUNK_WITHOUT_CENTRE
     limbs = [f"{side}_{a} {side}_{b}" for a, b in map(str.split, _LIMBS) for side in ("left", "right")]
     pairs = [pair.split() for pair in (*trunk, *limbs)]
     return [(joints.index(a), joints.index(b)) for a, b in pairs if a in joints and b in joints]

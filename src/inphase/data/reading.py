@@ -11,7 +11,7 @@ from inphase.data.video import Video
 from inphase.media.audio import cut_sound
 from inphase.media.audio import read_sound as decode_sound
 from inphase.media.cache import Source
-from inphase.media.frames import read_clip, read_spans
+from inphase.media.frames import Clip, read_clip, read_spans
 from inphase.media.probe import probe
 from inphase.media.recording import open_recording
 from inphase.media.store import FrameStore
@@ -46,6 +46,32 @@ def read_stored(video: Video, frames: Frames, *, store: FrameStore) -> tuple[NDA
     return clip.frames[frames], clip.times[frames]
 
 
+class Drawings:
+    """A `Read` of drawn videos that keeps the clips it drew last, so that training does not draw at every step.
+
+    Within `room` bytes, counted in each worker on its own. A video is known by its `draw`.
+    """
+
+    def __init__(self, *, room: int = 2**30) -> None:
+        """Begin with nothing drawn."""
+        self._room, self._used = room, 0
+        self._clips: dict[Callable[[], Clip], Clip] = {}
+
+    def __call__(self, video: Video, frames: Frames) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+        """Give some frames of a video, drawn now or before."""
+        if video.draw is None:
+            raise ValueError(f"{video.id} is not drawn: use read_pictures or read_stored")
+        clip = self._clips.pop(video.draw, None)
+        if clip is None:
+            clip = video.draw()
+            self._used += clip.frames.nbytes
+        # A dictionary keeps the order of insertion: the clip used longest ago comes first.
+        self._clips[video.draw] = clip
+        while self._used > self._room and len(self._clips) > 1:
+            self._used -= self._clips.pop(next(iter(self._clips))).frames.nbytes
+        return clip.frames[frames], clip.times[frames]
+
+
 def read_pose(video: Video, frames: Frames) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Read some frames of a video's pose: x, y in pixels and visibility 0 or 1 as [T, J, 3], and their seconds.
 
@@ -67,13 +93,24 @@ def annotated_length(video: Video) -> int:
     raise ValueError(f"the length of {video.id} is not annotated: pass frame_count, or cache the collection first")
 
 
+def annotated_measure(video: Video) -> tuple[int, float]:
+    """Give the frames and seconds a video's annotation states."""
+    if video.length is None or video.rate is None:
+        raise ValueError(
+            f"length and rate of {video.id} are not annotated: pass measure, or cache the collection first"
+        )
+    return video.length, video.length / video.rate
+
+
 def measured_length(video: Video) -> int:
     """Count the frames a video shows: as annotated, or by opening its file."""
     return annotated_length(video) if video.path is None or video.length is not None else file_length(video)
 
 
 def file_length(video: Video) -> int:
-    """Count the frames a video shows by opening its file, whatever the annotation says."""
+    """Count the frames a video shows by opening its file or drawing it, whatever the annotation says."""
+    if video.draw is not None:
+        return len(video.draw())
     if video.path is None:
         raise ValueError(f"{video.id} has no file to open")
     if not video.spans:
@@ -83,7 +120,9 @@ def file_length(video: Video) -> int:
 
 
 def measure(video: Video) -> tuple[int, float]:
-    """Count a video's frames and seconds by opening its file."""
+    """Count a video's frames and seconds by opening its file; of one that is drawn they are known."""
+    if video.draw is not None:
+        return annotated_measure(video)
     if video.path is None or video.spans:
         raise ValueError(f"{video.id} is not one whole file: picture and sound are read together from those")
     properties = probe(video.path, native_rate=_native_rate(video))
@@ -92,9 +131,14 @@ def measure(video: Video) -> tuple[int, float]:
 
 def read_sounds(video: Video, starts: NDArray[np.float64], seconds: float, *, rate: int = 16000) -> NDArray[np.float32]:
     """Read stretches of a video's sound that begin at `starts`, each `seconds` long: waveforms [N, samples]."""
-    if video.sound is None or video.spans:
+    if video.hear is not None:
+        sound = video.hear()
+        if sound.rate != rate:
+            raise ValueError(f"{video.id} is heard at {sound.rate} samples a second, not {rate}: ask for that rate")
+    elif video.sound is not None and not video.spans:
+        sound = decode_sound(video.sound, rate=rate)
+    else:
         raise ValueError(f"{video.id} has no sound of its own: sound is read from whole files")
-    sound = decode_sound(video.sound, rate=rate)
     return np.stack([cut_sound(sound, start=start, end=start + seconds).samples for start in starts.tolist()])
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from inphase.data.pose import bones
-from inphase.data.reading import Read, annotated_length
+from inphase.data.reading import Read, annotated_length, read_pictures
 from inphase.data.sampling import Frames
 from inphase.data.video import Video
 from inphase.media.errors import MediaError
@@ -38,12 +38,12 @@ def draw_sheet(
     *,
     columns: int = 10,
     cell: int = 96,
-    read: Read | None = None,
+    read: Read = read_pictures,
     frame_count: Callable[[Video], int] = annotated_length,
 ) -> Image.Image:
     """Draw each video as a row of `columns` frames, evenly spread, and the phase each belongs to.
 
-    The pictures are what `read` or the video's own `draw` gives, otherwise stick figures of its keypoints.
+    The pictures are what `read` gives of files and drawings; of others there are stick figures of their keypoints.
     """
     if not videos or columns < 1:
         raise ValueError(f"a sheet needs videos and columns, got {len(videos)} and {columns}")
@@ -75,7 +75,7 @@ def _draw_row(
     *,
     columns: int,
     cell: int,
-    read: Read | None,
+    read: Read,
     frame_count: Callable[[Video], int],
     seen: dict[tuple[int, str], None],
 ) -> Image.Image:
@@ -102,15 +102,12 @@ def _draw_row(
 
 
 def _look_at(
-    video: Video, *, columns: int, cell: int, read: Read | None, frame_count: Callable[[Video], int]
+    video: Video, *, columns: int, cell: int, read: Read, frame_count: Callable[[Video], int]
 ) -> tuple[list[Image.Image], Frames, NDArray[np.int64]]:
     """Get a few pictures of a video, which frames they are, and their phases."""
-    clip = None if video.draw is None else video.draw()
-    length = len(clip) if clip is not None else frame_count(video)
-    frames = np.unique(np.linspace(0, length - 1, columns).round().astype(np.int64))
-    if clip is not None:
-        values, times = clip.frames[frames], clip.times[frames]
-    elif read is not None and video.path is not None and (video.keypoints is None or video.path.exists()):
+    frames = np.unique(np.linspace(0, frame_count(video) - 1, columns).round().astype(np.int64))
+    filmed = video.path is not None and (video.keypoints is None or video.path.exists())
+    if video.draw is not None or filmed:
         values, times = read(video, frames)
         if len(values) != len(frames):
             raise ValueError(f"{len(frames) - len(values)} of {len(frames)} frames cannot be read")

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from inphase.media.audio import Sound
 from inphase.media.frames import Clip
 
 SPLITS = ("train", "val", "test")
@@ -41,6 +42,7 @@ class Video:
     joints: tuple[str, ...] = ()  # the J joints by name: "left_…" and "right_…" are each other's mirror image
     boxes: NDArray[np.float32] | None = None  # [T, 4] x0, y0, x1, y1 pixels
     sound: Path | None = None  # a file with a sound stream; often `path` itself
+    hear: Callable[[], Sound] | None = None  # the sound of what is drawn
     # What a data set knows beside this: view, player, club …; "instance" names the performance where several videos
     # show parts of one, "repaired" what was wrong with the labels.
     notes: Mapping[str, str] = field(default_factory=dict)

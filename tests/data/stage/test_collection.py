@@ -7,20 +7,24 @@ import sys
 import numpy as np
 import pytest
 
-from inphase.data.stage import ACTIONS, stage, stage_sound
+from inphase.data.stage import ACTIONS, JOINTS, load
 from inphase.data.stage.actions import ACTIONS as BY_NAME
-from inphase.data.stage.take import SPLITS, Slate, draw_take
+from inphase.data.stage.take import Slate, draw_take
 from inphase.data.stage.warp import stretch_error
+from inphase.data.video import SPLITS
 
 
 def test_a_video_has_the_whole_truth() -> None:
-    for video in stage(split="train", videos=1, size=32):
+    for video in load(split="train", videos=1, size=32):
         assert video.draw is not None
         clip = video.draw()
         frames = len(clip)
         assert clip.frames.shape == (frames, 32, 32, 3)
         assert video.length == frames
         assert video.rate == 30
+        assert video.size == (32, 32)
+        assert video.joints == JOINTS
+        assert video.phase_names == tuple(ACTIONS[video.action].phases)
         for array, shape in (
             (video.progress, (frames,)),
             (video.phases, (frames,)),
@@ -36,7 +40,7 @@ def test_a_video_has_the_whole_truth() -> None:
 
 
 def test_an_event_is_the_frame_nearest_to_it() -> None:
-    for video in stage(split="val", videos=2):
+    for video in load(split="val", videos=2):
         assert video.progress is not None
         for name, time in BY_NAME[video.action].events.items():
             frame = video.events[name]
@@ -126,10 +130,10 @@ def test_seeds_and_levels_give_other_recordings() -> None:
 
 _DIGEST = """
 import hashlib
-from inphase.data.stage import stage, stage_sound
+from inphase.data.stage import load
 total = hashlib.sha256()
-for video in stage(split="test", videos=1, actions=["serve", "shelf_lift", "clean_and_jerk"], level="hard"):
-    for array in (video.draw().frames, video.keypoints, video.joints3d, video.visibility, stage_sound(video.id)):
+for video in load(split="test", videos=1, actions=["serve", "shelf_lift", "clean_and_jerk"], level="hard"):
+    for array in (video.draw().frames, video.keypoints, video.joints3d, video.visibility, video.hear().samples):
         total.update(array.tobytes())
 print(total.hexdigest())
 """
@@ -138,19 +142,20 @@ print(total.hexdigest())
 def test_another_process_makes_the_same_bits() -> None:
     run = subprocess.run([sys.executable, "-c", _DIGEST], capture_output=True, text=True, check=True)
     total = hashlib.sha256()
-    for video in stage(split="test", videos=1, actions=["serve", "shelf_lift", "clean_and_jerk"], level="hard"):
+    for video in load(split="test", videos=1, actions=["serve", "shelf_lift", "clean_and_jerk"], level="hard"):
         assert video.draw is not None
+        assert video.hear is not None
         assert video.keypoints is not None
         assert video.joints3d is not None
         assert video.visibility is not None
-        sound = stage_sound(video.id)
+        sound = video.hear().samples
         for array in (video.draw().frames, video.keypoints, video.joints3d, video.visibility, sound):
             total.update(array.tobytes())
     assert run.stdout.strip() == total.hexdigest()
 
 
 def test_all_is_every_split() -> None:
-    found = [video.id for video in stage(split="all", videos=1, actions=["squat"])]
+    found = [video.id for video in load(split="all", videos=1, actions=["squat"])]
     assert found == [Slate("squat", split, 0).id for split in SPLITS]
 
 
@@ -162,11 +167,11 @@ def test_an_id_names_its_slate() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"split": "tset"}, "no split 'tset' on the stage; choose one of train, val, test"),
+        ({"split": "tset"}, "split 'tset' does not exist here: choose one of train, val, test, all"),
         ({"split": "train", "level": "easy"}, "no level 'easy' on the stage; choose one of plain, medium, hard"),
         ({"split": "train", "actions": ["dance"]}, "no action 'dance' on the stage; choose one of golf_swing"),
     ],
 )
 def test_what_is_not_on_the_stage_is_named(wrong: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        stage(**wrong)  # type: ignore[arg-type]
+        load(**wrong)  # type: ignore[arg-type]

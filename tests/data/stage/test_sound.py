@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from inphase.data.stage import ACTIONS, stage_sound
+from inphase.data.stage import ACTIONS, load
 from inphase.data.stage.sound import DISTRACTORS, SAMPLES, SOUNDS, record, strike
 from inphase.data.stage.take import RATE, Slate, Take, draw_take
 
@@ -14,7 +14,7 @@ TAKES = [draw_take(Slate(action, "val", index)) for action in ACTIONS for index 
 
 
 def energy(take: Take) -> NDArray[np.float64]:
-    track = record(take).astype(np.float64)
+    track = record(take).samples.astype(np.float64)
     edges = np.round(np.arange(len(take.progress) + 1) / RATE * SAMPLES).astype(int)
     return np.array([(track[a:b] ** 2).sum() for a, b in pairwise(edges)])
 
@@ -42,13 +42,17 @@ def test_there_are_other_noises_at_other_moments() -> None:
     assert (quarters > 0.12).all(), "distractors come at all times"
 
 
-def test_a_track_is_as_long_as_its_pictures_and_made_from_the_id_alone() -> None:
+def test_a_track_is_as_long_as_its_pictures_and_made_from_the_slate_alone() -> None:
     take = TAKES[0]
-    track = stage_sound(take.slate.id)
+    (video,) = load(split="val", actions=[take.slate.action], videos=1)
+    assert (video.id, Slate.parse(video.id)) == (take.slate.id, take.slate)
+    assert video.hear is not None
+    track = video.hear().samples
+    assert video.hear().rate == SAMPLES
     assert track.dtype == np.float32
     assert len(track) == round(len(take.progress) / RATE * SAMPLES)
     assert np.abs(track).max() == pytest.approx(0.9)
-    np.testing.assert_array_equal(track, record(take))
+    np.testing.assert_array_equal(track, record(take).samples)
 
 
 @pytest.mark.parametrize("name", [*SOUNDS, *DISTRACTORS])
@@ -64,4 +68,4 @@ def test_an_id_that_is_no_stage_video_is_named() -> None:
     with pytest.raises(
         ValueError, match=r"'0001' is not a stage video; one is called like 'stage-medium-0-train-squat"
     ):
-        stage_sound("0001")
+        Slate.parse("0001")

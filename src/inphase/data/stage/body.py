@@ -5,44 +5,14 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from inphase.data.pose import JOINTS13
 from inphase.data.stage.controls import COLUMN
 
 Vectors = NDArray[np.float64]  # [T, 3]
 Frames = NDArray[np.float64]  # [T, 3, 3], columns: forward, left, up
 
-JOINTS = (
-    "pelvis",
-    "spine",
-    "neck",
-    "head",
-    "crown",
-    "left_shoulder",
-    "right_shoulder",
-    "left_elbow",
-    "right_elbow",
-    "left_wrist",
-    "right_wrist",
-    "left_hip",
-    "right_hip",
-    "left_knee",
-    "right_knee",
-    "left_ankle",
-    "right_ankle",
-)
+JOINTS = ("pelvis", "spine", "neck", "head", "crown", *JOINTS13[1:])
 J = {name: index for index, name in enumerate(JOINTS)}
-BONES = (
-    ("pelvis", "spine"),
-    ("spine", "neck"),
-    ("neck", "head"),
-    ("head", "crown"),
-    *(
-        (f"{side}_{start}", f"{side}_{end}")
-        for side in ("left", "right")
-        for start, end in (("shoulder", "elbow"), ("elbow", "wrist"), ("hip", "knee"), ("knee", "ankle"))
-    ),
-)
-# PennAction's thirteen: head, then left and right of shoulders, elbows, wrists, hips, knees, ankles.
-PENN_JOINTS = np.array([J["head"], *range(J["left_shoulder"], J["right_ankle"] + 1)])
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
 
 from inphase.data.stage.props import Prop
 
@@ -135,5 +134,8 @@ def step(foot: str, *, x: float, y: float | None = None, z: float = 0.0) -> dict
 
 def interpolate(times: NDArray[np.float64], poses: NDArray[np.float64], at: NDArray[np.float64]) -> NDArray[np.float64]:
     """Join key poses [K, C] by monotone cubics and read them at canonical times [T]: never past either neighbour."""
+    # Slow to load, and listing the other collections does without.
+    from scipy.interpolate import PchipInterpolator
+
     curve: NDArray[np.float64] = PchipInterpolator(times, poses, axis=0)(at)
     return curve

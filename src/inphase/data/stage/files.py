@@ -1,99 +1,124 @@
 """The stage on disk: real mp4 files with sound, to go through the codec like any recording, and their labels.
 
-    root/stage.json         what was drawn, and for each recording its id, action, split, frames and events
+    root/stage.json         the version of this layout and the size of the pictures
     root/videos/<id>.mp4    h264 at 30 frames a second, aac
-    root/labels/<id>.npz    progress [T], phases [T], keypoints [T, 17, 2], joints3d [T, 17, 3], visibility [T, 17]
+    root/labels/<id>.npz    progress [T], phases [T], keypoints [T, 17, 2], joints3d [T, 17, 3], visibility [T, 17],
+                            and about: events, names of the phases and notes, as JSON
 
-Labels are written before their video and stage.json last: what it lists is whole.
+Labels are written after their video: a recording that has labels is whole.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from warnings import warn
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import resample_poly
 
-from inphase.data.stage.sound import SAMPLES, stage_sound
-from inphase.data.stage.take import RATE, SPLITS
-from inphase.data.video import Video
+from inphase.data.stage.body import JOINTS
+from inphase.data.stage.take import RATE, Slate
+from inphase.data.video import Problem, Video
+from inphase.media.atomic import atomic_write
+from inphase.media.audio import Sound
 from inphase.media.encode import SOUND_RATE, write_mp4
 
 INDEX = "stage.json"
-VERSION = 1
+VERSION = 2
 ARRAYS = ("progress", "phases", "keypoints", "joints3d", "visibility")
 
 
-def write_videos(root: str | Path, videos: Iterable[Video], *, about: dict[str, Any], quality: int = 18) -> int:
-    """Write drawn recordings below `root` and return how many; `quality` is x264's crf, lower is better."""
-    root = Path(root)
-    for folder in ("videos", "labels"):
-        (root / folder).mkdir(parents=True, exist_ok=True)
-    entries = []
-    for video in videos:
-        if video.draw is None:
-            raise ValueError(f"{video.id} has nothing to draw: it was read from files")
-        np.savez_compressed(
-            root / "labels" / f"{video.id}.npz",
-            allow_pickle=False,
-            **{name: getattr(video, name) for name in ARRAYS},
-        )
-        pictures = video.draw().frames
-        write_mp4(root / "videos" / f"{video.id}.mp4", pictures, rate=RATE, sound=_blocks(video.id), quality=quality)
-        entries.append(
-            {
-                "id": video.id,
-                "action": video.action,
-                "split": video.split,
-                "frames": len(pictures),
-                "events": dict(video.events),
-                "notes": dict(video.notes),
-            }
-        )
-    part = root / f".{INDEX}.part"
-    part.write_text(json.dumps({"version": VERSION, **about, "videos": entries}, indent=1), encoding="utf-8")
-    part.replace(root / INDEX)
-    return len(entries)
+def open_folder(root: Path, *, size: int) -> None:
+    """Make a folder ready for recordings of one size; one that holds those of another is refused."""
+    for folder in (root / "videos", root / "labels"):
+        folder.mkdir(parents=True, exist_ok=True)
+    if (root / INDEX).is_file():
+        written = read_size(root)
+        if written != size:
+            raise ValueError(f"{root} holds pictures of {written} pixels, not {size}: use another folder")
+        return
+    with atomic_write(root / INDEX) as part:
+        part.write_text(json.dumps({"version": VERSION, "size": size}), encoding="utf-8")
 
 
-def read_videos(root: str | Path, *, split: str) -> list[Video]:
-    """List the recordings of a split that were written below `root`."""
-    if split not in (*SPLITS, "all"):
-        raise ValueError(f"no split {split!r} on the stage; choose one of {', '.join(SPLITS)}, all")
-    root = Path(root)
+def is_whole(root: Path, video_id: str) -> bool:
+    """Tell whether a recording and its labels are there."""
+    return (root / "labels" / f"{video_id}.npz").is_file() and (root / "videos" / f"{video_id}.mp4").is_file()
+
+
+def write_video(root: Path, video: Video, *, quality: int = 18) -> None:
+    """Write one drawn recording and its labels; `quality` is x264's crf, lower is better."""
+    if video.draw is None or video.hear is None:
+        raise ValueError(f"{video.id} has nothing to draw: it was read from files")
+    path = root / "videos" / f"{video.id}.mp4"
+    write_mp4(path, video.draw().frames, rate=RATE, sound=_blocks(video.hear()), quality=quality)
+    about = {"events": dict(video.events), "phase_names": video.phase_names, "notes": dict(video.notes)}
+    arrays = {name: getattr(video, name) for name in ARRAYS}
+    with atomic_write(root / "labels" / f"{video.id}.npz") as part:
+        np.savez_compressed(part, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
+
+
+def read_size(root: Path) -> int:
+    """Read how large the pictures below `root` are."""
     index = root / INDEX
     if not index.is_file():
-        raise FileNotFoundError(f"no {INDEX} in {root}: write one with write_stage, or leave the folder out to draw")
-    content = json.loads(index.read_text(encoding="utf-8"))
-    if content.get("version") != VERSION:
-        raise ValueError(f"{index} has version {content.get('version')}, this release reads {VERSION}: write it again")
-    return [_parse(root, entry) for entry in content["videos"] if split in ("all", entry["split"])]
+        raise FileNotFoundError(
+            f"no {INDEX} in {root}: write one with `inphase data stage`, or leave the folder out to draw"
+        )
+    try:
+        content: dict[str, Any] = json.loads(index.read_text(encoding="utf-8"))
+        version, size = content["version"], int(content["size"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{index} is damaged ({error}): remove it and write the stage again") from error
+    if version != VERSION:
+        raise ValueError(f"{index} has version {version}, this release reads {VERSION}: write the stage again")
+    return size
 
 
-def _parse(root: Path, entry: dict[str, Any]) -> Video:
-    """Put an entry of the index and its labels together."""
-    path = root / "videos" / f"{entry['id']}.mp4"
-    with np.load(root / "labels" / f"{entry['id']}.npz", allow_pickle=False) as labels:
-        arrays = {name: labels[name] for name in ARRAYS}
+def read_videos(root: Path, *, split: str) -> list[Video]:
+    """List the recordings of a split that were written below `root`; damaged labels are reported and left out."""
+    size = read_size(root)
+    files = sorted((root / "labels").glob("[!.]*.npz"))
+    chosen = [(file, slate) for file in files if split in ("all", (slate := Slate.parse(file.stem)).split)]
+    videos = (_read(root, file, slate, size=size) for file, slate in chosen)
+    return [video for video in videos if video is not None]
+
+
+def _read(root: Path, file: Path, slate: Slate, *, size: int) -> Video | None:
+    """Read the labels of one recording."""
+    try:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as labels:
+            arrays = {name: labels[name] for name in ARRAYS}
+            about = json.loads(str(labels["about"]))
+            names, events, notes = tuple(about["phase_names"]), about["events"], about["notes"]
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        warn(Problem(str(file), f"unreadable labels ({error})", "remove it and write the stage again"), stacklevel=4)
+        return None
+    path = root / "videos" / f"{slate.id}.mp4"
     return Video(
-        id=entry["id"],
-        action=entry["action"],
-        split=entry["split"],
+        id=slate.id,
+        action=slate.action,
+        split=slate.split,
         path=path,
         sound=path,
-        length=entry["frames"],
+        length=len(arrays["progress"]),
         rate=RATE,
-        events=entry["events"],
-        notes=entry["notes"],
+        size=(size, size),
+        joints=JOINTS,
+        phase_names=names,
+        events=events,
+        notes=notes,
         **arrays,
     )
 
 
-def _blocks(video_id: str) -> Iterator[NDArray[np.float32]]:
+def _blocks(sound: Sound) -> Iterator[NDArray[np.float32]]:
     """Cut a sound track into what is heard while each picture is shown."""
-    track = resample_poly(stage_sound(video_id).astype(np.float64), SOUND_RATE, SAMPLES)
+    from scipy.signal import resample_poly
+
+    track = resample_poly(sound.samples.astype(np.float64), SOUND_RATE, sound.rate)
     block = round(SOUND_RATE / RATE)
     for start in range(0, len(track), block):
         yield np.clip(track[start : start + block], -1.0, 1.0).astype(np.float32)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.stage.take import RATE, Slate, Take, draw_take
+from inphase.data.stage.take import RATE, Take
+from inphase.media.audio import Sound
 
 SAMPLES = 16_000  # a second
 
@@ -39,13 +40,8 @@ DISTRACTORS: dict[str, Timbre] = {
 }
 
 
-def stage_sound(video_id: str) -> NDArray[np.float32]:
-    """Make the sound track of a stage video from its id alone: mono, 16 kHz, as long as the pictures."""
-    return record(draw_take(Slate.parse(video_id)))
-
-
-def record(take: Take) -> NDArray[np.float32]:
-    """Make the sound track of a take, [S] in −1 … 1: the salient event loudest, distractors, and a hum."""
+def record(take: Take) -> Sound:
+    """Make the sound track of a take, as long as its pictures: the salient event loudest, distractors, and a hum."""
     rng = take.slate.rng("sound")
     track = 0.002 * rng.standard_normal(round(len(take.progress) / RATE * SAMPLES))
     event = next(iter(take.events.values())) / RATE
@@ -58,7 +54,7 @@ def record(take: Take) -> NDArray[np.float32]:
         if min(abs(time - other) for other in taken) > 0.2:
             _mix(track, time, loudness * strike(rng, timbre))
             taken.append(time)
-    return np.asarray(0.9 * track / np.abs(track).max(), dtype=np.float32)
+    return Sound(np.asarray(0.9 * track / np.abs(track).max(), dtype=np.float32), SAMPLES)
 
 
 def strike(rng: np.random.Generator, timbre: Timbre) -> NDArray[np.float64]:

@@ -15,8 +15,8 @@ from inphase.data.stage.controls import ANGLES, COLUMN, CONTROLS, Action, interp
 from inphase.data.stage.look import LEVELS, Level, Look, draw_look
 from inphase.data.stage.props import Club
 from inphase.data.stage.warp import draw_warp, wander
+from inphase.data.video import SPLITS
 
-SPLITS = ("train", "val", "test")
 RATE = 30.0  # frames a second
 GRID = np.linspace(0.0, 1.0, 401)
 
