@@ -14,10 +14,10 @@ Points = NDArray[np.float64]  # [T, 3]
 def furnish(take: Take) -> Solids:
     """Gather what stands still: furniture."""
     solids = Solids()
-    course = places(take, take.course, GRID)
-    for prop in take.action.props:
-        if isinstance(prop, Slab):
-            _slab(take, prop, solids, course)
+    slabs = [prop for prop in take.action.props if isinstance(prop, Slab)]
+    course = places(take, take.course, GRID) if slabs else {}
+    for slab in slabs:
+        _slab(take, slab, solids, course)
     return solids
 
 
@@ -26,7 +26,8 @@ def cast(take: Take) -> Solids:
     solids = Solids()
     dress(take.body, take.posture, take.look, solids)
     now = places(take, take.posture, take.progress)
-    course = places(take, take.course, GRID)
+    tracked = any(isinstance(prop, Ball | Crate) for prop in take.action.props)
+    course = places(take, take.course, GRID) if tracked else {}
     look = take.look
     for prop in take.action.props:
         if isinstance(prop, Club):

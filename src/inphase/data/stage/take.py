@@ -103,7 +103,7 @@ class Take:
         """Find the frame nearest to each event."""
         return {name: int(np.abs(self.progress - time).argmin()) for name, time in self.action.events.items()}
 
-    @property
+    @cached_property
     def pixels(self) -> NDArray[np.float64]:
         """Project the joints, [T, 17, 2], in picture widths."""
         return np.asarray(self.camera.project(self.posture.joints)[..., :2] + self.shake[:, None])
