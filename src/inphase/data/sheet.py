@@ -7,7 +7,7 @@ from textwrap import fill
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from inphase.data.pose import bones
 from inphase.data.reading import Read, annotated_length, read_pictures
@@ -30,7 +30,8 @@ PALETTE = (
 )
 UNLABELLED = (200, 200, 200)
 _INK, _PAPER, _LEFT, _RIGHT, _HIDDEN = (30, 30, 30), (255, 255, 255), (0, 114, 178), (213, 94, 0), (190, 190, 190)
-_NAMES, _BAND, _GAP, _LEGEND = 150, 16, 4, 22
+_NAMES, _BAND, _GAP, _LEGEND = 150, 16, 4, 22  # pixels
+_LETTERS = 22  # of a name
 
 
 def draw_sheet(
@@ -79,11 +80,13 @@ def _draw_row(
     frame_count: Callable[[Video], int],
     seen: dict[tuple[int, str], None],
 ) -> Image.Image:
-    """Draw one video's name, frames and phases; note the phases for the legend."""
+    """Draw one video's name, frames and phases; note the phases whose names are too long for the legend."""
     row = Image.new("RGB", (_NAMES + columns * (cell + _GAP), cell + _BAND), _PAPER)
     draw = ImageDraw.Draw(row)
-    for line, text in enumerate((video.id, video.action, video.split)):
-        draw.text((6, 6 + 16 * line), shorten(text, width=22), fill=_INK, font=_font(12))
+    # Ids of one collection differ at their end.
+    name = video.id if len(video.id) <= _LETTERS else "…" + video.id[1 - _LETTERS :]
+    for line, text in enumerate((name, shorten(video.action, width=_LETTERS), video.split)):
+        draw.text((6, 6 + 16 * line), text, fill=_INK, font=_font(12))
     try:
         pictures, frames, phases = _look_at(video, columns=columns, cell=cell, read=read, frame_count=frame_count)
     except (OSError, ValueError, MediaError) as error:
@@ -96,8 +99,12 @@ def _draw_row(
         ink = _PAPER if sum(_colour(phase)) < 350 else _INK
         draw.text((left + 3, cell + 1), str(frame), fill=ink, font=_font(11))
         if phase >= 0:
-            draw.text((left + cell - 3, cell + 1), str(phase), fill=ink, font=_font(11), anchor="ra")
-            seen[phase, video.phase_names[phase] if phase < len(video.phase_names) else "phase"] = None
+            name = video.phase_names[phase] if phase < len(video.phase_names) else "phase"
+            fits = draw.textlength(f"{frame}  {name}", font=_font(11)) < cell - 6 and name != "phase"
+            text = name if fits else str(phase)
+            draw.text((left + cell - 3, cell + 1), text, fill=ink, font=_font(11), anchor="ra")
+            if not fits:
+                seen[phase, name] = None
     return row
 
 
@@ -116,9 +123,7 @@ def _look_at(
         return figures, frames, _phases(video, frames, times=frames / (video.rate or 1.0))
     else:
         raise ValueError(f"{video.id} has neither keypoints nor readable pictures ({video.path})")
-    pictures = [Image.fromarray(value) for value in values]
-    for picture in pictures:
-        picture.thumbnail((cell, cell))
+    pictures = [ImageOps.contain(Image.fromarray(value), (cell, cell)) for value in values]
     return pictures, frames, _phases(video, frames, times=times)
 
 
@@ -161,7 +166,7 @@ def _side(a: str, b: str, *, seen: bool) -> tuple[int, int, int]:
 
 
 def _draw_legend(seen: Iterable[tuple[int, str]], *, width: int) -> Image.Image:
-    """Name the phases that appear, as far as there is room."""
+    """Name the phases that could not be named under their frames, as far as there is room."""
     legend = Image.new("RGB", (width, _LEGEND), _PAPER)
     draw = ImageDraw.Draw(legend)
     left = _NAMES
