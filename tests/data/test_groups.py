@@ -7,11 +7,13 @@ import torch
 from scipy.stats import chisquare
 from torch.utils.data import DataLoader
 
-from inphase.data.augment import look_once, stand_once
-from inphase.data.groups import Batch, Group, GroupStream, pad
+from inphase.data.augment import apply_looks, draw_look, look_once, stand_once
+from inphase.data.groups import Batch, Group, GroupStream
 from inphase.data.pose import JOINTS13
+from inphase.data.prefetch import prefetch
 from inphase.data.reading import read_pose
 from inphase.data.sampling import Context, past
+from inphase.data.strip import pad
 from inphase.data.video import Video
 
 ACTIONS = ("bowl", "pitch", "serve")
@@ -154,6 +156,48 @@ def test_a_reader_that_gives_too_little_is_noticed() -> None:
 
     with pytest.raises(RuntimeError, match="frames asked for"):
         GroupStream(videos(), read=short)[0]
+
+
+@pytest.mark.parametrize(("threads", "ahead"), [(1, 1), (2, 3), (3, 99)])
+def test_threads_read_ahead_and_change_nothing(threads: int, ahead: int) -> None:
+    stream = GroupStream(videos(), read=read, groups=2, count=4)
+    expected = [stream[step] for step in range(4, 9)]
+    for batch, wanted in zip(prefetch(stream, range(4, 9), threads=threads, ahead=ahead), expected, strict=True):
+        assert same(batch, wanted)
+
+
+def test_reading_ahead_stops_with_its_reader_and_passes_errors_on() -> None:
+    seen: list[int] = []
+
+    class Counted(GroupStream):
+        def __getitem__(self, step: int) -> Batch:
+            seen.append(step)
+            return super().__getitem__(step)
+
+    batches = prefetch(Counted(videos(), read=read), iter(range(1000)), threads=1, ahead=2)
+    assert next(batches).step == 0
+    batches.close()  # type: ignore[attr-defined]
+    assert max(seen) <= 3
+    with pytest.raises(RuntimeError, match="no action has enough videos"):
+        next(prefetch(GroupStream(videos(each=2), read=read_all_but("pitch0", "bowl0", "serve1")), range(3)))
+    with pytest.raises(ValueError, match="at least 1 thread"):
+        prefetch(stream=GroupStream(videos(), read=read), steps=range(3), threads=0)
+
+
+def test_looks_drawn_with_a_group_are_those_of_preparing_at_once() -> None:
+    def pictures(video: Video, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        noise = np.random.default_rng(int(video.id[-1])).integers(0, 256, (60, 6, 6, 3), dtype=np.uint8)
+        return noise[frames], frames / 20.0
+
+    (at_once,) = GroupStream(videos(), read=pictures, prepare=look_once)[3].groups
+    (later,) = GroupStream(videos(), read=pictures, look=draw_look)[3].groups
+    assert later.values.dtype == torch.uint8
+    assert len(set(later.looks)) == 4
+    torch.testing.assert_close(apply_looks(later.values, looks=later.looks), at_once.values)
+    assert at_once.looks == ()
+    torch.testing.assert_close(apply_looks(later.values), later.values / 127.5 - 1)
+    with pytest.raises(ValueError, match="4 sequences need as many looks, got 1"):
+        apply_looks(later.values, looks=later.looks[:1])
 
 
 def test_pictures_and_poses_are_prepared_once_per_video() -> None:

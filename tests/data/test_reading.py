@@ -1,3 +1,4 @@
+import multiprocessing.reduction
 import subprocess
 import sys
 from functools import partial
@@ -192,6 +193,7 @@ def test_what_is_drawn_is_kept_within_bounds() -> None:
     for name in "cbabc":  # c drives out a, a drives out c, c drives out a
         read(videos[name], np.array([0]))
     assert drawn == ["a", "b", "c", "a", "c"]
+    assert multiprocessing.reduction.ForkingPickler.dumps(read).nbytes < 500, "workers get no clips"
     with pytest.raises(ValueError, match="is not drawn"):
         read(Video("d", "wave", "train"), np.array([0]))
 

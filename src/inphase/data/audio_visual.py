@@ -9,10 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.data.groups import Group, Prepare, Stream, pad, read_sequence
+from inphase.data.groups import Group, Stream
 from inphase.data.reading import Read, annotated_measure
 from inphase.data.sampling import Context, Rule, sample
 from inphase.data.skips import Skip, try_reading
+from inphase.data.strip import Prepare, pad, read_strip, stack
 from inphase.data.video import Video, summarise
 
 # A video and the second at which each stretch of sound begins, and how long each is → [N, …]: waveforms or spectra.
@@ -82,15 +83,15 @@ class AudioVisualStream(Stream):
         rate = length / duration
         within = range(int(np.ceil(begin * rate)), min(length, int((begin + number * self._seconds) * rate + 1e-6)))
         drawn = sample(length, rule=self._rule, count=self._count, context=self._context, within=within, rng=rng)
-        values, frames, times = read_sequence(
+        strip = read_strip(
             video, drawn, length=length, context=self._context, read=self._read, prepare=self._prepare, rng=rng
         )
         return Group(
             action=video.action,
             ids=(video.id, video.id),
-            values=values[None],
-            frames=pad([frames, torch.full((number,), -1)]),
-            times=pad([times, torch.from_numpy(starts + self._seconds / 2)]),
-            lengths=torch.tensor([len(frames), number]),
+            values=stack([strip]),
+            frames=pad([torch.from_numpy(strip.frames), torch.full((number,), -1)]),
+            times=pad([torch.from_numpy(strip.times), torch.from_numpy(starts + self._seconds / 2)]),
+            lengths=torch.tensor([len(strip.frames), number]),
             sound=sound[None],
         )

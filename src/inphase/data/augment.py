@@ -1,5 +1,6 @@
 """Chance changes of a video's look that leave its timing alone: one draw per video, shared by all its frames."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +55,15 @@ def apply_look(frames: NDArray[np.uint8] | Tensor, *, look: Look | None = None) 
         mean = values.mean((-3, -2), keepdim=True)
         values.sub_(mean).mul_(look.contrast).add_(mean)
     return values.clamp_(0, 1).sub_(0.5).div_(0.5)
+
+
+def apply_looks(frames: Tensor, *, looks: Sequence[Look] = ()) -> Tensor:
+    """Turn the pictures [K, …, H, W, 3] of a group into floats in [−1, 1], each sequence changed by its own look."""
+    if looks and len(looks) != len(frames):
+        raise ValueError(f"{len(frames)} sequences need as many looks, got {len(looks)}")
+    if not looks:
+        return apply_look(frames)
+    return torch.stack([apply_look(sequence, look=look) for sequence, look in zip(frames, looks, strict=True)])
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """Groups: the unit of training. K videos of one action, or the pictures and the sound of one clip.
 
 A stream is indexed by the step and nothing else: `stream[step]` is a pure function of (seed, world, rank, step), so a
-run resumes at any step and does not depend on how many workers read for it:
+run resumes at any step and does not depend on who reads for it:
 
-    DataLoader(stream, sampler=range(start, stop), batch_size=None, num_workers=4)
+    prefetch(stream, range(start, stop), threads=4)                                   # inphase.data.prefetch
+    DataLoader(stream, sampler=range(start, stop), batch_size=None, num_workers=4)    # processes, where codecs decode
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle
@@ -15,16 +16,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from inphase.data.augment import Look
 from inphase.data.reading import Read, annotated_length
-from inphase.data.sampling import Context, Frames, Rule, context_frames, sample
+from inphase.data.sampling import Context, Rule, sample
 from inphase.data.skips import Skip, try_reading
+from inphase.data.strip import Prepare, Strip, pad, read_strip, stack
 from inphase.data.video import Video, summarise
-
-Prepare = Callable[[NDArray[Any], Video, np.random.Generator], NDArray[Any] | Tensor]  # once a video, before context
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +41,21 @@ class Group:
     times: Tensor  # [K, T] float64 seconds
     lengths: Tensor  # [K] int64
     sound: Tensor | None = None  # [1, N, …] consecutive stretches of equal length
+    looks: tuple[Look, ...] = ()  # K, what `apply_looks` is to make of the pictures; none where nothing was drawn
 
     def to(self, device: torch.device | str) -> "Group":
-        """Copy the tensors to a device."""
-        moved = {name: getattr(self, name).to(device) for name in ("values", "frames", "times", "lengths")}
-        return replace(self, **moved, sound=None if self.sound is None else self.sound.to(device))
+        """Copy the tensors to a device; what is pinned is fetched while the computation goes on."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=tensor.is_pinned()))
+
+    def pin_memory(self) -> "Group":
+        """Copy the tensors to where a CUDA device fetches them by itself."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Group":
+        changed: dict[str, Any] = {
+            name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)
+        }
+        return replace(self, **changed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +65,10 @@ class Batch:
     step: int
     groups: tuple[Group, ...]
     skipped: tuple[Skip, ...] = ()
+
+    def pin_memory(self) -> "Batch":
+        """Copy the tensors to where a CUDA device fetches them by itself."""
+        return replace(self, groups=tuple(group.pin_memory() for group in self.groups))
 
 
 class Stream(Dataset[Batch]):
@@ -111,7 +125,8 @@ class GroupStream(Stream):
 
     The videos of a group are distinct; an action with fewer than K shows some of them again, at other frames. `read`
     gives a video's frames, `prepare` changes them once per video, `frame_count` measures videos whose annotation does
-    not say their length.
+    not say their length. `look` draws how a video's pictures are to be changed, which `apply_looks` does where they are
+    used: pictures travel as bytes, a quarter of the memory of floats.
     """
 
     def __init__(
@@ -120,6 +135,7 @@ class GroupStream(Stream):
         *,
         read: Read,
         prepare: Prepare | None = None,
+        look: Callable[..., Look] | None = None,
         frame_count: Callable[[Video], int] | None = None,
         videos_per_group: int = 4,
         groups: int = 1,
@@ -142,7 +158,8 @@ class GroupStream(Stream):
             )
         self._size = videos_per_group
         self._lengths: dict[str, int] = {}
-        self._read, self._prepare, self._frame_count = read, prepare, frame_count or annotated_length
+        self._read, self._prepare, self._look = read, prepare, look
+        self._frame_count = frame_count or annotated_length
         self._rule: Rule = rule
         self._count, self._stride, self._context = count, stride, context or Context()
 
@@ -150,58 +167,33 @@ class GroupStream(Stream):
         """Read the first K videos, in a drawn order, that can be read; one alone is no group."""
         videos = self._by_action[action]
         order = self._generator(step, slot).permutation(len(videos))
-        names: list[str] = []
-        sequences: list[tuple[Tensor, Tensor, Tensor]] = []
+        strips: list[Strip] = []
         for attempt, index in enumerate(cycle(order)):
-            if len(sequences) == self._size:
+            if len(strips) == self._size:
                 break
-            if attempt == len(videos) and len(sequences) < 2:
+            if attempt == len(videos) and len(strips) < 2:
                 return None
             video = videos[index]
             rng = self._generator(step, slot, attempt)
-            sequence = try_reading(
-                video, partial(self._read_sequence, video, rng), failed=self._failed, skipped=skipped
-            )
-            if sequence is not None:
-                names.append(video.id)
-                sequences.append(sequence)
-        values, frames, times = zip(*sequences, strict=True)
-        lengths = torch.tensor([len(sequence) for sequence in frames])
-        return Group(action, tuple(names), pad(values), pad(frames), pad(times), lengths)
+            strip = try_reading(video, partial(self._read_strip, video, rng), failed=self._failed, skipped=skipped)
+            strips.extend([strip] if strip is not None else [])
+        return Group(
+            action=action,
+            ids=tuple(strip.id for strip in strips),
+            values=stack(strips),
+            frames=pad([torch.from_numpy(strip.frames) for strip in strips]),
+            times=pad([torch.from_numpy(strip.times) for strip in strips]),
+            lengths=torch.tensor([len(strip.frames) for strip in strips]),
+            looks=tuple(strip.look for strip in strips if strip.look is not None),
+        )
 
-    def _read_sequence(self, video: Video, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Read one video at some of its frames: values [T, C, …], frames [T] and seconds [T]."""
+    def _read_strip(self, video: Video, rng: np.random.Generator) -> Strip:
+        """Read one video at some of its frames."""
         if video.id not in self._lengths:
             self._lengths[video.id] = self._frame_count(video)
         length = self._lengths[video.id]
         frames = sample(length, rule=self._rule, count=self._count, stride=self._stride, context=self._context, rng=rng)
-        return read_sequence(
+        strip = read_strip(
             video, frames, length=length, context=self._context, read=self._read, prepare=self._prepare, rng=rng
         )
-
-
-def read_sequence(
-    video: Video,
-    frames: Frames,
-    *,
-    length: int,
-    context: Context,
-    read: Read,
-    prepare: Prepare | None = None,
-    rng: np.random.Generator,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Read frames with their context, each distinct one once: values [T, C, …], frames [T] and seconds [T]."""
-    wanted = context_frames(frames, length=length, context=context)
-    distinct, places = np.unique(np.concatenate([wanted.ravel(), frames]), return_inverse=True)
-    values, times = read(video, distinct)
-    if len(values) != len(distinct) or len(times) != len(distinct):
-        raise ValueError(f"{len(distinct)} frames asked for, {len(values)} read with {len(times)} times")
-    ready = torch.as_tensor(values if prepare is None else prepare(values, video, rng))
-    rows = torch.from_numpy(places[: wanted.size].reshape(wanted.shape))
-    return ready[rows], torch.from_numpy(frames), torch.from_numpy(times[places[wanted.size :]])
-
-
-def pad(sequences: Sequence[Tensor]) -> Tensor:
-    """Stack sequences [T, …] of different lengths, each one's last entry repeated to the length of the longest."""
-    longest = max(len(sequence) for sequence in sequences)
-    return torch.stack([sequence[torch.arange(longest).clamp_(max=len(sequence) - 1)] for sequence in sequences])
+        return strip if self._look is None else replace(strip, look=self._look(rng=rng))

@@ -1,6 +1,8 @@
 """How the frames of a video are got: one signature for pictures, poses and whatever else has a frame number."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -49,27 +51,36 @@ def read_stored(video: Video, frames: Frames, *, store: FrameStore) -> tuple[NDA
 class Drawings:
     """A `Read` of drawn videos that keeps the clips it drew last, so that training does not draw at every step.
 
-    Within `room` bytes, counted in each worker on its own. A video is known by its `draw`.
+    Within `room` bytes, for all threads together and for each process on its own. A video is known by its `draw`.
     """
 
     def __init__(self, *, room: int = 2**30) -> None:
         """Begin with nothing drawn."""
         self._room, self._used = room, 0
         self._clips: dict[Callable[[], Clip], Clip] = {}
+        self._lock = Lock()
 
     def __call__(self, video: Video, frames: Frames) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
         """Give some frames of a video, drawn now or before."""
         if video.draw is None:
             raise ValueError(f"{video.id} is not drawn: use read_pictures or read_stored")
-        clip = self._clips.pop(video.draw, None)
-        if clip is None:
-            clip = video.draw()
-            self._used += clip.frames.nbytes
-        # A dictionary keeps the order of insertion: the clip used longest ago comes first.
-        self._clips[video.draw] = clip
-        while self._used > self._room and len(self._clips) > 1:
-            self._used -= self._clips.pop(next(iter(self._clips))).frames.nbytes
+        clip = self._clips.get(video.draw) or video.draw()
+        with self._lock:
+            # A dictionary keeps the order of insertion: the clip used longest ago comes first.
+            self._used += clip.frames.nbytes - self._forget(video.draw)
+            self._clips[video.draw] = clip
+            while self._used > self._room and len(self._clips) > 1:
+                self._used -= self._forget(next(iter(self._clips)))
         return clip.frames[frames], clip.times[frames]
+
+    def __reduce__(self) -> tuple[Callable[[], "Drawings"], tuple[()]]:
+        """Go to another process without the clips."""
+        return partial(Drawings, room=self._room), ()
+
+    def _forget(self, draw: Callable[[], Clip]) -> int:
+        """Drop a clip and give the bytes it took."""
+        clip = self._clips.pop(draw, None)
+        return 0 if clip is None else clip.frames.nbytes
 
 
 def read_pose(video: Video, frames: Frames) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
