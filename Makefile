@@ -20,8 +20,9 @@ lint: .venv/ready
 types: .venv/ready
 	$(BIN)/mypy
 
-bench: .venv/bench  ## measure beside the peers; writes the table the README shows
+bench: .venv/bench  ## measure the recursion beside its peers and the loader beside a training step
 	$(BIN)/python benchmarks/recursion.py
+	$(BIN)/python benchmarks/loading.py
 
 .venv/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
