@@ -4,7 +4,8 @@
 
 One step is 4 videos × 20 frames × 2 context frames of 224 × 224 pixels, as bytes. Without a folder the videos are the
 stage's, written as mp4. `CPU` is frames per second of processor time, all processes together: what one core delivers
-when nothing else runs on it; sixteen times that is a bound, since cores share their memory. Training on one H200 consumes 160 frames in 42 ms (float32) to 20 ms (bf16, 168 px).
+when nothing else runs on it; sixteen times that is a bound, since cores share their memory. Training on one H200
+consumes 160 frames in 42 ms (float32) to 20 ms (bf16, 168 px).
 """
 
 import resource
