@@ -193,3 +193,14 @@ def test_the_real_lists(real: Callable[[str], Path]) -> None:
         "uneven bars": (43, 42, 41, 44),
     }
     assert len({element.event_id for element in train} & {element.event_id for element in test}) == 265
+
+
+def test_an_annotation_of_another_shape_loses_its_clips_and_nothing_else(tmp_path: Path) -> None:
+    file = write(tmp_path) / "finegym_annotation_info_v1.0.json"
+    annotation = json.loads(file.read_text())
+    annotation["ccccccccccc"]["E_000100_000130"]["timestamps"] = None
+    annotation["ddddddddddd"]["E_000040_000060"]["segments"]["A_0001_0006"]["timestamps"] = [[1, 2, 3]]
+    file.write_text(json.dumps(annotation))
+    with pytest.warns(Problem, match="no times for 5 listed clips: ccccccccccc_E"):
+        assert finegym.load(tmp_path, split="test") == []
+    assert len(finegym.load(tmp_path, split="train")) == 3

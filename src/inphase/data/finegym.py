@@ -10,7 +10,6 @@ The official lists split *clips*, not events: some events have clips in both, an
 Shao et al., "FineGym: A Hierarchical Video Dataset", CVPR 2020; re-organised as in GTA's supplement.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from warnings import warn
 
 from inphase.data.finegym_lists import Element, complete_order, prototype_order, read_categories, read_elements
 from inphase.data.folder import VIDEOS
+from inphase.data.text import read_json
 from inphase.data.video import Problem, Video, check_split, summarise
 
 SPLITS = ("train", "test")
@@ -96,16 +96,17 @@ def _add_times(elements: Iterable[Element], *, file: Path) -> list[tuple[Element
 
     The annotation counts a clip's times from the start of its event. Men's events have no segments at all (null).
     """
-    with file.open(encoding="utf-8") as stream:
-        annotation: dict[str, Any] = json.load(stream)
+    annotation: dict[str, Any] = read_json(file)
     timed, lost = [], []
     for element in elements:
-        event = annotation.get(element.youtube, {}).get(element.event_key) or {}
-        segment = (event.get("segments") or {}).get(element.segment_key)
-        stages = segment["timestamps"] if segment else []
-        offset = event["timestamps"][0][0] if segment else 0.0
-        if 1 <= len(stages) <= 3 and all(start < end for start, end in stages):
-            timed.append((element, [(offset + start, offset + end) for start, end in stages]))
+        try:
+            event = annotation[element.youtube][element.event_key]
+            stages, offset = event["segments"][element.segment_key]["timestamps"], event["timestamps"][0][0]
+            times = [(offset + start, offset + end) for start, end in stages]
+        except (KeyError, TypeError, IndexError, ValueError):
+            times = []
+        if 1 <= len(times) <= 3 and all(start < end for start, end in times):
+            timed.append((element, times))
         else:
             lost.append(f"{element.event_id}_{element.segment_key}")
     if lost:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from warnings import warn
 
+from inphase.data.text import read_text
 from inphase.data.video import Problem, summarise
 
 EVENTS = {"VT": "vault", "FX": "floor exercise", "BB": "balance beam", "UB": "uneven bars"}
@@ -59,7 +60,7 @@ def read_elements(file: Path, *, categories: Mapping[int, Category], split: str)
     for line in _read_lines(file):
         clip, _, label = line.strip().rpartition(" ")
         match = _CLIP.fullmatch(clip.strip())
-        if match and label.isdigit() and int(label) in categories:
+        if match and label.isdecimal() and int(label) in categories:
             youtube, event, segment, start, end = match.groups()
             category = categories[int(label)]
             elements.append(Element(youtube, event, segment, int(start), int(end), category, split))
@@ -114,4 +115,4 @@ def _read_lines(file: Path) -> list[str]:
     """Read a list's lines, or say which file to download."""
     if not file.is_file():
         raise FileNotFoundError(f"no {file}: download it from FineGym's site")
-    return file.read_text(encoding="utf-8").splitlines()
+    return read_text(file).splitlines()

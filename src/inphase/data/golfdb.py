@@ -6,7 +6,6 @@
 McNally et al., "GolfDB: A Video Database for Golf Swing Sequencing", CVPRW 2019.
 """
 
-import csv
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from warnings import warn
 
 import numpy as np
 
+from inphase.data.text import read_table
 from inphase.data.video import Problem, Video, check_split
 
 RATE = 30.0
@@ -44,12 +44,9 @@ def load(root: Path | str, *, split: str, held_out: float = 0.2) -> list[Video]:
     index = root / "index.csv"
     if not index.is_file():
         raise FileNotFoundError(f"no index.csv in {root}: point at the folder that holds it and videos/")
-    with index.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    needed = ("id", "player", "split", "frames", *EVENTS)
-    absent = [name for name in needed if rows and name not in rows[0]]
-    if absent or not rows:
-        raise ValueError(f"{index} has no {'rows' if not rows else 'column ' + ', '.join(absent)}")
+    rows = read_table(index, columns=("id", "player", "split", "frames", *EVENTS))
+    if not rows:
+        raise ValueError(f"{index} has no rows: copy it again")
     validation = _hold_out((row["player"] for row in rows if row["split"] in _OFFICIAL_TRAIN), fraction=held_out)
     videos = (_parse(row, root=root, validation=validation) for row in rows)
     return [video for video in videos if video is not None and split in ("all", video.split)]

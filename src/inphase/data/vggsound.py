@@ -9,13 +9,13 @@ Many clips can no longer be had: every listed one becomes a video, and `present`
 Chen et al., "VGGSound: A Large-Scale Audio-Visual Dataset", ICASSP 2020.
 """
 
-import csv
 import difflib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from warnings import warn
 
+from inphase.data.text import read_rows
 from inphase.data.video import Problem, Video, check_split, summarise
 
 SPLITS = ("train", "test")
@@ -52,13 +52,12 @@ def _read_lists(root: Path) -> Iterator[tuple[str, int, str, str]]:
         raise FileNotFoundError(f"neither vggsound.csv nor train.csv or test.csv in {root}: download the list there")
     for file in files:
         broken = []
-        with file.open(encoding="utf-8", newline="") as stream:
-            for number, row in enumerate(csv.reader(stream), start=1):
-                parsed = _read_row(row, subset=file.stem)
-                if parsed is not None:
-                    yield parsed
-                elif row:
-                    broken.append(f"line {number}")
+        for number, row in enumerate(read_rows(file), start=1):
+            parsed = _read_row(row, subset=file.stem)
+            if parsed is not None:
+                yield parsed
+            elif row:
+                broken.append(f"line {number}")
         if broken:
             what = f"{summarise(broken)} not in either published form"
             warn(Problem(str(file), what, "compare with the published list"), stacklevel=3)
@@ -67,7 +66,7 @@ def _read_lists(root: Path) -> Iterator[tuple[str, int, str, str]]:
 def _read_row(row: list[str], *, subset: str) -> tuple[str, int, str, str] | None:
     """Read one line of either form."""
     match row:
-        case [youtube, start, label, split] if start.strip().isdigit() and split.strip() in SPLITS:
+        case [youtube, start, label, split] if start.strip().isdecimal() and split.strip() in SPLITS:
             return youtube.strip(), int(start), label.strip(), split.strip()
         case [name, label] if found := _CLIP.fullmatch(name.strip()):
             return found["id"], int(found["start"]), label.strip(), subset

@@ -11,7 +11,6 @@ Labels are written after their video: a recording that has labels is whole.
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from warnings import warn
 from zipfile import BadZipFile
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from inphase.data.stage.body import JOINTS
 from inphase.data.stage.take import RATE, Slate
+from inphase.data.text import read_json
 from inphase.data.video import Problem, Video
 from inphase.media.atomic import atomic_write
 from inphase.media.audio import Sound
@@ -68,7 +68,7 @@ def read_size(root: Path) -> int:
             f"no {INDEX} in {root}: write one with `inphase data stage`, or leave the folder out to draw"
         )
     try:
-        content: dict[str, Any] = json.loads(index.read_text(encoding="utf-8"))
+        content = read_json(index)
         version, size = content["version"], int(content["size"])
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{index} is damaged ({error}): remove it and write the stage again") from error
