@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from inphase.data import folder
-from inphase.data.video import Problem
+from inphase.data.video import Problem, present
 
 NAMES = ["two words.mp4", 'it\'s "quoted".mov', "Übung № 1.webm", "体操.mkv", "a,b;c.MP4", "100%.avi"]
 
@@ -122,3 +122,51 @@ def test_a_line_about_no_video_is_reported(tmp_path: Path) -> None:
     (fill(tmp_path, "a.mp4") / "phases.csv").write_text("video,start,end,phase\nb.mp4,0,1,0\n")
     with pytest.warns(Problem, match=r"b\.mp4 not among the videos"):
         assert folder.load(tmp_path, split="all")[0].intervals == ()
+
+
+def test_links_are_followed_except_back_to_the_folder_itself(tmp_path: Path) -> None:
+    root = fill(tmp_path / "mine", "serve/a.mp4")
+    fill(tmp_path, "elsewhere/b.mp4")
+    (root / "linked.mp4").symlink_to(tmp_path / "elsewhere" / "b.mp4")
+    (root / "smash").symlink_to(tmp_path / "elsewhere")
+    (root / "gone.mp4").symlink_to(tmp_path / "nowhere.mp4")
+    (root / "loop").symlink_to(root)
+    (root / "up").symlink_to(tmp_path)
+    with pytest.warns(Problem, match="2 link to the folder itself ignored"):
+        videos = folder.load(root, split="all")
+    assert [video.id for video in videos] == ["gone.mp4", "linked.mp4", "serve/a.mp4", "smash/b.mp4"]
+    here, absent = present(videos)
+    assert [video.id for video in absent] == ["gone.mp4"], "a link that leads nowhere is a missing file"
+    assert len(here) == 3
+
+
+def test_a_closed_sub_folder_is_reported_and_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = fill(tmp_path, "serve/a.mp4", "closed/b.mp4")
+    look = Path.iterdir
+
+    def refuse(path: Path) -> object:
+        if path.name == "closed":
+            raise PermissionError(13, "Permission denied", str(path))
+        return look(path)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.warns(Problem, match="closed: you may not look into it; give yourself the right"):
+        assert [video.id for video in folder.load(root, split="all")] == ["serve/a.mp4"]
+
+
+def test_many_named_phases_are_numbered_in_the_order_of_their_first_mention(tmp_path: Path) -> None:
+    root = fill(tmp_path, "a.mp4")
+    lines = [f"a.mp4,{i},{i + 1},phase {i}" for i in range(20_000)]
+    (root / "phases.csv").write_text("\n".join(["video,start,end,phase", *lines]))
+    (video,) = folder.load(root, split="all")
+    assert video.phase_names[19_999] == "phase 19999"
+    assert video.intervals[7] == (7.0, 8.0, 7)
+
+
+def test_digits_that_are_no_numbers_are_names(tmp_path: Path) -> None:
+    root = fill(tmp_path, "a.mp4")
+    (root / "phases.csv").write_text("video,start,end,phase\na.mp4,0,1,²\n", encoding="utf-8")
+    (video,) = folder.load(root, split="all")
+    assert video.phase_names == ("²",)

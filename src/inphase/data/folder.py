@@ -9,7 +9,6 @@ A video is a file or a folder of numbered pictures. In the CSV files it is named
 `serve/my first.mp4`. Names are text of any kind.
 """
 
-import csv
 import hashlib
 import unicodedata
 from collections import Counter
@@ -17,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from warnings import warn
 
+from inphase.data.text import read_table
 from inphase.data.video import SPLITS, Problem, Video, check_split, summarise
 
 VIDEOS = frozenset({".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".wmv", ".flv", ".3gp", ".ts"})
@@ -60,6 +60,8 @@ def _find(root: Path, *, ignored: Counter[str]) -> Iterator[tuple[str, tuple[Pat
     for entry in _listed(root):
         if _is_video(entry):
             yield _name(entry, root), (entry, root.resolve().name)
+        elif entry.is_dir() and root.resolve().is_relative_to(entry.resolve()):
+            ignored["link to the folder itself"] += 1
         elif entry.is_dir():
             for inner in _listed(entry):
                 if _is_video(inner):
@@ -71,15 +73,20 @@ def _find(root: Path, *, ignored: Counter[str]) -> Iterator[tuple[str, tuple[Pat
 
 
 def _listed(folder: Path) -> list[Path]:
-    """List a folder in an order that no file system decides, without hidden files."""
-    return sorted((entry for entry in folder.iterdir() if not entry.name.startswith(".")), key=lambda path: path.name)
+    """List a folder in an order that no file system decides, without hidden files; one that is closed is reported."""
+    try:
+        entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+    except PermissionError:
+        warn(Problem(str(folder), "you may not look into it", "give yourself the right to"), stacklevel=5)
+        return []
+    return sorted(entries, key=lambda path: path.name)
 
 
 def _is_video(entry: Path) -> bool:
-    """Recognise a video file, or a folder of pictures; pictures beside videos are not a video."""
-    if entry.is_file():
+    """Recognise a video file, a link to one even if it leads nowhere, or a folder of pictures without videos."""
+    if entry.is_file() or not entry.exists():
         return entry.suffix.lower() in VIDEOS
-    endings = {inner.suffix.lower() for inner in entry.iterdir()} if entry.is_dir() else set()
+    endings = {inner.suffix.lower() for inner in _listed(entry)} if entry.is_dir() else set()
     return bool(endings & PICTURES) and not endings & VIDEOS
 
 
@@ -122,8 +129,8 @@ def _read_phases(
     Named phases are numbered in the order in which the table first mentions them.
     """
     rows = _read_table(root / "phases.csv", columns=("video", "start", "end", "phase"), names=names)
-    numbered = all(row["phase"].isdigit() for _, row in rows)
-    order = list(dict.fromkeys(row["phase"] for _, row in rows))
+    numbered = all(row["phase"].isdecimal() for _, row in rows)
+    order = {name: number for number, name in enumerate(dict.fromkeys(row["phase"] for _, row in rows))}
     timed: dict[str, list[tuple[float, float, int]]] = {}
     for name, row in rows:
         try:
@@ -132,7 +139,7 @@ def _read_phases(
             raise ValueError(f"{root / 'phases.csv'}, {name}: {error}; start and end are seconds") from None
         if not 0 <= start < end:
             raise ValueError(f"{root / 'phases.csv'}, {name}: from {start} to {end} is no interval; start before end")
-        timed.setdefault(name, []).append((start, end, int(row["phase"]) if numbered else order.index(row["phase"])))
+        timed.setdefault(name, []).append((start, end, int(row["phase"]) if numbered else order[row["phase"]]))
     return {name: sorted(found) for name, found in timed.items()}, () if numbered else tuple(order)
 
 
@@ -142,15 +149,9 @@ def _read_table(
     """Read a CSV file about the videos; lines about absent ones are reported and left out."""
     if not file.is_file():
         return []
-    with file.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.DictReader(stream)
-        absent = [column for column in columns if column not in (reader.fieldnames or ())]
-        if absent:
-            raise ValueError(f"{file} has no column {', '.join(absent)}: its first line must be {','.join(columns)}")
-        rows = [{column: row[column] or "" for column in columns} for row in reader]
     named = [
-        (unicodedata.normalize("NFC", row["video"]), {column: text.strip() for column, text in row.items()})
-        for row in rows
+        (unicodedata.normalize("NFC", row["video"]), {column: row[column].strip() for column in columns})
+        for row in read_table(file, columns=columns)
     ]
     unknown = [name for name, _ in named if name not in names]
     if unknown:
