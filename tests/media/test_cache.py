@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from tests.media.recordings import numbers_of, write_pictures, write_video
 
-from inphase.media import index
+from inphase.media import cache, index
 from inphase.media.cache import Filled, Progress, Source, fill_store
 from inphase.media.errors import StoreError
 from inphase.media.frames import read_clip
+from inphase.media.recording import open_recording
 from inphase.media.store import FrameStore
 
 SIZE = (48, 40)
@@ -264,3 +265,38 @@ def test_what_is_no_store_or_another_one_is_explained(tmp_path: Path, films: dic
         FrameStore(tmp_path / "store")
     with pytest.raises(ValueError, match=r"\(height, width\)"):
         fill_store(tmp_path / "other", films, size=(0, 9))
+
+
+def test_a_file_that_may_be_read_later_is_tried_again(
+    tmp_path: Path, films: dict[str, Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, *_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    with monkeypatch.context() as closed:
+        closed.setattr(os, "access", lambda *_: False)
+        closed.setattr("av.open", refuse)
+        filled, _ = fill(tmp_path / "store", films)
+    assert len(filled.broken) == 4
+    assert "may not be read: give yourself the right to" in filled.broken["film 0"]
+    assert fill(tmp_path / "store", films)[0] == Filled(written=4, frames=86)
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_kept(
+    tmp_path: Path, films: dict[str, Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode = open_recording
+
+    def disturbed(path: Path, **how: float | None) -> object:
+        recording = decode(path, **how)
+        if path.name == "2.mp4":
+            path.write_bytes(path.read_bytes() + b"more")
+        return recording
+
+    monkeypatch.setattr(cache, "open_recording", disturbed)
+    filled, _ = fill(tmp_path / "store", films)
+    assert list(filled.broken) == ["film 2"]
+    assert "changed while it was read: run this again" in filled.broken["film 2"]
+    assert "film 2" not in FrameStore(tmp_path / "store")
+    monkeypatch.undo()
+    assert fill(tmp_path / "store", films)[0] == Filled(written=1, kept=3, frames=86)

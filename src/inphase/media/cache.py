@@ -84,18 +84,21 @@ def fill_store(
             if stored != tuple(size):
                 raise StoreError(f"{folder} holds pictures of {stored}, not {tuple(size)}: use another folder")
             _sweep(folder, entries)
-        missing: dict[str, str] = {}
+        missing: dict[str, Source] = {}
         done: list[Entry] = []
         for id, source in sources.items():
-            identity = identify(source)
             entry = entries.get(id)
-            if entry and entry.source == identity != "" and (entry.broken or is_whole(folder, entry, size=stored)):
+            if (
+                entry
+                and entry.source == identify(source) != ""
+                and (entry.broken or is_whole(folder, entry, size=stored))
+            ):
                 done.append(entry)
                 _tell(progress, entry, "kept", len(done), len(sources))
             else:
-                missing[id] = identity
+                missing[id] = source
         kept = len(done)
-        for entry in _written(folder, {id: (sources[id], missing[id]) for id in missing}, size=stored, workers=workers):
+        for entry in _written(folder, missing, size=stored, workers=workers):
             with _explained(folder):
                 append_entry(folder, entry)
                 replaced = entries.get(entry.id)
@@ -113,11 +116,13 @@ def fill_store(
 
 
 def identify(source: Source) -> str:
-    """Name what would be decoded, so that a changed file or setting is noticed; nothing where there is no file."""
+    """Name what would be decoded, so that a changed file or setting is noticed; nothing where it cannot be read."""
     try:
         files = sorted(source.path.iterdir()) if source.path.is_dir() else [source.path]
         stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     except OSError:
+        return ""
+    if not all(os.access(file, os.R_OK) for file in files):
         return ""
     settings = [source.spans, source.rate, source.native_rate]
     return hashlib.blake2b(json.dumps([stats, settings]).encode(), digest_size=16).hexdigest()
@@ -161,19 +166,17 @@ def _sweep(folder: Path, entries: Mapping[str, Entry]) -> None:
             file.unlink()
 
 
-def _written(
-    folder: Path, jobs: Mapping[str, tuple[Source, str]], *, size: tuple[int, int], workers: int
-) -> Iterator[Entry]:
+def _written(folder: Path, jobs: Mapping[str, Source], *, size: tuple[int, int], workers: int) -> Iterator[Entry]:
     """Write the files of the jobs and yield their entries, in the order in which they get ready."""
     if workers < 1:
-        for id, (source, identity) in jobs.items():
+        for id, source in jobs.items():
             with _explained(folder):
-                entry = write_frames(folder, id, source, identity, size)
+                entry = write_frames(folder, id, source, size)
             yield entry
         return
     # Forked processes inherit the locks of the codec library's threads.
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(write_frames, folder, id, *job, size) for id, job in jobs.items()]
+        futures = [pool.submit(write_frames, folder, id, source, size) for id, source in jobs.items()]
         try:
             for future in as_completed(futures):
                 with _explained(folder):
@@ -183,8 +186,9 @@ def _written(
             pool.shutdown(cancel_futures=True)
 
 
-def write_frames(folder: Path, id: str, source: Source, identity: str, size: tuple[int, int]) -> Entry:
+def write_frames(folder: Path, id: str, source: Source, size: tuple[int, int]) -> Entry:
     """Decode one source into its file, whole or not at all; a source that cannot be decoded gives a broken entry."""
+    identity = identify(source)
     name = hashlib.blake2b(f"{id}\n{identity}".encode(), digest_size=16).hexdigest()
     part, digest, times = folder / f"{name}.tmp", hashlib.blake2b(), [np.empty(0)]
     try:
@@ -200,6 +204,8 @@ def write_frames(folder: Path, id: str, source: Source, identity: str, size: tup
             digest.update(stamps.tobytes())
             file.flush()
             os.fsync(file.fileno())
+        if identify(source) != identity:
+            raise MediaError(f"{source.path} changed while it was read: run this again when it no longer does")
         part.replace(folder / f"{name}.frames")
         folder_to_disk(folder)
     except (MediaError, ValueError) as error:

@@ -19,6 +19,8 @@ def open_container(path: Path) -> InputContainer:
         raise MediaError(f"{path} is empty (0 bytes): copy or download it again")
     try:
         return av.open(str(path), metadata_errors="replace")
+    except PermissionError as error:
+        raise MediaError(f"{path} may not be read: give yourself the right to, as `chmod u+r` does") from error
     except av.error.FFmpegError as error:
         raise MediaError(
             f"{path} cannot be opened ({error.strerror}): it is not a video or sound file, or it was cut short before "
