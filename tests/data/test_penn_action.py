@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.io import savemat
+from scipy.io import loadmat, savemat
 
 from inphase.data import penn_action
 from inphase.data.video import Problem
@@ -161,3 +161,34 @@ def test_left_is_left_in_the_real_labels(real: Callable[[str], Path]) -> None:
     assert np.mean(from_the_front) > 0.8
     assert np.mean(near_side) > 0.9
     assert np.mean(throwing_hand) > 0.65
+
+
+def test_labels_of_other_shapes_are_reported_and_left_out(tmp_path: Path) -> None:
+    write_labels(tmp_path, "0001")
+    for stem, wrong in (
+        ("0002", {"x": np.zeros((4, 12))}),
+        ("0003", {"visibility": np.ones((3, 13))}),
+        ("0004", {"nframes": np.zeros((0, 0))}),
+        ("0005", {"dimensions": np.array([[270]])}),
+    ):
+        write_labels(tmp_path, stem)
+        file = tmp_path / "labels" / f"{stem}.mat"
+        savemat(file, {name: value for name, value in loadmat(file).items() if name[0] != "_"} | wrong)
+    with pytest.warns(Problem, match="labels of other shapes than PennAction's") as caught:
+        assert [video.id for video in penn_action.load(tmp_path, split="train")] == ["0001"]
+    assert len(caught) == 4
+
+
+def test_what_the_files_call_left_is_right_in_every_view(real: Callable[[str], Path]) -> None:
+    """In the pictures a person's left is on the right from the front and on the left from behind."""
+    sides: dict[str, list[float]] = {"front": [], "back": []}
+    for video in penn_action.load(real("penn_action"), split="all", actions=penn_action.ALL_ACTIONS):
+        view = video.notes["view"]
+        assert video.keypoints is not None
+        assert video.visibility is not None
+        left, right = (video.joints.index(f"{side}_shoulder") for side in SIDES)
+        seen = video.visibility[:, left] & video.visibility[:, right]
+        if view in sides and seen.any():
+            sides[view].append(float((video.keypoints[seen, left, 0] > video.keypoints[seen, right, 0]).mean()))
+    assert np.mean(sides["front"]) > 0.9
+    assert np.mean(sides["back"]) < 0.25

@@ -84,3 +84,11 @@ def test_the_real_skeletons(real: Callable[[str], Path]) -> None:
     assert 0.7 < seen.mean() < 0.95
     head, left_wrist = (seen[:, videos[0].joints.index(name)].mean() for name in ("head", "left_wrist"))
     assert head > left_wrist
+
+
+def test_another_archive_is_named(tmp_path: Path) -> None:
+    np.savez(tmp_path / "skeleton3d.npz", seq_a01_s1_t1=np.zeros((5, 6, 3)))
+    with pytest.raises(ValueError, match=r"skeleton3d.npz has no action_names, joint_names, fps: copy it again"):
+        utd_mhad.load(tmp_path, split="all")
+    write(tmp_path, seq_a09_s1_t1=np.zeros((5, 6, 3)))
+    assert utd_mhad.load(tmp_path, split="train")[-1].action == "action 9", "an action nobody named"

@@ -84,7 +84,7 @@ def draw_camera(
     """
     low, high = joints3d.min((0, 1)), joints3d.max((0, 1))
     half_angle = np.radians(23)
-    reach = float(np.linalg.norm(high - low)) / 2
+    reach = max(float(np.linalg.norm(high - low)) / 2, 0.1)
     return look_at(
         (low + high) / 2,
         azimuth=rng.uniform(-turn, turn),

@@ -89,13 +89,19 @@ def _read_labels(file: Path) -> dict[str, Any] | None:
     """Read one label file; a damaged one is reported and left out."""
     needed = ("action", "pose", "x", "y", "visibility", "bbox", "dimensions", "nframes", "train")
     try:
-        labels: dict[str, Any] = loadmat(file, variable_names=needed)
+        with file.open("rb") as opened:
+            labels: dict[str, Any] = loadmat(opened, variable_names=needed)
     except (MatReadError, ValueError, TypeError, OSError, NotImplementedError) as error:
         warn(Problem(str(file), f"unreadable label file ({error})", "copy it again"), stacklevel=3)
         return None
     absent = [name for name in needed if name not in labels]
     if absent:
         warn(Problem(str(file), f"without {', '.join(absent)}", "copy it again"), stacklevel=3)
+        return None
+    shapes = {name: labels[name].shape for name in ("x", "y", "visibility")}
+    single = all(labels[name].size == 1 for name in ("action", "pose", "nframes", "train"))
+    if set(shapes.values()) != {(labels["x"].shape[0], len(JOINTS13))} or not single or labels["dimensions"].size < 2:
+        warn(Problem(str(file), f"labels of other shapes than PennAction's ({shapes})", "copy it again"), stacklevel=3)
         return None
     return labels
 

@@ -37,6 +37,9 @@ def load(
     if not is_zipfile(file):
         raise ValueError(f"{file} is damaged or no archive: copy it again")
     with np.load(file, allow_pickle=False) as archive:
+        absent = [name for name in ("action_names", "joint_names", "fps") if name not in archive]
+        if absent:
+            raise ValueError(f"{file} has no {', '.join(absent)}: copy it again, or point at UTD-MHAD's folder")
         names = tuple(map(str, archive["action_names"]))
         unknown = set(actions) - set(names)
         if unknown:
@@ -44,7 +47,8 @@ def load(
         videos = []
         for found in filter(None, map(_KEY.fullmatch, sorted(archive.files))):
             belongs = "train" if int(found["subject"]) % 2 else "test"
-            action = names[int(found["action"]) - 1]
+            number = int(found["action"])
+            action = names[number - 1] if 1 <= number <= len(names) else f"action {number}"
             if split in ("all", belongs) and (not actions or action in actions):
                 video = _parse(archive, found, file=file, action=action, split=belongs, seed=seed, turn=turn)
                 videos.extend([video] if video is not None else [])
