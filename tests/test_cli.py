@@ -1,4 +1,5 @@
 import sys
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def test_own_videos_are_checked_shown_and_cached(
     assert "Nothing is missing or broken." in capsys.readouterr().out
     (root / "damaged.mp4").write_bytes(b"nonsense")
     assert run(monkeypatch, "data", "check", "folder", str(root), "--open") == 1
-    assert "files that cannot be opened (MediaError: " in capsys.readouterr().out
+    assert "files that cannot be opened (cannot be opened (Invalid data" in capsys.readouterr().out
     assert run(monkeypatch, "data", "show", "folder", str(root), "--out", str(tmp_path / "a.png"), "--rows", "3") == 0
     with Image.open(tmp_path / "a.png") as sheet:
         rows = np.asarray(sheet).astype(int)
@@ -163,3 +164,21 @@ def test_an_interrupted_command_says_how_to_go_on(
     monkeypatch.setattr(stage, "write", interrupt)
     assert run(monkeypatch, "data", "stage", str(tmp_path)) == 130
     assert "the same command goes on" in capsys.readouterr().err
+
+
+def test_warnings_are_lines_and_what_the_system_refuses_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_video(tmp_path / "a.mp4", count=5)
+    (tmp_path / "notes [draft].txt").touch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert run(monkeypatch, "data", "show", "folder", str(tmp_path), "--out", str(tmp_path / "a.png")) == 0
+    assert capsys.readouterr().err.replace("\n", " ").split(": ", 1)[1].startswith("1 .txt ignored; convert them")
+
+    def refuse(root: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", "index.csv")
+
+    monkeypatch.setattr(cli, "DATASETS", {"mine": refuse})
+    assert run(monkeypatch, "data", "check", "mine", str(tmp_path)) == 1
+    assert capsys.readouterr().err.startswith("index.csv: Permission denied; check the folder and your rights to it")

@@ -1,6 +1,7 @@
 """The command line: each command parses, calls one thing and prints."""
 
 import sys
+import warnings
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -18,7 +19,7 @@ from inphase.data.check import Report, check
 from inphase.data.reading import file_length, measured_length, read_pictures, sources
 from inphase.data.sheet import choose, draw_sheet
 from inphase.data.video import Video, summarise
-from inphase.media.atomic import atomic_write
+from inphase.media.atomic import atomic_write, explain
 from inphase.media.cache import fill_store
 from inphase.media.errors import MediaError
 
@@ -39,14 +40,23 @@ _MOST_ACTIONS = 30
 
 def main() -> None:
     """Run the command that was typed; a foreseen error is one line, not a traceback."""
+    warnings.showwarning = _show_warning
     try:
         app.cli(prog="inphase", description="Temporal alignment of videos of the same action.")
     except (OSError, ValueError, MediaError) as error:
-        Console(stderr=True).print(f"[red]{escape(str(error))}[/red]")
+        message = str(error)
+        if isinstance(error, OSError) and error.filename is not None:
+            message = f"{error.filename}: {explain(error)}"
+        Console(stderr=True).print(f"[red]{escape(message)}[/red]")
         sys.exit(1)
     except KeyboardInterrupt:
         Console(stderr=True).print("[red]interrupted: what is written is whole, and the same command goes on[/red]")
         sys.exit(130)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Say a warning in one line: where in the code it was raised does not help."""
+    Console(stderr=True).print(f"[yellow]{escape(str(message))}[/yellow]")
 
 
 @data.command(name="check")

@@ -86,7 +86,7 @@ def test_files_are_opened_on_request(tmp_path: Path) -> None:
 
     videos = [Video(name, "wave", "test", path=tmp_path / "a.mp4", length=10) for name in ("bad", "short")]
     assert found(examine(*videos, frame_count=count)) == [
-        ("broken", "files that cannot be opened (OSError: moov atom not found) (1): bad"),
+        ("broken", "files that cannot be opened (moov atom not found) (1): bad"),
         ("broken", "files whose frames are not as many as annotated (1): short"),
     ]
     assert examine(*videos).whole
@@ -108,3 +108,21 @@ def test_what_a_loader_warns_of_is_part_of_the_report_and_other_warnings_go_thro
 
     with pytest.warns(DeprecationWarning, match="something else"):
         assert [finding.kind for finding in check(noisy, tmp_path, name="noisy").findings] == ["broken", "remark"]
+
+
+def test_files_with_the_same_fault_are_one_finding_and_the_others_are_counted(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).write_bytes(b"x")
+
+    def count(video: Video) -> int:
+        if video.id != "c":
+            raise ValueError(f"{video.path} cannot be opened: copy it again")
+        return 9
+
+    report = examine(*(Video(name, "wave", "test", path=tmp_path / name) for name in "abc"), frame_count=count)
+    assert found(report) == [("broken", "files that cannot be opened (cannot be opened: copy it again) (2): a, b")]
+    assert report.frames == {"wave": 9}
+
+
+def test_a_collection_without_videos_is_not_whole() -> None:
+    assert found(examine()) == [("missing", "not one video")]

@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -31,7 +31,7 @@ class Report:
     name: str
     root: Path | None
     videos: Counter[tuple[str, str]]  # (action, split) → videos
-    frames: Counter[str]  # action → annotated frames
+    frames: Counter[str]  # action → frames, as counted or annotated
     labels: Counter[str]  # kind of label → videos that have it
     opened: bool  # whether files were opened, not only looked for
     findings: tuple[Finding, ...]
@@ -66,26 +66,32 @@ def check(
             findings.append(Finding(kind, f"{entry.message.where}: {entry.message.what}", entry.message.fix))
         else:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
+    if not videos and not findings:
+        findings.append(Finding("missing", "not one video", "check that this is the right folder"))
     here, absent = present(videos)
     if absent:
         files = dict.fromkeys(_below(video.path, root=folder) for video in absent)
         what = f"absent files ({len(files):,}) of {len(absent):,} videos: {summarise(files)}"
         findings.append(Finding("missing", what, "download or copy them; until then they are skipped"))
-    findings += _gather(fault for video in here for fault in _examine(video, frame_count=frame_count))
+    counted: dict[str, int] = {}
+    faults = (fault for video in here for fault in _examine(video, frame_count=frame_count, counted=counted))
+    findings += _gather(faults)
     findings += _compare(videos)
     return Report(
         name=name,
         root=folder,
         videos=Counter((video.action, video.split) for video in videos),
-        frames=_count_frames(videos),
+        frames=_count_frames(videos, counted=counted),
         labels=Counter(kind for video in videos for kind in _labels(video)),
         opened=frame_count is not None,
         findings=tuple(findings),
     )
 
 
-def _examine(video: Video, *, frame_count: Callable[[Video], int] | None) -> Iterator[tuple[Kind, str, str, str]]:
-    """Yield each fault of one video: kind, what is wrong, what to do, and which video it is."""
+def _examine(
+    video: Video, *, frame_count: Callable[[Video], int] | None, counted: dict[str, int]
+) -> Iterator[tuple[Kind, str, str, str]]:
+    """Yield each fault of one video: kind, what is wrong, what to do, and which video it is; note its frames."""
     pictures = _pictures(video.path)
     if video.path is not None and video.path.is_file() and video.path.stat().st_size == 0:
         yield "broken", "empty files", "download or copy them again", video.id
@@ -95,16 +101,13 @@ def _examine(video: Video, *, frame_count: Callable[[Video], int] | None) -> Ite
         yield "broken", "folders whose pictures are not as many as annotated", "extract the frames again", video.id
     elif frame_count is not None and (video.path is not None or video.draw is not None):
         try:
-            count = frame_count(video)
+            counted[video.id] = frame_count(video)
         except Exception as error:
-            yield (
-                "broken",
-                f"files that cannot be opened ({type(error).__name__}: {error})",
-                "copy them again",
-                video.id,
-            )
+            # Without its path the reason is the same for many files.
+            reason = str(error).replace(str(video.path), "").strip(" :")
+            yield "broken", f"files that cannot be opened ({reason})", "copy them again", video.id
         else:
-            if not video.spans and video.length not in (None, count):
+            if not video.spans and video.length not in (None, counted[video.id]):
                 yield "broken", "files whose frames are not as many as annotated", "get the annotated version", video.id
     rows = {"phases": video.phases, "keypoints": video.keypoints, "visibility": video.visibility, "boxes": video.boxes}
     for name, array in rows.items():
@@ -161,11 +164,11 @@ def _pictures(path: Path | None) -> int | None:
     return sum(entry.suffix.lower() in PICTURES for entry in path.iterdir())
 
 
-def _count_frames(videos: Iterable[Video]) -> Counter[str]:
-    """Add up the annotated lengths by action."""
+def _count_frames(videos: Iterable[Video], *, counted: Mapping[str, int]) -> Counter[str]:
+    """Add up the lengths by action."""
     frames: Counter[str] = Counter()
     for video in videos:
-        frames[video.action] += video.length or 0
+        frames[video.action] += counted.get(video.id, video.length or 0)
     return frames
 
 
