@@ -152,8 +152,9 @@ def test_a_closed_sub_folder_is_reported_and_the_others_are_read(
         return look(path)
 
     monkeypatch.setattr(Path, "iterdir", refuse)
-    with pytest.warns(Problem, match="closed: you may not look into it; give yourself the right"):
+    with pytest.warns(Problem, match="closed: you may not look into it; give yourself the right") as caught:
         assert [video.id for video in folder.load(root, split="all")] == ["serve/a.mp4"]
+    assert len(caught) == 1
 
 
 def test_many_named_phases_are_numbered_in_the_order_of_their_first_mention(tmp_path: Path) -> None:

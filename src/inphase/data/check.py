@@ -105,7 +105,7 @@ def _examine(
         except Exception as error:
             # Without its path the reason is the same for many files.
             reason = str(error).replace(str(video.path), "").strip(" :")
-            yield "broken", f"files that cannot be opened ({reason})", "copy them again", video.id
+            yield "broken", f"files that cannot be opened ({reason})", "see the reason", video.id
         else:
             if not video.spans and video.length not in (None, counted[video.id]):
                 yield "broken", "files whose frames are not as many as annotated", "get the annotated version", video.id

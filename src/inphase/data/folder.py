@@ -58,13 +58,15 @@ def load(root: Path | str, *, split: str, val: float = 0.1, test: float = 0.2) -
 def _find(root: Path, *, ignored: Counter[str]) -> Iterator[tuple[str, tuple[Path, str]]]:
     """Yield name, path and action of every video one or two levels down; count the endings of all other files."""
     for entry in _listed(root):
-        if _is_video(entry):
+        leads_back = entry.is_dir() and root.resolve().is_relative_to(entry.resolve())
+        inside = _listed(entry) if entry.is_dir() and not leads_back else []
+        if _is_video(entry, inside=inside):
             yield _name(entry, root), (entry, root.resolve().name)
-        elif entry.is_dir() and root.resolve().is_relative_to(entry.resolve()):
+        elif leads_back:
             ignored["link to the folder itself"] += 1
         elif entry.is_dir():
-            for inner in _listed(entry):
-                if _is_video(inner):
+            for inner in inside:
+                if _is_video(inner, inside=_listed(inner) if inner.is_dir() else []):
                     yield _name(inner, root), (inner, unicodedata.normalize("NFC", entry.name))
                 else:
                     ignored["folder" if inner.is_dir() else inner.suffix.lower() or "no ending"] += 1
@@ -82,11 +84,11 @@ def _listed(folder: Path) -> list[Path]:
     return sorted(entries, key=lambda path: path.name)
 
 
-def _is_video(entry: Path) -> bool:
+def _is_video(entry: Path, *, inside: list[Path]) -> bool:
     """Recognise a video file, a link to one even if it leads nowhere, or a folder of pictures without videos."""
     if entry.is_file() or not entry.exists():
         return entry.suffix.lower() in VIDEOS
-    endings = {inner.suffix.lower() for inner in _listed(entry)} if entry.is_dir() else set()
+    endings = {inner.suffix.lower() for inner in inside}
     return bool(endings & PICTURES) and not endings & VIDEOS
 
 
