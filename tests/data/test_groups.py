@@ -247,6 +247,14 @@ def test_impossible_streams_are_refused() -> None:
         GroupStream(videos(), read=read)[-1]
 
 
+def test_everything_of_a_batch_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor.to("meta"))
+    (batch,) = prefetch(GroupStream(videos(), read=read, groups=2, count=2), range(1), pin=True)
+    for group in batch.groups:
+        assert all(value.is_meta for value in vars(group).values() if isinstance(value, torch.Tensor))
+        assert group.values.shape == (4, 2, 2, 2)
+
+
 def test_a_group_moves_between_devices() -> None:
     (group,) = GroupStream(videos(), read=read, count=2)[0].groups
     moved = group.to("meta")
