@@ -423,9 +423,14 @@ def _backtrack(table, end, free_start):
         path[at, 0], path[at, 1] = i, j
         if i == 0 and (j == 0 or (free_start and table[0, j - 1] >= 0.0)):
             return path[at:].copy()
-        a = table[i - 1, j - 1] if i > 0 and j > 0 else BORDER
-        b = table[i - 1, j] if i > 0 else BORDER
-        d = table[i, j - 1] if j > 0 else BORDER
+        # Along the border there is one way, whatever the table holds: an infinite or undefined cost leads nowhere else.
+        if i == 0:
+            j -= 1
+            continue
+        if j == 0:
+            i -= 1
+            continue
+        a, b, d = table[i - 1, j - 1], table[i - 1, j], table[i, j - 1]
         if a <= b and a <= d:
             i, j = i - 1, j - 1
         elif b <= d:
