@@ -48,6 +48,8 @@ def shortest_path(cost: Tensor, *, subsequence: bool = False) -> Alignment:
     """
     require_tensor("cost", cost, "[M, N]")
     table = accumulate(cost.detach().cpu().double()[None], kind="hard", free_start=subsequence)[0]
+    if table[-1, -1].isnan():  # where one NaN anywhere ends up
+        raise ValueError("cost holds NaN, through which no path is shortest; mend the embeddings it comes from")
     end = int(table[-1].argmin()) if subsequence else table.shape[1] - 1
     path = torch.from_numpy(backtrack(table.numpy(), end, subsequence))
     return Alignment(path=path, cost=float(table[-1, end]), table=table)

@@ -341,8 +341,7 @@ def _soft_weights(cost, older, newer, current, by_a, by_b, by_d, begin, end, gam
 def _hard_cells(cost, older, newer, current, out, begin, end):
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
-        low = a if a < b else b
-        value = cost[r] + (low if low < d else d)
+        value = cost[r] + _least(_least(a, b), d)
         current[r + ONE] = value
         out[r] = value
 
@@ -351,12 +350,17 @@ def _hard_cells(cost, older, newer, current, out, begin, end):
 def _hard_weights(cost, older, newer, current, by_a, by_b, by_d, begin, end):
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
-        low = a if a < b else b
-        current[r + ONE] = cost[r] + (low if low < d else d)
+        current[r + ONE] = cost[r] + _least(_least(a, b), d)
         other = b if b < d else d
         by_a[r] = 1.0 if a <= other else 0.0
         by_b[r] = 1.0 if (b < a) & (b <= d) else 0.0
         by_d[r] = 1.0 if (d < a) & (d < b) else 0.0
+
+
+@_compiled
+def _least(a, b):
+    """Take the lesser of two numbers, NaN where either is."""
+    return a if (a < b) | (a != a) else b
 
 
 @_compiled
@@ -370,7 +374,7 @@ def _gather(grad, by_a, by_b, by_d, older, newer, current, out, begin, end):
 @_compiled
 def _exp2(exponent):
     """Raise 2 to an exponent ≤ 0 in double precision, by arithmetic alone so that loops of it vectorise."""
-    exponent = exponent if exponent > -1000.0 else -1000.0
+    exponent = -1000.0 if exponent < -1000.0 else exponent  # in this order NaN stays NaN
     # Adding 1.5 · 2⁵² rounds to an integer and leaves it in the low bits, from where it moves to the exponent's place.
     shifted = exponent + 6755399441055744.0
     f = exponent - (shifted - 6755399441055744.0)
@@ -423,9 +427,14 @@ def _backtrack(table, end, free_start):
         path[at, 0], path[at, 1] = i, j
         if i == 0 and (j == 0 or (free_start and table[0, j - 1] >= 0.0)):
             return path[at:].copy()
-        a = table[i - 1, j - 1] if i > 0 and j > 0 else BORDER
-        b = table[i - 1, j] if i > 0 else BORDER
-        d = table[i, j - 1] if j > 0 else BORDER
+        # Along the border there is one way, whatever the table holds: an infinite or undefined cost leads nowhere else.
+        if i == 0:
+            j -= 1
+            continue
+        if j == 0:
+            i -= 1
+            continue
+        a, b, d = table[i - 1, j - 1], table[i - 1, j], table[i, j - 1]
         if a <= b and a <= d:
             i, j = i - 1, j - 1
         elif b <= d:
