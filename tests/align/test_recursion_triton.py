@@ -50,6 +50,8 @@ def test_parity_where_strips_begin_and_end(
 def test_parity_over_temperatures(
     kind: Kind, gamma: float, dtype: torch.dtype, values: float, gradients: float
 ) -> None:
+    # Exponentials and logarithms are right to some parts of γ, which can be more than the table holds.
+    values *= max(1.0, gamma)
     check_parity(costs(2, 37, 41, dtype=dtype).to(DEVICE), kind, gamma=gamma, values=values, gradients=gradients)
 
 
