@@ -87,4 +87,5 @@ def single_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
 def no_autocast(tensor: Tensor) -> AbstractContextManager[object]:
     """Keep autocast from lowering the precision of what is computed from `tensor`."""
     kind = tensor.device.type
-    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+    lowers = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if lowers else nullcontext()
