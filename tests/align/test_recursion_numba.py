@@ -49,6 +49,14 @@ def test_parity_over_temperatures(kind: Kind, gamma: float) -> None:
     check_parity(costs(2, 37, 41), kind, gamma=gamma, values=1e-10, gradients=1e-10)
 
 
+@pytest.mark.usefixtures("keep")
+@kinds
+@starts
+def test_parity_where_predecessors_are_equal(kind: Kind, free_start: bool) -> None:
+    cost = torch.randint(3, (4, 37, 41), generator=torch.Generator().manual_seed(0)).double()
+    check_parity(cost, kind, free_start=free_start, values=1e-10, gradients=1e-10)
+
+
 @pytest.mark.parametrize("rows", [7, 8, 9, 31, 32, 33, 64, 65, 97])
 def test_parity_where_strips_begin_and_end(rows: int) -> None:
     for columns in (1, 8, 31, 130):

@@ -56,6 +56,16 @@ def test_parity_over_temperatures(
 
 
 @kinds
+@starts
+@precisions
+def test_parity_where_predecessors_are_equal(
+    kind: Kind, free_start: bool, dtype: torch.dtype, values: float, gradients: float
+) -> None:
+    cost = torch.randint(3, (4, 37, 41), generator=torch.Generator().manual_seed(0)).to(DEVICE, dtype)
+    check_parity(cost, kind, free_start=free_start, values=values, gradients=gradients)
+
+
+@kinds
 @precisions
 def test_a_large_batch_is_bit_for_bit_its_pairs(
     kind: Kind, dtype: torch.dtype, values: float, gradients: float
