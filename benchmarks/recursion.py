@@ -27,7 +27,8 @@ def main() -> None:
         parser.error("no CUDA device on this machine; use --device cpu")
     present = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     for device in [arguments.device] if arguments.device else present:
-        report = f"{MEASURES[device]()}\n\nMeasured on {machine(device)}."
+        where = machine(device)  # before the run adds its own load
+        report = f"{MEASURES[device]()}\n\nMeasured on {where}."
         print(report, end="\n\n")
         if arguments.write:
             write_block(Path(__file__).parents[1] / "README.md", device, report)

@@ -53,14 +53,14 @@ def lay_out(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def machine(device: str) -> str:
-    """Name the processor and the versions that made the numbers."""
+    """Name the processor, how busy it is with other work, and the versions that make the numbers."""
     parts = [f"Python {platform.python_version()}"]
     for name in ("torch", "numba", "triton"):
         try:
             parts.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             continue
-    where = f"{_processor()}, {os.cpu_count()} cores"
+    where = f"{_processor()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} from other work"
     if device == "cuda":
         where = f"{torch.cuda.get_device_name()} beside {where}"
     return f"{where}; {', '.join(parts)}"
