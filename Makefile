@@ -21,7 +21,7 @@ types: .venv/ready
 	$(BIN)/mypy
 
 bench: .venv/bench  ## measure beside the peers; writes the table the README shows
-	$(BIN)/python benchmarks/recursion.py
+	$(BIN)/python -m benchmarks.recursion --write
 
 .venv/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
