@@ -5,11 +5,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests import oracles
 from torch import Tensor
 
 from inphase.align import contrastive_cost, cosine_cost, squared_euclidean_cost
 from inphase.align.cost import Cost, contrastive_costs, pairwise_cost
+from tests import oracles
 
 CostFunction = Callable[..., Tensor]
 COSTS: dict[Cost, CostFunction] = {

@@ -7,12 +7,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests import oracles
-from tests.oracles import Grid
 from torch import Tensor
 
 from inphase.align import cycle_consistency
 from inphase.align.cycle import released_cycle_consistency
+from tests import oracles
+from tests.oracles import Grid
 
 Cycle = Callable[..., Tensor]
 CYCLES: dict[str, Cycle] = {"paper": cycle_consistency, "released": released_cycle_consistency}

@@ -4,12 +4,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests import oracles
 from torch import Tensor
 
 from inphase.align import Warping, dtw, shortest_path, smooth_dtw, soft_dtw
 from inphase.align.cost import Cost, pairwise_cost
 from inphase.align.dtw import read_out
+from tests import oracles
 
 Warp = Callable[..., Warping]
 WARPS: dict[str, Warp] = {"smooth": smooth_dtw, "soft": soft_dtw}

@@ -5,10 +5,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.oracles import minimum
 from torch import Tensor
 
 from inphase.align import min_gamma, min_gamma_penalty, smooth_min, smooth_min_penalty
+from tests.oracles import minimum
 
 Minimum = Callable[..., Tensor]
 KINDS: dict[str, tuple[Minimum, Minimum]] = {

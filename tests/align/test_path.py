@@ -4,12 +4,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from tests import oracles
-from tests.align.parity import KINDS, costs
-from tests.oracles import Grid
 
 from inphase.align import Alignment, accumulate, expected_path, shortest_path
 from inphase.align.recursion import Kind
+from tests import oracles
+from tests.align.parity import KINDS, costs
+from tests.oracles import Grid
 
 sizes = st.tuples(st.integers(1, 5), st.integers(1, 5))
 grids = sizes.flatmap(lambda size: arrays(np.float64, size, elements=st.floats(-1, 3)))

@@ -8,13 +8,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from tests import oracles
-from tests.align.parity import KINDS, costs
-from tests.oracles import Grid
 from torch import Tensor
 
 from inphase.align import accumulate
 from inphase.align.recursion import Kind, accumulate_reference
+from tests import oracles
+from tests.align.parity import KINDS, costs
+from tests.oracles import Grid
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 starts = pytest.mark.parametrize("free_start", [False, True], ids=["fixed", "free"])

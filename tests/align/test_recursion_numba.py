@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.align.parity import KINDS, SHAPES, both, check_parity, costs
 from torch import Tensor
 
 from inphase.align import accumulate, recursion_numba
 from inphase.align.recursion import Kind
+from tests.align.parity import KINDS, SHAPES, both, check_parity, costs
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 starts = pytest.mark.parametrize("free_start", [False, True], ids=["fixed", "free"])

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from tests.align.parity import KINDS, SHAPES, both, check_parity, costs
 
 from inphase.align import accumulate
 from inphase.align.recursion import Kind
+from tests.align.parity import KINDS, SHAPES, both, check_parity, costs
 
 pytestmark = [
     pytest.mark.gpu,

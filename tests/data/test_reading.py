@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.media.recordings import numbers_of, write_pictures, write_video
 
 from inphase.data.audio_visual import AudioVisualStream
 from inphase.data.groups import GroupStream
@@ -27,6 +26,7 @@ from inphase.media.cache import fill_store
 from inphase.media.errors import MediaError
 from inphase.media.frames import Clip
 from inphase.media.store import FrameStore
+from tests.media.recordings import numbers_of, write_pictures, write_video
 
 
 def test_a_pose_is_read_like_frames_with_its_seconds() -> None:

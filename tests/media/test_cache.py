@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.media.recordings import numbers_of, write_pictures, write_video
 
 from inphase.media import index
 from inphase.media.cache import Filled, Progress, Source, fill_store
 from inphase.media.errors import StoreError
 from inphase.media.frames import read_clip
 from inphase.media.store import FrameStore
+from tests.media.recordings import numbers_of, write_pictures, write_video
 
 SIZE = (48, 40)
 

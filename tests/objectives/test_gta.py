@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests import oracles
-from tests.oracles import Grid
 from torch import Tensor
 
 from inphase.objectives import GTA, OBJECTIVES
+from tests import oracles
+from tests.oracles import Grid
 
 ABLATION: list[dict[str, Any]] = [
     {"minimum": minimum, "cost": cost, "cycle_weight": weight}
