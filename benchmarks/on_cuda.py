@@ -109,7 +109,7 @@ def _gta() -> str:
     alone, in_a_row = interleave(names, burst=0, wait=torch.cuda.synchronize), _in_a_row(names)
     replay = interleave({name: _capture(call) for name, call in names.items()}, burst=0, wait=torch.cuda.synchronize)
     parts = [
-        f"{name}: {alone[name] * 1e3:.2f} ms alone, {in_a_row[name] * 1e3:.2f} in a row, {replay[name] * 1e3:.2f} replayed"
-        for name in names
+        f"{name}: {alone[name] * 1e3:.2f} ms alone, {in_a_row[name] * 1e3:.2f} in a row, {time * 1e3:.2f} replayed"
+        for name, time in replay.items()
     ]
     return f"- `GTA().pair`, forward + backward: {'; '.join(parts)}."

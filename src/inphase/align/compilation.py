@@ -23,6 +23,9 @@ def announce_compilation(kernel: Any) -> None:
     """Say so when a kernel is about to be compiled, which takes seconds, once per installation."""
     folder, module = kernel.stats.cache_path, kernel.py_func.__module__.rpartition(".")[2]
     if folder is None or not any(Path(folder).glob(f"{module}.{kernel.__name__}-*.nbi")):
-        logging.getLogger("inphase").warning(
-            "inphase compiles its alignment kernel for this processor: a few seconds, once"
-        )
+        _announce()
+
+
+@cache
+def _announce() -> None:
+    logging.getLogger("inphase").warning("inphase compiles its alignment kernels for this processor: seconds, once")

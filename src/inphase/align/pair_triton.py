@@ -21,6 +21,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.libdevice import mul_rn
 
 from inphase.align.recursion_triton import KINDS, LANES, on, sweep, sweep_back, two_floats
 
@@ -77,7 +78,7 @@ class _AlignPairs(torch.autograd.Function):
         return grad_x, grad_y, None
 
 
-@triton.jit(do_not_specialize=["batch", "m", "n", "dimension"])
+@triton.jit(do_not_specialize=["batch", "m", "n"])
 def _forward(
     x, y, tables, low, terms, out, batch, m, n, dimension,
     gamma, gamma_rest, beta, alpha, align_weight, cycle_weight, kind: tl.constexpr,
@@ -129,7 +130,7 @@ def _mean(terms, out, batch, align_weight, cycle_weight):
     tl.store(out + 2, cycle)
 
 
-@triton.jit(do_not_specialize=["batch", "m", "n", "dimension"])
+@triton.jit(do_not_specialize=["batch", "m", "n"])
 def _backward(
     by_loss, by_align, by_cycle, x, y, tables, low, work, grad_x, grad_y, batch, m, n, dimension,
     gamma, gamma_rest, beta, alpha, align_weight, cycle_weight, kind: tl.constexpr,
@@ -195,9 +196,9 @@ def _cosine(p_x, p_y, m, n, dimension):
         b_x, _ = _frames(p_x, m, start, dimension)
         b_y, _ = _frames(p_y, n, start, dimension)
         product += tl.dot(b_x, tl.trans(b_y), input_precision="tf32x3")
-        # Adding 0 rounds the square first. Fused into the sum over lanes it would round differently in each of them.
-        x_square += tl.sum(b_x * b_x + 0.0, 1)
-        y_square += tl.sum(b_y * b_y + 0.0, 1)
+        # Rounded first: a square fused into the sum over lanes would round differently in each of them.
+        x_square += tl.sum(mul_rn(b_x, b_x), 1)
+        y_square += tl.sum(mul_rn(b_y, b_y), 1)
     x_norm, y_norm = tl.maximum(tl.sqrt(x_square), TINY), tl.maximum(tl.sqrt(y_square), TINY)
     return product / x_norm[:, None] / y_norm[None, :], x_norm, y_norm
 
