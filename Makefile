@@ -20,9 +20,9 @@ lint: .venv/ready
 types: .venv/ready
 	$(BIN)/mypy
 
-bench: .venv/bench  ## measure the recursion beside its peers and the loader beside a training step
-	$(BIN)/python benchmarks/recursion.py
-	$(BIN)/python benchmarks/loading.py
+bench: .venv/bench  ## measure the recursion beside its peers, into the README's table, and the loader beside a training step
+	$(BIN)/python -m benchmarks.recursion --write
+	$(BIN)/python -m benchmarks.loading
 
 .venv/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

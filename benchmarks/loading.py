@@ -1,6 +1,6 @@
 """Frames a second that groups are delivered with, beside plain PyAV and beside what a training step consumes.
 
-    python benchmarks/loading.py [FOLDER_OF_GOLFDB]
+    python -m benchmarks.loading [FOLDER_OF_GOLFDB]
 
 One step is 4 videos × 20 frames × 2 context frames of 224 × 224 pixels, as bytes. Without a folder the videos are the
 stage's, written as mp4. `CPU` is frames per second of processor time, all processes together: what one core delivers

@@ -2,37 +2,39 @@
 
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
 from inphase import dtw
-from inphase.align import contrastive_cost
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from inphase.align import cosine_cost
 
 FILE = Path("out/demo/alignment.png")
 
 
-def motion(progress: np.ndarray) -> torch.Tensor:
+def motion(progress: np.ndarray, seed: int) -> torch.Tensor:
     """See a motion as 16 numbers a frame: bumps along its course, a little noise on top."""
     bumps = np.exp(-(((progress[:, None] - np.linspace(0, 1, 16)) / 0.12) ** 2))
-    return torch.from_numpy(bumps + np.random.default_rng(0).normal(0, 0.02, bumps.shape)).float()
+    return torch.from_numpy(bumps + np.random.default_rng(seed).normal(0, 0.02, bumps.shape)).float()
 
 
-clock = np.linspace(0, 1, 120)
-x, y = motion(clock), motion(np.interp(np.linspace(0, 1, 90), [0, 0.3, 0.6, 1], [0, 0.6, 0.7, 1]))
-alignment = dtw(x, y, cost="contrastive")
-seconds = alignment.time_map(np.arange(120) / 30, np.arange(90) / 30)
+x_times, y_times = np.arange(120) / 30, np.arange(90) / 30
+x = motion(np.linspace(0, 1, 120), seed=0)
+y = motion(np.interp(np.linspace(0, 1, 90), [0, 0.3, 0.6, 1], [0, 0.6, 0.7, 1]), seed=1)
+alignment = dtw(x, y)
+in_step = alignment.time_map(x_times, y_times)  # the second of y that goes with each frame of x
 
-figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
-panels = {"cost": contrastive_cost(x[None], y[None])[0], "table": alignment.table, "path": alignment.table}
-for axis, (name, values) in zip(axes, panels.items(), strict=True):
-    axis.imshow(values.T, origin="lower", aspect="auto", extent=(0, 4, 0, 3), cmap="magma")
-    axis.set(title=name, xlabel="seconds of x", ylabel="seconds of y")
-axes[2].plot(np.arange(120) / 30, seconds, color="cyan", linewidth=2)
-
+figure = Figure(figsize=(12, 3.6), layout="constrained")
+left, middle, right = figure.subplots(1, 3)
+for axis, name, values in (left, "cost", cosine_cost(x[None], y[None])[0]), (middle, "table", alignment.table):
+    axis.contourf(x_times, y_times, values.T, levels=24)
+    axis.plot(x_times, in_step, color="white", linewidth=1.5)
+    axis.set(title=f"{name} and path", xlabel="seconds of x", ylabel="seconds of y")
+right.plot(x_times, x[:, 8], label="x", color="C0")
+right.plot(y_times, y[:, 8], label="y as recorded", color="C1", linestyle=":")
+right.plot(x_times, np.interp(in_step, y_times, y[:, 8]), label="y in step with x", color="C1")
+right.set(title="one of the 16 numbers", xlabel="seconds")
+right.legend(loc="upper right", fontsize="small")
 FILE.parent.mkdir(parents=True, exist_ok=True)
-figure.savefig(FILE, dpi=120)
-print(f"x at 2.0 s goes with y at {np.interp(2.0, np.arange(120) / 30, seconds):.2f} s; wrote {FILE}")
+figure.savefig(FILE, dpi=100)
+print(f"x at 2.0 s goes with y at {np.interp(2.0, x_times, in_step):.2f} s; wrote {FILE}")

@@ -1,7 +1,12 @@
-"""What tests share: the devices there are."""
+"""What tests share: the devices there are, and how hard hypothesis looks."""
 
 import pytest
 import torch
+from hypothesis import settings
+
+# The same examples every time: a test that fails by chance is noise. Compiling a kernel is no reason to time out.
+settings.register_profile("inphase", max_examples=30, deadline=None, derandomize=True, database=None)
+settings.load_profile("inphase")
 
 CUDA = pytest.param(
     "cuda",

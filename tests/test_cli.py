@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 from scipy.io import savemat
-from tests.media.recordings import write_video
 
 from inphase import cli
 from inphase.data import stage
 from inphase.media.store import FrameStore
+from tests.media.recordings import write_video
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.media.recordings import numbers_of, write_pictures, write_video
 
 from inphase.data import stage
 from inphase.data.audio_visual import AudioVisualStream
@@ -33,6 +32,7 @@ from inphase.media.cache import fill_store
 from inphase.media.errors import MediaError
 from inphase.media.frames import Clip
 from inphase.media.store import FrameStore
+from tests.media.recordings import numbers_of, write_pictures, write_video
 
 
 def test_a_pose_is_read_like_frames_with_its_seconds() -> None:

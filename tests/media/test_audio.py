@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.media.recordings import clicks, write_video
 
 from inphase.media.audio import Sound, cut_sound, read_sound
 from inphase.media.errors import DamagedMediaWarning, MediaError
 from inphase.media.frames import read_clip
+from tests.media.recordings import clicks, write_video
 
 
 def heard(sound: Sound, *, near: float) -> float:

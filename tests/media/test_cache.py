@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.media.recordings import numbers_of, write_pictures, write_video
 
 from inphase.media import cache, index
 from inphase.media.cache import Filled, Progress, Source, fill_store
@@ -16,6 +15,7 @@ from inphase.media.errors import StoreError
 from inphase.media.frames import read_clip
 from inphase.media.recording import open_recording
 from inphase.media.store import FrameStore
+from tests.media.recordings import numbers_of, write_pictures, write_video
 
 SIZE = (48, 40)
 

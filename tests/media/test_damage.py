@@ -6,12 +6,12 @@ import av
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.media.recordings import clicks, numbers_of, write_pictures, write_video
 
 from inphase.media import decode
 from inphase.media.errors import DamagedMediaWarning, MediaError
 from inphase.media.frames import Clip, read_clip, stream_clips
 from inphase.media.recording import open_recording
+from tests.media.recordings import clicks, numbers_of, write_pictures, write_video
 
 COUNT = 90
 

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from inphase.media.errors import MediaError
+from inphase.media.frames import read_clip, read_spans, stream_clips
 from tests.media.recordings import (
     HEIGHT,
     WIDTH,
@@ -18,9 +21,6 @@ from tests.media.recordings import (
     write_pictures,
     write_video,
 )
-
-from inphase.media.errors import MediaError
-from inphase.media.frames import read_clip, read_spans, stream_clips
 
 NTSC = Fraction(30000, 1001)
 # Long groups of pictures, reordered frames, references across key frames, no key frames but the first, other codecs.

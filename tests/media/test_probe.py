@@ -2,10 +2,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from tests.media.recordings import clicks, write_pictures, write_video
 
 from inphase.media.errors import MediaError
 from inphase.media.probe import Properties, probe
+from tests.media.recordings import clicks, write_pictures, write_video
 
 
 def test_a_file_is_measured_as_it_is_shown(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
-from tests.media.recordings import clicks, number_of, numbered, numbers_of, write_video
 
 from inphase.media.audio import Sound, read_sound
 from inphase.media.encode import write_mp4
 from inphase.media.errors import MediaError
 from inphase.media.frames import Clip, read_clip, stream_clips
 from inphase.media.render import render
+from tests.media.recordings import clicks, number_of, numbered, numbers_of, write_video
 
 
 def clip_of(count: int, *, rate: float = 30, height: int = 64, width: int = 96) -> Clip:

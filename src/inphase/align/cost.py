@@ -57,8 +57,10 @@ def squared_euclidean_cost(x: Tensor, y: Tensor, *, x_lengths: Lengths = None, y
     """Take the squared distance, c(i, j) = ‖x_i − y_j‖², as soft-DTW and LAV do. No normalisation."""
     x, y, real = _prepare(x, y, x_lengths, y_lengths)
     with no_autocast(x):
-        # Centring leaves distances alone and keeps the expanded square from cancelling.
-        centre = y.mean(1, keepdim=True)
+        # Centring leaves distances alone and keeps the expanded square from cancelling. Padding, 0, does not count.
+        _, y_real = real
+        count = y.shape[1] if y_real is None else y_real.sum(1)[:, None, None]
+        centre = y.detach().sum(1, keepdim=True) / count
         x, y = x - centre, y - centre
         squares = x.square().sum(2)[:, :, None] + y.square().sum(2)[:, None, :]
         return _mask((squares - 2 * x @ y.mT).clamp_min(0), real, 0.0)

@@ -89,7 +89,9 @@ def read_out(
     real = valid(y_lengths, name="y_lengths", batch=batch, size=n, device=table.device)
     if real is not None:
         ends = ends.where(real, float("inf"))
-    return smooth_min(ends, gamma=gamma) if kind == "smooth" else min_gamma(ends, gamma=gamma)
+    if kind == "smooth":
+        return smooth_min(ends, gamma=gamma)
+    return min_gamma(ends, gamma=gamma if kind == "soft" else 0.0)
 
 
 def _warp(

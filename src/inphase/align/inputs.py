@@ -18,7 +18,9 @@ def require_tensor(name: str, value: Tensor, shape: str) -> None:
         raise TypeError(f"{name} must be a torch tensor {shape}, got {type(value).__name__}; use torch.as_tensor")
     dimensions = shape.count(",") + 1
     if value.ndim != dimensions:
-        raise ValueError(f"{name} must be {shape}, got shape {list(value.shape)}; a single item needs {name}[None]")
+        batched = shape.startswith("[B") and value.ndim == dimensions - 1
+        fix = f"; a single item needs {name}[None]" if batched else ""
+        raise ValueError(f"{name} must be {shape}, got shape {list(value.shape)}{fix}")
     if 0 in value.shape:
         raise ValueError(f"{name} must be {shape} with no empty dimension, got shape {list(value.shape)}")
     if value.dtype not in FLOATING:
@@ -58,7 +60,7 @@ def valid(lengths: Lengths, *, name: str, batch: int, size: int, device: torch.d
     if lengths is None:
         return None
     given = torch.as_tensor(lengths)
-    if given.shape != (batch,) or given.dtype.is_floating_point:
+    if given.shape != (batch,) or given.dtype.is_floating_point or given.dtype == torch.bool:
         raise ValueError(f"{name} must be {batch} integers, got {given.dtype} of shape {list(given.shape)}")
     low, high = int(given.min()), int(given.max())
     if low < 1:
@@ -85,4 +87,5 @@ def single_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
 def no_autocast(tensor: Tensor) -> AbstractContextManager[object]:
     """Keep autocast from lowering the precision of what is computed from `tensor`."""
     kind = tensor.device.type
-    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+    lowers = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if lowers else nullcontext()

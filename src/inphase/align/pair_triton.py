@@ -21,6 +21,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.libdevice import mul_rn
 
 from inphase.align.recursion_triton import KINDS, LANES, on, sweep, sweep_back, two_floats
 
@@ -77,7 +78,7 @@ class _AlignPairs(torch.autograd.Function):
         return grad_x, grad_y, None
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["batch", "m", "n"])
 def _forward(
     x, y, tables, low, terms, out, batch, m, n, dimension,
     gamma, gamma_rest, beta, alpha, align_weight, cycle_weight, kind: tl.constexpr,
@@ -92,7 +93,7 @@ def _forward(
     tl.store(tables + back + i * n + j, -_log_softmax(cosine / beta, i < m, 0), mask=real)
     tl.debug_barrier()
     # The tables grow in the place of their costs.
-    for direction in tl.static_range(2):
+    for direction in range(2):
         at = (direction * batch + i_pair) * m * n
         sweep(
             tables + at, tables + at, low + at, tables, 0, m, n, n, 1, gamma + gamma_rest, kind, False, False, True
@@ -129,7 +130,7 @@ def _mean(terms, out, batch, align_weight, cycle_weight):
     tl.store(out + 2, cycle)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["batch", "m", "n"])
 def _backward(
     by_loss, by_align, by_cycle, x, y, tables, low, work, grad_x, grad_y, batch, m, n, dimension,
     gamma, gamma_rest, beta, alpha, align_weight, cycle_weight, kind: tl.constexpr,
@@ -158,7 +159,7 @@ def _backward(
     tl.store(work + there + i * n + j, at_end + to_cycle * (p - tl.exp(log_a)), mask=real)
     tl.store(work + back + i * n + j, at_end + to_cycle * (p - tl.exp(log_b) * tl.sum(p, 0)[None, :]), mask=real)
     tl.debug_barrier()
-    for direction in tl.static_range(2):
+    for direction in range(2):
         at = (direction * batch + i_pair) * m * n
         sweep_back(
             work + at, tables + at, low + at, work + at, tables, 0, False, m, n, n, 1,
@@ -195,8 +196,9 @@ def _cosine(p_x, p_y, m, n, dimension):
         b_x, _ = _frames(p_x, m, start, dimension)
         b_y, _ = _frames(p_y, n, start, dimension)
         product += tl.dot(b_x, tl.trans(b_y), input_precision="tf32x3")
-        x_square += tl.sum(b_x * b_x, 1)
-        y_square += tl.sum(b_y * b_y, 1)
+        # Rounded first: a square fused into the sum over lanes would round differently in each of them.
+        x_square += tl.sum(mul_rn(b_x, b_x), 1)
+        y_square += tl.sum(mul_rn(b_y, b_y), 1)
     x_norm, y_norm = tl.maximum(tl.sqrt(x_square), TINY), tl.maximum(tl.sqrt(y_square), TINY)
     return product / x_norm[:, None] / y_norm[None, :], x_norm, y_norm
 

@@ -7,9 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.align.inputs import require_tensor
+from inphase.align.inputs import require_tensor, single_precision
+from inphase.align.path_numba import backtrack, hard_table
 from inphase.align.recursion import Kind, accumulate
-from inphase.align.recursion_numba import backtrack
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,10 @@ def shortest_path(cost: Tensor, *, subsequence: bool = False) -> Alignment:
     taken. O(MN) time and memory, in float64 on the CPU.
     """
     require_tensor("cost", cost, "[M, N]")
-    table = accumulate(cost.detach().cpu().double()[None], kind="hard", free_start=subsequence)[0]
+    (cost,) = single_precision(cost.detach().cpu())
+    table = torch.from_numpy(hard_table(cost.contiguous().numpy(), subsequence))
+    if table[-1, -1].isnan():  # where one NaN anywhere ends up
+        raise ValueError("cost holds NaN, through which no path is shortest; mend the embeddings it comes from")
     end = int(table[-1].argmin()) if subsequence else table.shape[1] - 1
     path = torch.from_numpy(backtrack(table.numpy(), end, subsequence))
     return Alignment(path=path, cost=float(table[-1, end]), table=table)

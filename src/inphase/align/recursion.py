@@ -37,7 +37,7 @@ def accumulate(cost: Tensor, *, kind: Kind = "smooth", gamma: float = 0.1, free_
     if kind not in ("smooth", "soft", "hard"):
         raise ValueError(f"kind must be 'smooth', 'soft' or 'hard', got {kind!r}")
     (cost,) = single_precision(cost)
-    kind = kind if gamma > 0 else "hard"
+    kind, gamma = kind if gamma > 0 else "hard", float(gamma)  # an integer would be another kernel to compile
     if cost.is_cpu:
         return recursion_numba.accumulate(cost, kind, gamma, free_start)
     if cost.is_cuda:

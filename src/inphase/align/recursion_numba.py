@@ -13,25 +13,23 @@ t lane r handles column t − r, which makes every inner loop a run over consecu
 functions of their own and read and write different buffers, or the compiler gives up vectorising them.
 """
 
-import logging
 import math
 import threading
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 from torch import Tensor
 
+from inphase.align.compilation import announce_compilation, compiled
+from inphase.align.path_numba import BORDER, least, scan_pairs
+
 SMOOTH, SOFT, HARD = 0, 1, 2
 KINDS = {"smooth": SMOOTH, "soft": SOFT, "hard": HARD}
-BORDER = 1e30  # a multiple of it still times a weight of 0 is 0, and a difference of two is finite
 LANES = 32  # rows swept together
 ONE = np.uintp(1)
 STEP = 8  # lanes are taken in eights: one AVX-512 or two AVX2 registers of float64
@@ -40,13 +38,18 @@ POWERS = tuple(math.log(2.0) ** k / math.factorial(k) for k in range(12))  # 2^f
 ODD = tuple(1.0 / (2 * k + 1) for k in range(13))  # artanh(s) = s Σ ODD[k] s^2k
 ROOT3, LOG_ROOT3 = math.sqrt(3.0), math.log(3.0) / 2
 CELLS_KEPT = 150_000  # up to here the weights of the backward pass stay in the cache; beyond, they are taken anew
-CELLS_PER_THREAD = 100_000  # half a millisecond of work; a thread costs about 50 µs
+CELLS_PER_THREAD = 30_000  # about 0.3 ms of work; a thread costs 0.05 ms
 
 
 def accumulate(cost: Tensor, kind: str, gamma: float, free_start: bool) -> Tensor:
     """Accumulate cost [B, M, N] on the CPU; see `inphase.align.accumulate`."""
     if torch.is_grad_enabled() and cost.requires_grad:
         return cast("Tensor", _Accumulate.apply(cost, KINDS[kind], gamma, free_start))
+    if kind == "hard":
+        cost = cost.detach().contiguous()
+        table = torch.empty_like(cost)
+        _over_pairs(scan_pairs, (cost.numpy(), table.numpy()), (free_start,))
+        return table
     return _launch_forward(cost.detach().contiguous(), KINDS[kind], gamma, free_start, keep=False)[0]
 
 
@@ -97,7 +100,7 @@ def _strips(rows: int) -> tuple[int, int]:
 
 def _over_pairs(kernel: Any, arrays: tuple[NDArray[Any], ...], setting: tuple[Any, ...]) -> None:
     """Share the pairs of a batch among as many threads as torch may use, where that pays."""
-    _announce_compilation(kernel)
+    announce_compilation(kernel)
     batch, cells = len(arrays[0]), arrays[0].size
     count = min(torch.get_num_threads(), batch, cells // CELLS_PER_THREAD) if cells >= 2 * CELLS_PER_THREAD else 1
     if count == 1:
@@ -113,26 +116,7 @@ def _over_pairs(kernel: Any, arrays: tuple[NDArray[Any], ...], setting: tuple[An
         thread.join()
 
 
-@cache
-def _announce_compilation(kernel: Any) -> None:
-    """Say so when a kernel is about to be compiled, which takes seconds, once per installation."""
-    folder = kernel.stats.cache_path
-    if folder is None or not any(Path(folder).glob(f"recursion_numba.{kernel.__name__}-*.nbi")):
-        logging.getLogger("inphase").warning(
-            "inphase compiles its alignment kernel for this processor: a few seconds, once"
-        )
-
-
-def _compiled(function: Callable[..., Any]) -> Any:
-    """Compile without the interpreter lock; keep the result on disk where a place for it can be written."""
-    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
-    try:
-        return njit(cache=True, **options)(function)
-    except RuntimeError:  # numba found no writable folder for its cache
-        return njit(**options)(function)
-
-
-@_compiled
+@compiled
 def _forward(cost, table, edges, weights, first, last, kind, gamma, free_start):
     _, m, n = cost.shape
     lanes = edges.shape[2] - n - 1
@@ -153,7 +137,7 @@ def _forward(cost, table, edges, weights, first, last, kind, gamma, free_start):
                 _sweep(rows, edge, next_edge, out, costs, values, recent, kind, gamma)
 
 
-@_compiled
+@compiled
 def _backward(grad, cost, edges, weights, grad_cost, first, last, kind, gamma):
     _, m, n = grad.shape
     lanes = edges.shape[2] - n - 1
@@ -190,7 +174,7 @@ def _backward(grad, cost, edges, weights, grad_cost, first, last, kind, gamma):
             below, above = above, below
 
 
-@_compiled
+@compiled
 def _sweep(cost, edge, next_edge, table, block, values, recent, kind, gamma):
     """Accumulate the rows of one strip."""
     n, lanes = cost.shape[1], block.shape[1]
@@ -214,7 +198,7 @@ def _sweep(cost, edge, next_edge, table, block, values, recent, kind, gamma):
         _unskew(values, table, start, stop)
 
 
-@_compiled
+@compiled
 def _weigh(cost, edge, next_edge, table, block, values, recent, weights, kind, gamma):
     """Accumulate the rows of one strip and keep how each cell depends on its predecessors."""
     n, lanes = cost.shape[1], block.shape[1]
@@ -231,28 +215,27 @@ def _weigh(cost, edge, next_edge, table, block, values, recent, weights, kind, g
         _skew(cost, block, start, stop, BORDER)
         for t in range(start, stop):
             older[0], newer[0] = edge[t], edge[t + 1]
-            c, a, b, d, (begin, end) = block[t - start], by_a[t], by_b[t], by_d[t], _active(t, n, lanes)
+            c, out, (begin, end) = block[t - start], values[t - start], _active(t, n, lanes)
+            a, b, d = by_a[t], by_b[t], by_d[t]
             if kind == SMOOTH:
-                _smooth_weights(c, older, newer, current, a, b, d, begin, end, gamma)
+                _smooth_weights(c, older, newer, current, out, a, b, d, begin, end, gamma)
             elif kind == SOFT:
-                _soft_weights(c, older, newer, current, a, b, d, begin, end, gamma)
+                _soft_weights(c, older, newer, current, out, a, b, d, begin, end, gamma)
             else:
-                _hard_weights(c, older, newer, current, a, b, d, begin, end)
-            if len(table) > 0:
-                values[t - start] = current[1:]
-                if t >= lanes - 1:
-                    next_edge[t - lanes + 2] = current[lanes]
+                _hard_weights(c, older, newer, current, out, a, b, d, begin, end)
+            if t >= lanes - 1:
+                next_edge[t - lanes + 2] = current[lanes]
             older, newer, current = newer, current, older
         _unskew(values, table, start, stop)
 
 
-@_compiled
+@compiled
 def _active(t, n, lanes):
     """Bound the lanes that have a cell at step t, rounded out to whole vectors; unsigned, or indexing would branch."""
     return np.uintp(max(0, t - n + 1) // STEP * STEP), np.uintp(min(lanes, (t // STEP + 1) * STEP))
 
 
-@_compiled
+@compiled
 def _skew(rows, diagonals, start, stop, fill):
     """Lay cells (r, t − r) of rows [height, N] into diagonals [t − start, r], `fill` where there is no cell."""
     height, n = rows.shape
@@ -266,7 +249,7 @@ def _skew(rows, diagonals, start, stop, fill):
             lane[k] = row[k]
 
 
-@_compiled
+@compiled
 def _unskew(diagonals, rows, start, stop):
     """Undo `_skew`."""
     height, n = rows.shape
@@ -277,7 +260,7 @@ def _unskew(diagonals, rows, start, stop):
             row[k] = lane[k]
 
 
-@_compiled
+@compiled
 def _smooth_cells(cost, older, newer, current, out, begin, end, gamma):
     scale = -1.0 / (gamma * math.log(2.0))
     for r in range(begin, end):
@@ -292,8 +275,8 @@ def _smooth_cells(cost, older, newer, current, out, begin, end, gamma):
         out[r] = value
 
 
-@_compiled
-def _smooth_weights(cost, older, newer, current, by_a, by_b, by_d, begin, end, gamma):
+@compiled
+def _smooth_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end, gamma):
     scale, sharpness = -1.0 / (gamma * math.log(2.0)), 1.0 / gamma
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
@@ -303,13 +286,15 @@ def _smooth_weights(cost, older, newer, current, by_a, by_b, by_d, begin, end, g
         e_a, e_b, e_d = _exp2(a * scale), _exp2(b * scale), _exp2(d * scale)
         share = 1.0 / (e_a + e_b + e_d)
         penalty = (a * e_a + b * e_b + d * e_d) * share
-        current[r + ONE] = cost[r] + (low + penalty)
+        value = cost[r] + (low + penalty)
+        current[r + ONE] = value
+        out[r] = value
         by_a[r] = share * e_a * (1.0 - (a - penalty) * sharpness)
         by_b[r] = share * e_b * (1.0 - (b - penalty) * sharpness)
         by_d[r] = share * e_d * (1.0 - (d - penalty) * sharpness)
 
 
-@_compiled
+@compiled
 def _soft_cells(cost, older, newer, current, out, begin, end, gamma):
     scale = -1.0 / (gamma * math.log(2.0))
     for r in range(begin, end):
@@ -321,8 +306,8 @@ def _soft_cells(cost, older, newer, current, out, begin, end, gamma):
         out[r] = value
 
 
-@_compiled
-def _soft_weights(cost, older, newer, current, by_a, by_b, by_d, begin, end, gamma):
+@compiled
+def _soft_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end, gamma):
     scale = -1.0 / (gamma * math.log(2.0))
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
@@ -331,35 +316,37 @@ def _soft_weights(cost, older, newer, current, by_a, by_b, by_d, begin, end, gam
         e_a, e_b, e_d = _exp2((a - low) * scale), _exp2((b - low) * scale), _exp2((d - low) * scale)
         total = e_a + e_b + e_d
         share = 1.0 / total
-        current[r + ONE] = cost[r] + (low - gamma * _log(total))
+        value = cost[r] + (low - gamma * _log(total))
+        current[r + ONE] = value
+        out[r] = value
         by_a[r] = share * e_a
         by_b[r] = share * e_b
         by_d[r] = share * e_d
 
 
-@_compiled
+@compiled
 def _hard_cells(cost, older, newer, current, out, begin, end):
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
-        low = a if a < b else b
-        value = cost[r] + (low if low < d else d)
+        value = cost[r] + least(least(a, b), d)
         current[r + ONE] = value
         out[r] = value
 
 
-@_compiled
-def _hard_weights(cost, older, newer, current, by_a, by_b, by_d, begin, end):
+@compiled
+def _hard_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end):
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
-        low = a if a < b else b
-        current[r + ONE] = cost[r] + (low if low < d else d)
+        value = cost[r] + least(least(a, b), d)
+        current[r + ONE] = value
+        out[r] = value
         other = b if b < d else d
         by_a[r] = 1.0 if a <= other else 0.0
         by_b[r] = 1.0 if (b < a) & (b <= d) else 0.0
         by_d[r] = 1.0 if (d < a) & (d < b) else 0.0
 
 
-@_compiled
+@compiled
 def _gather(grad, by_a, by_b, by_d, older, newer, current, out, begin, end):
     for r in range(begin, end):
         e = grad[r] + by_a[r + ONE] * older[r + ONE] + by_b[r + ONE] * newer[r + ONE] + by_d[r] * newer[r]
@@ -367,10 +354,10 @@ def _gather(grad, by_a, by_b, by_d, older, newer, current, out, begin, end):
         out[r] = e
 
 
-@_compiled
+@compiled
 def _exp2(exponent):
     """Raise 2 to an exponent ≤ 0 in double precision, by arithmetic alone so that loops of it vectorise."""
-    exponent = exponent if exponent > -1000.0 else -1000.0
+    exponent = -1000.0 if exponent < -1000.0 else exponent  # in this order NaN stays NaN
     # Adding 1.5 · 2⁵² rounds to an integer and leaves it in the low bits, from where it moves to the exponent's place.
     shifted = exponent + 6755399441055744.0
     f = exponent - (shifted - 6755399441055744.0)
@@ -383,7 +370,7 @@ def _exp2(exponent):
     return _as_float(_as_bits(low + (middle + high * f4) * f4) + (_as_bits(shifted) << 52))
 
 
-@_compiled
+@compiled
 def _log(z):
     """Take the logarithm of 1 ≤ z ≤ 3 as log √3 + 2 artanh((z − √3)/(z + √3))."""
     s = (z - ROOT3) / (z + ROOT3)
@@ -404,31 +391,3 @@ def _as_bits(context, number):
 @intrinsic
 def _as_float(context, bits):
     return types.float64(types.int64), lambda _, builder, __, args: builder.bitcast(args[0], ir.DoubleType())
-
-
-def backtrack(table: NDArray[np.float64], end: int, free_start: bool) -> NDArray[np.int64]:
-    """Walk from the last row, column `end`, to the start of the cheapest path through a hard table; [L, 2]."""
-    _announce_compilation(_backtrack)
-    return cast("NDArray[np.int64]", _backtrack(table, end, free_start))
-
-
-@_compiled
-def _backtrack(table, end, free_start):
-    m, _ = table.shape
-    path = np.empty((m + end, 2), np.int64)
-    at = m + end
-    i, j = m - 1, end
-    while True:
-        at -= 1
-        path[at, 0], path[at, 1] = i, j
-        if i == 0 and (j == 0 or (free_start and table[0, j - 1] >= 0.0)):
-            return path[at:].copy()
-        a = table[i - 1, j - 1] if i > 0 and j > 0 else BORDER
-        b = table[i - 1, j] if i > 0 else BORDER
-        d = table[i, j - 1] if j > 0 else BORDER
-        if a <= b and a <= d:
-            i, j = i - 1, j - 1
-        elif b <= d:
-            i -= 1
-        else:
-            j -= 1

@@ -33,6 +33,8 @@ KINDS = {"smooth": 0, "soft": 1, "hard": 2}
 BORDER = tl.constexpr(1e30)
 LANES = tl.constexpr(32)
 STEPS = tl.constexpr(8)  # steps to a tile
+# A kernel compiled for one size serves all.
+SIZES = ["batch", "strips", "m", "n", "stride_b", "stride_m"]
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
 # A signalling NaN, which arithmetic never yields: what is handed over is written with its bits flipped, so never as 0.
@@ -106,7 +108,7 @@ def _handover(table: Tensor, strips: int) -> Tensor:
     return table if strips == 1 else torch.zeros(1 + batch * strips * n, dtype=torch.int64, device=table.device)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _forward(
     cost, table, low, rows, batch, strips, m, n, stride_b, stride_m, stride_n, gamma, gamma_rest,
     kind: tl.constexpr, free_start: tl.constexpr, several: tl.constexpr, keep: tl.constexpr,
@@ -174,7 +176,7 @@ def sweep(
             tl.store(low + at_row + column, (b_low * (64 * sharpness)).to(tl.float16), mask=real)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def _backward(
     grad, table, low, grad_cost, rows, batch, strips, m, n, stride_b, stride_m, stride_n, gamma, gamma_rest,
     kind: tl.constexpr, free_start: tl.constexpr, several: tl.constexpr,
@@ -272,9 +274,11 @@ def _word_tile(p_row, t, lane, follows, n, several: tl.constexpr):
 def _word(high, small):
     """Put a value into one word that is written at once and is never 0."""
     if high.dtype == tl.float64:
-        return high.to(tl.int64, bitcast=True) ^ NEVER
-    upper = high.to(tl.int32, bitcast=True).to(tl.int64) << 32
-    return (upper | (small.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)) ^ NEVER32
+        word = high.to(tl.int64, bitcast=True) ^ NEVER
+    else:
+        upper = high.to(tl.int32, bitcast=True).to(tl.int64) << 32
+        word = (upper | (small.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)) ^ NEVER32
+    return word
 
 
 @triton.jit
@@ -282,10 +286,12 @@ def _read(word, dtype: tl.constexpr):
     """Undo `_word`."""
     if dtype == tl.float64:
         high = (word ^ NEVER).to(tl.float64, bitcast=True)
-        return high, high * 0
-    bits = word ^ NEVER32
-    high = (bits >> 32).to(tl.int32).to(tl.float32, bitcast=True)
-    return high, bits.to(tl.int32).to(tl.float32, bitcast=True)
+        small = high * 0
+    else:
+        bits = word ^ NEVER32
+        high = (bits >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+        small = bits.to(tl.int32).to(tl.float32, bitcast=True)
+    return high, small
 
 
 @triton.jit

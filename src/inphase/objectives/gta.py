@@ -50,6 +50,7 @@ class GTA(nn.Module):
 
     def pair(self, x: Tensor, y: Tensor, x_lengths: Lengths = None, y_lengths: Lengths = None) -> dict[str, Tensor]:
         """Score x [B, M, D] against y [B, N, D], pair by pair: `loss`, `align` and `cycle`, means over the batch."""
+        require_pair(x, y)
         if x.is_cuda and x_lengths is None and y_lengths is None and self._fits_one_kernel(x, y):
             return self._pair_in_one_kernel(x, y)
         if self.cost == "contrastive":
@@ -71,14 +72,13 @@ class GTA(nn.Module):
         return {"loss": self.cycle_weight * cycle + self.align_weight * align, "align": align, "cycle": cycle}
 
     def _fits_one_kernel(self, x: Tensor, y: Tensor) -> bool:
-        short = x.ndim == y.ndim == 3 and max(x.shape[1], y.shape[1]) <= 32
+        short = max(x.shape[1], y.shape[1]) <= 32
         paper = self.cost == "contrastive" and self.variant == "paper" and self.gamma > 0
         return short and paper and x.dtype != torch.float64
 
     def _pair_in_one_kernel(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         from inphase.align.pair_triton import align_pairs
 
-        require_pair(x, y)
         loss, align, cycle = align_pairs(
             x, y, kind=self.minimum, gamma=self.gamma, beta=self.beta, alpha=self.alpha,
             weights=(self.align_weight, self.cycle_weight),

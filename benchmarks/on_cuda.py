@@ -1,0 +1,115 @@
+"""Measure on a CUDA device: the recursion against dDTW, graph replay, memory, GTA and the error of gradients."""
+
+import torch
+
+from benchmarks.correctness import Shape, require_correct
+from benchmarks.numerics import table, warped
+from benchmarks.on_cpu import gta_pair, ours, theirs
+from benchmarks.peers import Peer, load
+from benchmarks.timing import Call, interleave, lay_out
+
+SHAPES: tuple[Shape, ...] = (
+    (4, 20, 20),
+    (64, 20, 20),
+    (1024, 64, 64),
+    (64, 256, 256),
+    (32, 512, 512),
+    (16, 1000, 1000),
+)
+
+
+def measure() -> str:
+    """Measure everything and report it as Markdown."""
+    peers = load("cuda")
+    for shape in SHAPES:
+        require_correct(shape, peers, "cuda")
+    notes = [
+        "- *alone*: the median of one call waited for; *in a row*: 50 calls before waiting; *replay*: a CUDA graph. A"
+        " peer that waits for the GPU inside its call, as dDTW does, cannot be captured in a graph.",
+        _gta(),
+    ]
+    errors = "Error of gradients by length, a motion and its warped copy (docs/numerics.md says how to read it):"
+    tables = [_against_peers(peers), _memory(peers), "\n".join(notes), errors, table(warped, "cuda", longest=256)]
+    return "\n\n".join(tables)
+
+
+def _against_peers(peers: list[Peer]) -> str:
+    rows = []
+    for shape in SHAPES:
+        calls = {"inphase": ours(shape, "cuda")} | {peer.name: theirs(peer, shape, "cuda") for peer in peers}
+        alone = interleave(calls, burst=0, wait=torch.cuda.synchronize)
+        in_a_row = _in_a_row(calls)
+        replay = interleave({"replay": _capture(calls["inphase"])}, burst=0, wait=torch.cuda.synchronize)["replay"]
+        row = ["×".join(map(str, shape)), *[f"{times['inphase'] * 1e6:.0f}" for times in (alone, in_a_row)]]
+        row.append(f"{replay * 1e6:.0f}")
+        for peer in peers:
+            row += [f"{times[peer.name] * 1e6:.0f}" for times in (alone, in_a_row)]
+            row += [f"{in_a_row[peer.name] / time:.1f}×" for time in (in_a_row["inphase"], replay)]
+        rows.append(row)
+    head = ["µs", "inphase alone", "in a row", "replay"]
+    for peer in peers:
+        head += [f"{peer.name} alone", "in a row", "ratio in a row", "its calls in a row / our replay"]
+    return lay_out(head, rows)
+
+
+def _in_a_row(calls: dict[str, Call], times: int = 50) -> dict[str, float]:
+    """Take the seconds of a call among many that are not waited for, as in training."""
+
+    def repeated(call: Call) -> Call:
+        return lambda: [call() for _ in range(times)]
+
+    many = interleave({name: repeated(call) for name, call in calls.items()}, burst=0, wait=torch.cuda.synchronize)
+    return {name: time / times for name, time in many.items()}
+
+
+def _capture(call: Call) -> Call:
+    """Record a call into a CUDA graph; give its replay."""
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = call()
+
+    def replay(kept: object = kept) -> None:  # the graph writes into what it captured: it must live as long
+        graph.replay()
+
+    return replay
+
+
+def _memory(peers: list[Peer]) -> str:
+    rows = []
+    for shape in SHAPES[2:]:
+        row = ["×".join(map(str, shape)), *_peak(ours(shape, "cuda"), shape)]
+        for peer in peers:
+            row.append(_peak(theirs(peer, shape, "cuda"), shape)[0])
+        rows.append(row)
+    head = ["peak memory in cost matrices", "inphase, added by the call", "with cost and gradient given"]
+    return lay_out([*head, *[f"{peer.name}, added by the call" for peer in peers]], rows)
+
+
+def _peak(call: Call, shape: Shape) -> tuple[str, str]:
+    """Measure what a call takes at its peak beside what it is given, and with it, in cost matrices of float32."""
+    call()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    result = call()
+    torch.cuda.synchronize()
+    del result
+    added = (torch.cuda.max_memory_allocated() - before) / (4 * shape[0] * shape[1] * shape[2])
+    return f"{added:.2f}", f"{added + 2:.2f}"
+
+
+def _gta() -> str:
+    names = {f"{batch}×20×128": gta_pair(batch, "cuda") for batch in (4, 64)}
+    alone, in_a_row = interleave(names, burst=0, wait=torch.cuda.synchronize), _in_a_row(names)
+    replay = interleave({name: _capture(call) for name, call in names.items()}, burst=0, wait=torch.cuda.synchronize)
+    parts = [
+        f"{name}: {alone[name] * 1e3:.2f} ms alone, {in_a_row[name] * 1e3:.2f} in a row, {time * 1e3:.2f} replayed"
+        for name, time in replay.items()
+    ]
+    return f"- `GTA().pair`, forward + backward: {'; '.join(parts)}."

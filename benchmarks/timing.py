@@ -1,0 +1,86 @@
+"""Time calls side by side, lay out tables, say on which machine."""
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+Call = Callable[[], object]
+
+
+def interleave(
+    calls: dict[str, Call], *, seconds: float = 1.0, burst: float = 0.005, wait: Call = lambda: None
+) -> dict[str, float]:
+    """Take the median seconds of each call over rounds in which every call has its turn.
+
+    A turn repeats a call until it fills `burst` seconds (0: once) and then waits for the device, so that drift of a
+    shared machine meets all calls alike. Rounds go on for about `seconds` times the number of calls, 5 at least.
+    """
+    repeats = {}
+    for name, call in calls.items():
+        call()
+        once = _turn(call, 1, wait)
+        repeats[name] = max(1, round(burst / once))
+    turns: dict[str, list[float]] = {name: [] for name in calls}
+    end = time.perf_counter() + seconds * len(calls)
+    while time.perf_counter() < end or len(next(iter(turns.values()))) < 5:
+        for name, call in calls.items():
+            turns[name].append(_turn(call, repeats[name], wait))
+    return {name: statistics.median(values) for name, values in turns.items()}
+
+
+def _turn(call: Call, repeats: int, wait: Call) -> float:
+    wait()
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    wait()
+    return (time.perf_counter() - start) / repeats
+
+
+def lay_out(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Align a table so that it reads as plain text and as Markdown."""
+    cells = [list(head), *[list(row) for row in rows]]
+    widths = [max(len(row[k]) for row in cells) for k in range(len(head))]
+    lines = ["| " + " | ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)) + " |" for row in cells]
+    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
+    return "\n".join(lines)
+
+
+def machine(device: str) -> str:
+    """Name the processor, how busy it is with other work, and the versions that make the numbers."""
+    parts = [f"Python {platform.python_version()}"]
+    for name in ("torch", "numba", "triton"):
+        try:
+            parts.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    where = f"{_processor()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} from other work"
+    if device == "cuda":
+        where = f"{torch.cuda.get_device_name()} beside {where}"
+    return f"{where}; {', '.join(parts)}"
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def write_block(file: Path, name: str, text: str) -> None:
+    """Replace what stands between `<!-- bench:name -->` and `<!-- end -->` in a file."""
+    content = file.read_text(encoding="utf-8")
+    start, end = f"<!-- bench:{name} -->", "<!-- end -->"
+    before, found, rest = content.partition(start)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise SystemExit(f"{file} has no block {start} … {end}")
+    file.write_text(f"{before}{start}\n{text}\n{closed}{after}", encoding="utf-8")
