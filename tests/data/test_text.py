@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.data import test_finegym, test_golfdb, test_vggsound
 
 from inphase.data import finegym, folder, golfdb, vggsound
 from inphase.data.text import read_json, read_rows, read_table
 from inphase.data.video import Video
+from tests.data import test_finegym, test_golfdb, test_vggsound
 
 
 def write_folder(root: Path) -> None:
