@@ -217,7 +217,7 @@ def test_a_full_disk_is_explained_and_spoils_nothing(tmp_path: Path, films: dict
     filler = run_python(code, tmp_path / "store", tmp_path / "films")
     err = filler.communicate(timeout=60)[1]
     assert "StoreError" in err
-    assert "keeps what is cached so far, but the disk is full; make room" in err
+    assert "keeps what is written so far, but the disk is full; make room" in err
     assert list(FrameStore(tmp_path / "store")) == ["film 0"]
     assert FrameStore(tmp_path / "store").verify() == []
     assert not list((tmp_path / "store").glob("*.tmp"))

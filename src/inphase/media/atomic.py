@@ -1,11 +1,13 @@
-"""Files that appear once they are whole."""
+"""Writing that leaves a folder valid: files that appear once they are whole, one process at a time."""
 
 import contextlib
 import errno
 from collections.abc import Iterator
 from pathlib import Path
 
-from inphase.media.errors import MediaError
+from filelock import FileLock, Timeout
+
+from inphase.media.errors import MediaError, StoreError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -22,6 +24,31 @@ def atomic_write(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder for writing: no other process can until the end."""
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / "lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise StoreError(f"another process is filling {folder}: wait for it, or use another folder") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Turn what the disk refuses into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{folder} keeps what is written so far, but {explain(error)}") from error
 
 
 def explain(error: OSError) -> str:

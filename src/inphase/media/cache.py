@@ -4,7 +4,6 @@ Whatever interrupts it, the store stays valid and the next run does only what is
 time; any number may read it meanwhile.
 """
 
-import contextlib
 import hashlib
 import json
 import multiprocessing
@@ -15,9 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock, Timeout
 
-from inphase.media.atomic import explain
+from inphase.media.atomic import explained, held
 from inphase.media.errors import MediaError, StoreError
 from inphase.media.frames import Clip, in_clips, spliced
 from inphase.media.index import Entry, append_entry, create_index, folder_to_disk, is_whole, read_index
@@ -77,8 +75,8 @@ def fill_store(
     folder = Path(folder)
     if min(size) < 1:
         raise ValueError(f"size must be (height, width) in pixels, got {size}")
-    with _held(folder):
-        with _explained(folder):
+    with held(folder):
+        with explained(folder):
             create_index(folder, size)
             stored, entries = read_index(folder)
             if stored != tuple(size):
@@ -99,7 +97,7 @@ def fill_store(
                 missing[id] = source
         kept = len(done)
         for entry in _written(folder, missing, size=stored, workers=workers):
-            with _explained(folder):
+            with explained(folder):
                 append_entry(folder, entry)
                 replaced = entries.get(entry.id)
                 if replaced and replaced.file and replaced.file != entry.file:
@@ -133,31 +131,6 @@ def _tell(progress: Callable[[Progress], None] | None, entry: Entry, outcome: st
         progress(Progress(entry.id, "broken" if entry.broken else outcome, entry.frames, done, total))
 
 
-@contextlib.contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Hold a store for writing."""
-    with _explained(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / "lock", timeout=0)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise StoreError(f"another process is filling {folder}: wait for it, or use another folder") from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextlib.contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Turn what the disk refuses into an error that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"{folder} keeps what is cached so far, but {explain(error)}") from error
-
-
 def _sweep(folder: Path, entries: Mapping[str, Entry]) -> None:
     """Remove what an interrupted run left behind."""
     named = {entry.file for entry in entries.values()}
@@ -170,7 +143,7 @@ def _written(folder: Path, jobs: Mapping[str, Source], *, size: tuple[int, int],
     """Write the files of the jobs and yield their entries, in the order in which they get ready."""
     if workers < 1:
         for id, source in jobs.items():
-            with _explained(folder):
+            with explained(folder):
                 entry = write_frames(folder, id, source, size)
             yield entry
         return
@@ -179,7 +152,7 @@ def _written(folder: Path, jobs: Mapping[str, Source], *, size: tuple[int, int],
         futures = [pool.submit(write_frames, folder, id, source, size) for id, source in jobs.items()]
         try:
             for future in as_completed(futures):
-                with _explained(folder):
+                with explained(folder):
                     entry = future.result()
                 yield entry
         finally:

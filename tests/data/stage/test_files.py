@@ -15,7 +15,7 @@ from inphase.data.stage import load, write
 from inphase.data.stage.take import Slate
 from inphase.data.video import Problem
 from inphase.media.audio import read_sound
-from inphase.media.errors import MediaError
+from inphase.media.errors import MediaError, StoreError
 from inphase.media.frames import read_clip
 
 ACTIONS = ("golf_swing", "squat")
@@ -142,3 +142,11 @@ def test_a_disk_that_refuses_is_explained(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(MediaError, match=r"\.npz cannot be written: the disk is full; make room"):
         write(tmp_path, split="train", actions=["squat"], videos=1, size=16)
     assert load(tmp_path, split="train") == []
+
+
+def test_two_processes_do_not_write_into_one_folder(tmp_path: Path) -> None:
+    def meanwhile(done: int, total: int) -> None:
+        with pytest.raises(StoreError, match=r"another process is filling .*: wait for it, or use another folder"):
+            write(tmp_path, split="train", actions=["squat"], videos=1, size=16)
+
+    assert write(tmp_path, split="train", actions=["squat"], videos=1, size=16, progress=meanwhile) == (1, 0)

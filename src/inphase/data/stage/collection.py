@@ -12,6 +12,7 @@ from inphase.data.stage.files import is_whole, open_folder, read_videos, write_v
 from inphase.data.stage.sound import record
 from inphase.data.stage.take import RATE, Slate, Take, draw_take
 from inphase.data.video import SPLITS, Video, check_split
+from inphase.media.atomic import held
 from inphase.media.audio import Sound
 from inphase.media.frames import Clip
 
@@ -51,19 +52,19 @@ def write(
 ) -> tuple[int, int]:
     """Write recordings as mp4 with sound, and their labels, below `root`; return how many are new and how many kept.
 
-    Whatever interrupts it, the folder holds whole recordings only, and the next run does what is missing. `progress` is
-    called with how many are done, and of how many.
+    Whatever interrupts it, the folder holds whole recordings only, and the next run does what is missing. One process
+    writes at a time. `progress` is called with how many are done, and of how many.
     """
     check_split(split)
-    slates = _slates(split, actions, videos, level, seed)
-    open_folder(Path(root), size=size)
-    new = 0
-    for done, slate in enumerate(slates, start=1):
-        if not is_whole(Path(root), slate.id):
-            write_video(Path(root), label(draw_take(slate), size=size))
-            new += 1
-        if progress is not None:
-            progress(done, len(slates))
+    root, slates, new = Path(root), _slates(split, actions, videos, level, seed), 0
+    with held(root):
+        open_folder(root, size=size)
+        for done, slate in enumerate(slates, start=1):
+            if not is_whole(root, slate.id):
+                write_video(root, label(draw_take(slate), size=size))
+                new += 1
+            if progress is not None:
+                progress(done, len(slates))
     return new, len(slates) - new
 
 
