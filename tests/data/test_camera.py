@@ -61,6 +61,21 @@ def test_what_lies_outside_the_picture_or_behind_the_camera_is_not_seen() -> Non
     assert visible[0].tolist() == [False, True, True, True, False]
 
 
+def test_what_lies_behind_is_told_by_its_depth_and_has_a_place_all_the_same() -> None:
+    camera = look_at(np.array([0, 1.0, 3]), azimuth=0, elevation=0, distance=2, focal=100, size=(100, 200))
+    pixels, depth = parted(camera.project(np.array([[0.01, 1.0, 0.0], [0.0, 1.0, 1.0], [0.01, 1.0, 1.05]])))
+    assert depth == pytest.approx([-1, 0, 0.05])
+    assert pixels[0] == pytest.approx(pixels[2])
+    assert pixels[1] == pytest.approx([100, 50])
+
+
+def test_a_ray_leads_through_its_pixel_also_where_the_picture_is_wide() -> None:
+    camera = look_at(np.array([0.3, 1.0, 3]), azimuth=0.4, elevation=0.2, distance=2, focal=100, size=(100, 200))
+    pixels, depth = parted(camera.project(standing()[0]))
+    back = camera.position + camera.rays(*pixels.T) * depth[:, None]
+    assert back == pytest.approx(standing()[0])
+
+
 def test_a_drawn_camera_has_everything_in_view() -> None:
     rng = np.random.default_rng(0)
     for _ in range(50):

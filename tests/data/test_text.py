@@ -83,6 +83,8 @@ def test_a_table_needs_its_columns_and_may_have_others_and_gaps(tmp_path: Path) 
     file = tmp_path / "a.csv"
     file.write_text('b, a ,c\n1,2\n\n"3\n4",5,6,7\n')
     assert read_table(file, columns=("a", "b")) == [{"a": "2", "b": "1", "c": ""}, {"a": "5", "b": "3\n4", "c": "6"}]
+    file.write_bytes(b'a,b\r\n"1\r\n2",3\r\n')
+    assert read_table(file, columns=("a", "b")) == [{"a": "1\r\n2", "b": "3"}], "a break inside a cell is the cell's"
     for content, absent in (("", "a, b"), ("a;b\n1;2\n", "a, b"), ("a\n", "b")):
         file.write_text(content)
         with pytest.raises(ValueError, match=f"has no column {absent}: its first line must be a,b"):

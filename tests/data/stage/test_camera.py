@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inphase.data.camera import look
+from inphase.data.camera import NEAR, look
 from inphase.data.stage.camera import UP, frame
+from inphase.data.stage.figure import Solids, view
 
 
 def test_projection_by_hand() -> None:
@@ -38,3 +39,18 @@ def test_azimuth_0_is_in_front_and_90_to_the_left() -> None:
     points = np.random.default_rng(0).uniform([-1, -1, 0], [1, 1, 2], (20, 3))
     assert frame(points, azimuth=0, elevation=5, distance=6, fill=0.8).position[0] > 4
     assert frame(points, azimuth=90, elevation=5, distance=6, fill=0.8).position[1] > 4
+
+
+def test_what_comes_too_near_is_drawn_before_the_camera() -> None:
+    camera = look(np.array([4.0, 0.0, 1.0]), np.array([0.0, 0.0, 1.0]), up=UP, focal=2.0)
+    near, far = np.array([[5.0, 0.0, 1.0]]), np.array([[0.0, 0.0, 1.0]])
+    solids = Solids()
+    solids.capsule(near, far, 0.1, 0.1, np.ones(3))
+    solids.disc(near, 0.1 * far, far, np.ones(3))
+    solids.box(near, (0.1, 0.1, 0.1), np.ones(3))
+    shapes = view(solids, camera, frames=1)
+    assert np.isfinite(shapes.points).all()
+    corners = [shapes.points[0, kinds, :2, 2] for kinds in range(len(shapes.kinds))]
+    assert min(depth.min() for depth in corners) == pytest.approx(NEAR)
+    assert shapes.points[0, 0, 1, 2] == pytest.approx(4.0)
+    assert (shapes.points[0, 0, 2, :2] > 0).all(), "radii stay positive"
