@@ -170,7 +170,6 @@ def _backward(grad, cost, edges, weights, grad_cost, first, last, kind, gamma):
                         above[t] += by_a[t, 0] * current[0]
                     older, newer, current = newer, current, older
                 _unskew(values, grad_cost[pair, top:bottom], start, stop)
-            above[0] = 0.0
             below, above = above, below
 
 
@@ -203,8 +202,7 @@ def _weigh(cost, edge, next_edge, table, block, values, recent, weights, kind, g
     """Accumulate the rows of one strip and keep how each cell depends on its predecessors."""
     n, lanes = cost.shape[1], block.shape[1]
     by_a, by_b, by_d = weights[0], weights[1], weights[2]
-    for by in (by_a, by_b, by_d):  # lanes that have not begun or have ended, and the row after the strip
-        by[:lanes] = 0.0
+    for by in (by_a, by_b, by_d):  # lanes that have ended, and the row after the strip
         by[n:] = 0.0
         by[:, lanes] = 0.0
     by_b[:, lanes] = 1.0
