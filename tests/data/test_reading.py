@@ -177,6 +177,22 @@ def test_the_stage_is_read_like_any_collection(tmp_path: Path) -> None:
         assert poses.values.shape == (2, 6, 2, len(joints), 3)
 
 
+def test_the_stage_needs_no_codec() -> None:
+    code = """
+import sys
+sys.modules["av"] = None
+from inphase.data import stage
+from inphase.data.groups import GroupStream
+from inphase.data.prefetch import prefetch
+from inphase.data.reading import Drawings
+videos = stage.load(split="train", actions=["kick"], videos=2, size=16)
+(batch,) = prefetch(GroupStream(videos, read=Drawings(), count=3), range(1))
+print(tuple(batch.groups[0].values.shape))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "(4, 3, 2, 16, 16, 3)\n"
+
+
 def test_what_is_drawn_is_kept_within_bounds() -> None:
     drawn: list[str] = []
 
