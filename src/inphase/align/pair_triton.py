@@ -23,7 +23,8 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.libdevice import mul_rn
 
-from inphase.align.recursion_triton import KINDS, LANES, on, sweep, sweep_back, two_floats
+from inphase.align.recursion_triton import KINDS, on, sweep, sweep_back, two_floats
+from inphase.align.tile_triton import LANES
 
 LONGEST = 32  # frames: one strip of lanes
 DEPTH = tl.constexpr(32)  # embedding dimensions at a time

@@ -28,11 +28,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from inphase.align.tile_triton import LANES, STEPS, columns, tile
+
 SMOOTH, SOFT, HARD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 KINDS = {"smooth": 0, "soft": 1, "hard": 2}
 BORDER = tl.constexpr(1e30)
-LANES = tl.constexpr(32)
-STEPS = tl.constexpr(8)  # steps to a tile
 # A kernel compiled for one size serves all.
 SIZES = ["batch", "strips", "m", "n", "stride_b", "stride_m"]
 LOG2E = tl.constexpr(1.4426950408889634)
@@ -155,9 +155,9 @@ def sweep(
             m_above = (row == i_strip * LANES) & (i_strip > 0) & (column < n)
             b_above, b_above_low = tl.where(m_above, b_above, edge), tl.where(m_above, b_above_low, 0.0)
             b_word = _word_tile(p_out - n, t + STEPS, lane, i_strip > 0, n, several)
-        c0, c1, c2, c3, c4, c5, c6, c7 = _columns(b_cost)
-        u0, u1, u2, u3, u4, u5, u6, u7 = _columns(b_above)
-        v0, v1, v2, v3, v4, v5, v6, v7 = _columns(b_above_low)
+        c0, c1, c2, c3, c4, c5, c6, c7 = columns(b_cost)
+        u0, u1, u2, u3, u4, u5, u6, u7 = columns(b_above)
+        v0, v1, v2, v3, v4, v5, v6, v7 = columns(b_above_low)
         x0, y0, a, b = _step(c0, u0, v0, high, small, high_a, small_a, lane, gamma, sharpness, kind)
         x1, y1, a, b = _step(c1, u1, v1, x0, y0, a, b, lane, gamma, sharpness, kind)
         x2, y2, a, b = _step(c2, u2, v2, x1, y1, a, b, lane, gamma, sharpness, kind)
@@ -166,8 +166,8 @@ def sweep(
         x5, y5, a, b = _step(c5, u5, v5, x4, y4, a, b, lane, gamma, sharpness, kind)
         x6, y6, a, b = _step(c6, u6, v6, x5, y5, a, b, lane, gamma, sharpness, kind)
         high, small, high_a, small_a = _step(c7, u7, v7, x6, y6, a, b, lane, gamma, sharpness, kind)
-        b_table = _tile(x0, x1, x2, x3, x4, x5, x6, high)
-        b_low = _tile(y0, y1, y2, y3, y4, y5, y6, small)
+        b_table = tile(x0, x1, x2, x3, x4, x5, x6, high)
+        b_low = tile(y0, y1, y2, y3, y4, y5, y6, small)
         if several:
             m_last = real & (lane[:, None] == LANES - 1)
             tl.store(p_out + column, _word(b_table, b_low), mask=m_last)
@@ -220,11 +220,11 @@ def sweep_back(
             m_below = (lane[:, None] == LANES - 1) & (follows) & (column >= 0) & (column < n)
             b_below = tl.where(m_below, _read(b_word, table.dtype.element_ty)[0], 0.0)
             b_word = _word_tile(p_out + n, t - STEPS - LANES + 1, lane, follows, n, several)
-        g0, g1, g2, g3, g4, g5, g6, g7 = _columns(b_grad)
-        a0, a1, a2, a3, a4, a5, a6, a7 = _columns(w_a)
-        b0, b1, b2, b3, b4, b5, b6, b7 = _columns(w_b)
-        d0, d1, d2, d3, d4, d5, d6, d7 = _columns(w_d)
-        u0, u1, u2, u3, u4, u5, u6, u7 = _columns(b_below)
+        g0, g1, g2, g3, g4, g5, g6, g7 = columns(b_grad)
+        a0, a1, a2, a3, a4, a5, a6, a7 = columns(w_a)
+        b0, b1, b2, b3, b4, b5, b6, b7 = columns(w_b)
+        d0, d1, d2, d3, d4, d5, d6, d7 = columns(w_d)
+        u0, u1, u2, u3, u4, u5, u6, u7 = columns(b_below)
         e7, to_d, p7, to_a = _step_back(g7, u7, a7, b7, d7, to_d, to_above, to_a, lane)
         e6, to_d, p6, to_a = _step_back(g6, u6, a6, b6, d6, to_d, p7, to_a, lane)
         e5, to_d, p5, to_a = _step_back(g5, u5, a5, b5, d5, to_d, p6, to_a, lane)
@@ -234,11 +234,11 @@ def sweep_back(
         e1, to_d, p1, to_a = _step_back(g1, u1, a1, b1, d1, to_d, p2, to_a, lane)
         e0, to_d, to_above, to_a = _step_back(g0, u0, a0, b0, d0, to_d, p1, to_a, lane)
         if several:
-            b_passed = _tile(to_above, p1, p2, p3, p4, p5, p6, p7)
+            b_passed = tile(to_above, p1, p2, p3, p4, p5, p6, p7)
             m_first = (lane[:, None] == 0) & (column < n)
             tl.store(p_out + column, _word(b_passed, b_passed * 0), mask=m_first)
         at = row.to(tl.int64) * n + column
-        tl.store(grad_cost + at, _tile(e0, e1, e2, e3, e4, e5, e6, e7), mask=real)
+        tl.store(grad_cost + at, tile(e0, e1, e2, e3, e4, e5, e6, e7), mask=real)
         t -= STEPS
 
 
@@ -378,24 +378,3 @@ def _state(table, low, row, column, m, n, gamma, free_start: tl.constexpr):
     origin = row == -1 if free_start else (row == -1) & (column == -1)
     small = tl.load(low + at, mask=inside, other=0.0).to(high.dtype) * (gamma / 64)
     return tl.where(origin, 0.0, high), small
-
-
-@triton.jit
-def _columns(tile):
-    """Cut a tile [LANES, 8] into its columns."""
-    even, odd = tl.split(tl.reshape(tile, [LANES, 4, 2]))
-    x04, x26 = tl.split(tl.reshape(even, [LANES, 2, 2]))
-    x15, x37 = tl.split(tl.reshape(odd, [LANES, 2, 2]))
-    x0, x4 = tl.split(x04)
-    x2, x6 = tl.split(x26)
-    x1, x5 = tl.split(x15)
-    x3, x7 = tl.split(x37)
-    return x0, x1, x2, x3, x4, x5, x6, x7
-
-
-@triton.jit
-def _tile(x0, x1, x2, x3, x4, x5, x6, x7):
-    """Undo `_columns`."""
-    even = tl.reshape(tl.join(tl.join(x0, x4), tl.join(x2, x6)), [LANES, 4])
-    odd = tl.reshape(tl.join(tl.join(x1, x5), tl.join(x3, x7)), [LANES, 4])
-    return tl.reshape(tl.join(even, odd), [LANES, 8])
