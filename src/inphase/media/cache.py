@@ -1,32 +1,30 @@
-"""Fill a frame store: decode and resize every recording once, so that training needs no codec.
+"""Fill stores: decode every recording once, so that training needs no codec.
 
-Whatever interrupts it, the store stays valid and the next run does only what is missing. One process fills a store at a
+Whatever interrupts it, a store stays valid and the next run does only what is missing. One process fills a store at a
 time; any number may read it meanwhile.
 """
 
-import contextlib
-import errno
 import hashlib
 import json
 import multiprocessing
-import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock, Timeout
 
+from inphase.media.disk import explained, held, write_whole
 from inphase.media.errors import MediaError, StoreError
 from inphase.media.frames import Clip, in_clips, spliced
-from inphase.media.index import Entry, append_entry, create_index, folder_to_disk, is_whole, read_index
+from inphase.media.index import Entry, Kind, append_entry, create_index, is_whole, read_index
 from inphase.media.recording import Recording, describe_damage, open_recording
 from inphase.media.selection import choose
+from inphase.media.store import kind_of_frames
 
 # Frames in memory at a time.
 LENGTH = 64
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass(frozen=True)
@@ -61,6 +59,10 @@ class Filled:
     damaged: dict[str, str] = field(default_factory=dict)
 
 
+# A source, and the file to write → how many there are, their hash, what was damaged.
+Write = Callable[["Source", Path], tuple[int, str, str]]
+
+
 def fill_store(
     folder: Path | str,
     sources: Mapping[str, Source],
@@ -75,29 +77,44 @@ def fill_store(
     One that cannot be decoded is recorded with the reason, skipped, and not tried again until its file changes.
     `workers` processes decode side by side; 0 decodes in this one.
     """
-    folder = Path(folder)
     if min(size) < 1:
         raise ValueError(f"size must be (height, width) in pixels, got {size}")
-    with _held(folder):
-        with _explained(folder):
-            create_index(folder, size)
-            stored, entries = read_index(folder)
-            if stored != tuple(size):
-                raise StoreError(f"{folder} holds pictures of {stored}, not {tuple(size)}: use another folder")
-            _sweep(folder, entries)
+    write = partial(write_frames, size=size)
+    return fill(Path(folder), sources, kind=kind_of_frames(size), write=write, workers=workers, progress=progress)
+
+
+def fill(
+    folder: Path,
+    sources: Mapping[str, Source],
+    *,
+    kind: Kind,
+    write: Write,
+    workers: int,
+    progress: Callable[[Progress], None] | None,
+) -> Filled:
+    """Add what a store of a kind lacks: `write` makes the file of one source."""
+    with held(folder):
+        with explained(folder):
+            create_index(folder, kind)
+            settings, entries = read_index(folder, format=kind.format)
+            if settings != kind.settings:
+                raise StoreError(f"{folder} was filled with {settings}, not {kind.settings}: use another folder")
+            _sweep(folder, entries, suffix=kind.suffix)
         missing: dict[str, str] = {}
         done: list[Entry] = []
         for id, source in sources.items():
             identity = identify(source)
             entry = entries.get(id)
-            if entry and entry.source == identity != "" and (entry.broken or is_whole(folder, entry, size=stored)):
+            kept = entry is not None and (entry.broken or is_whole(folder, entry, frame_bytes=kind.frame_bytes))
+            if entry and kept and entry.source == identity != "":
                 done.append(entry)
                 _tell(progress, entry, "kept", len(done), len(sources))
             else:
                 missing[id] = identity
-        kept = len(done)
-        for entry in _written(folder, {id: (sources[id], missing[id]) for id in missing}, size=stored, workers=workers):
-            with _explained(folder):
+        old = len(done)
+        jobs = {id: (sources[id], identity) for id, identity in missing.items()}
+        for entry in _written(folder, jobs, write=partial(_write, folder, write, kind.suffix), workers=workers):
+            with explained(folder):
                 append_entry(folder, entry)
                 replaced = entries.get(entry.id)
                 if replaced and replaced.file and replaced.file != entry.file:
@@ -105,8 +122,8 @@ def fill_store(
             done.append(entry)
             _tell(progress, entry, "written", len(done), len(sources))
     return Filled(
-        written=sum(not entry.broken for entry in done[kept:]),
-        kept=sum(not entry.broken for entry in done[:kept]),
+        written=sum(not entry.broken for entry in done[old:]),
+        kept=sum(not entry.broken for entry in done[:old]),
         frames=sum(entry.frames for entry in done),
         broken={entry.id: entry.broken for entry in done if entry.broken},
         damaged={entry.id: entry.damage for entry in done if entry.damage},
@@ -129,88 +146,63 @@ def _tell(progress: Callable[[Progress], None] | None, entry: Entry, outcome: st
         progress(Progress(entry.id, "broken" if entry.broken else outcome, entry.frames, done, total))
 
 
-@contextlib.contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Hold a store for writing."""
-    with _explained(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / "lock", timeout=0)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise StoreError(f"another process is filling {folder}: wait for it, or use another folder") from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextlib.contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Turn what the disk refuses into an error that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        what = "the disk is full" if error.errno in FULL else f"writing failed ({error.strerror})"
-        raise StoreError(
-            f"{folder}: {what}; everything cached so far is kept: make room or check the folder, then run this again"
-        ) from error
-
-
-def _sweep(folder: Path, entries: Mapping[str, Entry]) -> None:
+def _sweep(folder: Path, entries: Mapping[str, Entry], *, suffix: str) -> None:
     """Remove what an interrupted run left behind."""
     named = {entry.file for entry in entries.values()}
-    for file in [*folder.glob("*.tmp"), *folder.glob("*.frames")]:
+    for file in [*folder.glob("*.tmp"), *folder.glob(f"*{suffix}")]:
         if file.name not in named:
             file.unlink()
 
 
 def _written(
-    folder: Path, jobs: Mapping[str, tuple[Source, str]], *, size: tuple[int, int], workers: int
+    folder: Path,
+    jobs: Mapping[str, tuple[Source, str]],
+    *,
+    write: Callable[[str, Source, str], Entry],
+    workers: int,
 ) -> Iterator[Entry]:
     """Write the files of the jobs and yield their entries, in the order in which they get ready."""
     if workers < 1:
-        for id, (source, identity) in jobs.items():
-            with _explained(folder):
-                entry = write_frames(folder, id, source, identity, size)
+        for id, job in jobs.items():
+            with explained(folder):
+                entry = write(id, *job)
             yield entry
         return
     # Forked processes inherit the locks of the codec library's threads.
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(write_frames, folder, id, *job, size) for id, job in jobs.items()]
+        futures = [pool.submit(write, id, *job) for id, job in jobs.items()]
         try:
             for future in as_completed(futures):
-                with _explained(folder):
+                with explained(folder):
                     entry = future.result()
                 yield entry
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def write_frames(folder: Path, id: str, source: Source, identity: str, size: tuple[int, int]) -> Entry:
-    """Decode one source into its file, whole or not at all; a source that cannot be decoded gives a broken entry."""
-    name = hashlib.blake2b(f"{id}\n{identity}".encode(), digest_size=16).hexdigest()
-    part, digest, times = folder / f"{name}.tmp", hashlib.blake2b(), [np.empty(0)]
+def _write(folder: Path, write: Write, suffix: str, id: str, source: Source, identity: str) -> Entry:
+    """Write one source's file, whole or not at all; a source that cannot be decoded gives a broken entry."""
+    name = hashlib.blake2b(f"{id}\n{identity}".encode(), digest_size=16).hexdigest() + suffix
     try:
-        recording = open_recording(source.path, native_rate=source.native_rate)
-        with part.open("wb") as file:
-            for clip in _clips(recording, source, size):
-                pixels = clip.frames.reshape(-1).data
-                file.write(pixels)
-                digest.update(pixels)
-                times.append(clip.times)
-            stamps = np.concatenate(times).astype("<f8")
-            file.write(stamps.tobytes())
-            digest.update(stamps.tobytes())
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(folder / f"{name}.frames")
-        folder_to_disk(folder)
+        frames, digest, damage = write(source, folder / name)
     except (MediaError, ValueError) as error:
         return Entry(id, identity, broken=str(error))
-    finally:
-        part.unlink(missing_ok=True)
-    return Entry(id, identity, f"{name}.frames", len(stamps), digest.hexdigest(), describe_damage(recording))
+    return Entry(id, identity, name, frames, digest, damage)
+
+
+def write_frames(source: Source, file: Path, *, size: tuple[int, int]) -> tuple[int, str, str]:
+    """Decode one source into its file."""
+    recording = open_recording(source.path, native_rate=source.native_rate)
+    times = [np.empty(0)]
+
+    def blocks() -> Iterator[bytes | memoryview]:
+        for clip in _clips(recording, source, size):
+            times.append(clip.times)
+            yield clip.frames.reshape(-1).data
+        yield np.concatenate(times).astype("<f8").tobytes()
+
+    digest = write_whole(file, blocks())
+    return sum(map(len, times)), digest, describe_damage(recording)
 
 
 def _clips(recording: Recording, source: Source, size: tuple[int, int]) -> Iterator[Clip]:
