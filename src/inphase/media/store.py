@@ -22,6 +22,8 @@ FRAMES = "inphase frames 1"
 class Store(Mapping[str, Item]):
     """What a store holds, by the id of the recording."""
 
+    frame_bytes: int  # that a frame takes in the files
+
     def __init__(self, folder: Path, *, format: str) -> None:
         """Open the store in `folder` as far as it is written."""
         self.folder = folder
@@ -29,11 +31,6 @@ class Store(Mapping[str, Item]):
         self._entries = {id: entry for id, entry in entries.items() if not entry.broken}
         self.broken = {id: entry.broken for id, entry in entries.items() if entry.broken}
         self.damaged = {id: entry.damage for id, entry in entries.items() if entry.damage}
-
-    @property
-    def frame_bytes(self) -> int:
-        """Say how many bytes a frame takes in the files."""
-        raise NotImplementedError
 
     def _read(self, file: Path, frames: int) -> Item:
         """Read a file that is whole."""
@@ -86,11 +83,7 @@ class FrameStore(Store[Clip]):
         super().__init__(Path(folder), format=FRAMES)
         height, width = self.settings["size"]
         self.size = (int(height), int(width))
-
-    @property
-    def frame_bytes(self) -> int:
-        """Say how many bytes a frame takes in the files."""
-        return kind_of_frames(self.size).frame_bytes
+        self.frame_bytes = kind_of_frames(self.size).frame_bytes
 
     def _read(self, file: Path, frames: int) -> Clip:
         """Open one clip; its frames stay on disk until they are indexed."""
