@@ -10,6 +10,7 @@ from scipy.io import savemat
 
 from inphase import cli
 from inphase.data import stage
+from inphase.media.pose_store import PoseStore
 from inphase.media.store import FrameStore
 from tests.media.recordings import write_video
 
@@ -97,6 +98,25 @@ def test_own_videos_are_checked_shown_and_cached(
         assert new in out
         assert "1 broken" in out
     assert FrameStore(tmp_path / "store")["zwei.mp4"].frames.shape == (20, 16, 24, 3)
+
+
+def test_poses_are_cached_and_videos_without_a_person_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("mediapipe", reason="no mediapipe: pip install 'inphase[pose]'")
+    root = tmp_path / "signs"
+    root.mkdir()
+    for name in ("one.mp4", "two.mp4"):
+        write_video(root / name, count=3, rate=10)
+    assert run(monkeypatch, "data", "pose", "folder", str(root), str(tmp_path / "store")) == 0
+    out = capsys.readouterr().out
+    assert "0 videos, 0 frames in" in out
+    assert "2 broken" in out
+    assert "one.mp4 shows no person" in out
+    assert sorted(PoseStore(tmp_path / "store").broken) == ["one.mp4", "two.mp4"]
+    monkeypatch.setitem(sys.modules, "mediapipe", None)
+    assert run(monkeypatch, "data", "pose", "folder", str(root), str(tmp_path / "store")) == 1
+    assert "pip install 'inphase[pose]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ from inphase.data.reading import file_length, measured_length, read_pictures, so
 from inphase.data.sheet import choose, draw_sheet
 from inphase.data.video import Video, summarise
 from inphase.media.atomic import atomic_write, explain
-from inphase.media.cache import fill_store
-from inphase.media.errors import MediaError
+from inphase.media.cache import Filled, Source, fill_store
+from inphase.media.errors import MediaError, MissingExtraError
+from inphase.media.pose_cache import fill_poses
 
 app = SubcommandApp()
 data = SubcommandApp()
@@ -43,7 +44,7 @@ def main() -> None:
     warnings.showwarning = _show_warning
     try:
         app.cli(prog="inphase", description="Temporal alignment of videos of the same action.")
-    except (OSError, ValueError, MediaError) as error:
+    except (OSError, ValueError, MediaError, MissingExtraError) as error:
         message = str(error)
         if isinstance(error, OSError) and error.filename is not None:
             message = f"{error.filename}: {explain(error)}"
@@ -126,13 +127,46 @@ def cache_data(
         split: train, val, test or all.
         workers: processes that decode side by side; 0 decodes in this one.
     """
-    wanted = sources(_loader(name, root)(root, split=split))
-    if not wanted:
-        raise ValueError(f"{name} in {root} has no video files: there is nothing to cache")
+    wanted = _sources(name, root, split=split)
     console = Console()
     with Progress(console=console) as bar:
         task = bar.add_task("decoding", total=len(wanted))
         filled = fill_store(store, wanted, size=size, workers=workers, progress=lambda _: bar.advance(task))
+    _print_filled(console, filled, store)
+
+
+@data.command(name="pose")
+def pose_data(
+    name: Name, root: Root, store: Store, *, complexity: int = 1, split: str = "all", workers: int = 0
+) -> None:
+    """Find the joints of the person in every video of a collection, once; what is interrupted is resumed.
+
+    Args:
+        name: which collection.
+        root: where it lies.
+        store: the folder to write: poses go into a folder of their own in it, beside the frames where it has some.
+        complexity: the size of MediaPipe's network, 0 to 2; 1 is installed, the others are downloaded.
+        split: train, val, test or all.
+        workers: processes that work side by side; 0 works in this one.
+    """
+    wanted = _sources(name, root, split=split)
+    console = Console()
+    with Progress(console=console) as bar:
+        task = bar.add_task("following people", total=len(wanted))
+        filled = fill_poses(store, wanted, complexity=complexity, workers=workers, progress=lambda _: bar.advance(task))
+    _print_filled(console, filled, store)
+
+
+def _sources(name: str, root: Path, *, split: str) -> dict[str, Source]:
+    """List what there is to cache of a collection."""
+    wanted = sources(_loader(name, root)(root, split=split))
+    if not wanted:
+        raise ValueError(f"{name} in {root} has no video files: there is nothing to cache")
+    return wanted
+
+
+def _print_filled(console: Console, filled: Filled, store: Path) -> None:
+    """Say what a store holds now, and what it could not."""
     console.print(
         f"{filled.written + filled.kept:,} videos, {filled.frames:,} frames in {escape(str(store))} "
         f"({filled.written:,} new); {len(filled.broken):,} broken, {len(filled.damaged):,} damaged"

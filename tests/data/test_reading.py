@@ -12,7 +12,7 @@ from inphase.data import stage
 from inphase.data.audio_visual import AudioVisualStream
 from inphase.data.augment import stand_once
 from inphase.data.groups import GroupStream
-from inphase.data.pose import JOINTS13, select_joints
+from inphase.data.pose import JOINTS13, add_poses, select_joints
 from inphase.data.reading import (
     Drawings,
     annotated_length,
@@ -23,15 +23,20 @@ from inphase.data.reading import (
     read_pose,
     read_sounds,
     read_stored,
+    read_stored_pose,
     sources,
 )
 from inphase.data.sampling import Context
 from inphase.data.video import Video
+from inphase.media import pose_cache
 from inphase.media.audio import Sound
 from inphase.media.cache import fill_store
 from inphase.media.errors import MediaError
 from inphase.media.frames import Clip
+from inphase.media.pose_cache import fill_poses
+from inphase.media.pose_store import PoseStore
 from inphase.media.store import FrameStore
+from tests.media.people import make_pose
 from tests.media.recordings import numbers_of, write_pictures, write_video
 
 
@@ -126,6 +131,26 @@ def test_groups_of_real_files_are_the_same_from_a_store(tmp_path: Path) -> None:
                 assert numbers_of(row[:, 0]) == np.maximum(frames - 3, 0).tolist()
             assert group.times.numpy() == pytest.approx(group.frames.numpy() / 10)
     assert skipped == {"broken"}
+
+
+def test_groups_draw_poses_from_a_store_as_from_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pose_cache, "pose_of", lambda recording, **_: make_pose(len(recording.times)))
+    monkeypatch.setattr(pose_cache, "require_mediapipe", lambda: None)
+    paths = [write_video(tmp_path / f"{i}.mp4", count=20 + i, rate=10) for i in range(3)]
+    videos = [Video(path.stem, "wave", "train", path=path) for path in (*paths, tmp_path / "absent.mp4")]
+    fill_poses(tmp_path / "store", sources(videos))
+    store = PoseStore(tmp_path / "store")
+    posed = add_poses(videos, store=store)
+    assert [video.length for video in posed] == [20, 21, 22, None]
+    assert (posed[0].joints, posed[0].size) == (JOINTS13, (90, 120))
+    stored = partial(read_stored_pose, store=store)
+    values, times = stored(videos[1], np.array([2, 7]))
+    np.testing.assert_array_equal(values, read_pose(posed[1], np.array([2, 7]))[0])
+    assert values.shape == (2, 13, 3)
+    assert times.tolist() == store["1"].times[[2, 7]].tolist()
+    batch = GroupStream(posed, read=stored, prepare=stand_once, videos_per_group=3, count=6)[0]
+    assert batch.groups[0].values.shape == (3, 6, 2, 13, 3)
+    assert sorted(batch.groups[0].ids) == ["0", "1", "2"]
 
 
 def test_sound_is_read_on_the_clock_of_the_pictures(tmp_path: Path) -> None:

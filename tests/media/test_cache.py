@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inphase.media import cache, index
+from inphase.media import cache
 from inphase.media.cache import Filled, Progress, Source, fill_store
 from inphase.media.errors import StoreError
 from inphase.media.frames import read_clip
+from inphase.media.index import read_index
 from inphase.media.recording import open_recording
-from inphase.media.store import FrameStore
+from inphase.media.store import FRAMES, FrameStore
 from tests.media.recordings import numbers_of, write_pictures, write_video
 
 SIZE = (48, 40)
@@ -146,7 +147,7 @@ def test_a_store_without_its_first_line_starts_again(tmp_path: Path, films: dict
 def test_a_spoilt_file_is_noticed_and_made_again(tmp_path: Path, films: dict[str, Source]) -> None:
     store = tmp_path / "store"
     fill_store(store, films, size=SIZE)
-    entries = index.read_index(store)[1]
+    entries = read_index(store, format=FRAMES)[1]
     short, changed = store / entries["film 0"].file, store / entries["film 1"].file
     os.truncate(short, short.stat().st_size - 1)
     data = bytearray(changed.read_bytes())
@@ -251,10 +252,10 @@ def test_an_error_of_the_caller_is_not_taken_for_one_of_the_disk(tmp_path: Path,
 
 
 def test_what_is_no_store_or_another_one_is_explained(tmp_path: Path, films: dict[str, Source]) -> None:
-    with pytest.raises(StoreError, match="holds no frame store"):
+    with pytest.raises(StoreError, match="holds no store of frames"):
         FrameStore(tmp_path)
     fill_store(tmp_path / "store", films, size=SIZE)
-    with pytest.raises(StoreError, match=r"holds pictures of \(48, 40\), not \(9, 9\): use another folder"):
+    with pytest.raises(StoreError, match=r"filled with {'size': \[48, 40\]}, not .*9.*: use another folder"):
         fill_store(tmp_path / "store", films, size=(9, 9))
     with (tmp_path / "store" / "index.jsonl").open("ab") as file:
         file.write(b"{}\n")

@@ -1,28 +1,14 @@
 """Joints: what they are called, which are each other's mirror image, and which a stick figure connects."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inphase.data.video import Video
-
-# PennAction's joints in its order; the layout that pose from video is reduced to as well.
-JOINTS13 = (
-    "head",
-    "left_shoulder",
-    "right_shoulder",
-    "left_elbow",
-    "right_elbow",
-    "left_wrist",
-    "right_wrist",
-    "left_hip",
-    "right_hip",
-    "left_knee",
-    "right_knee",
-    "left_ankle",
-    "right_ankle",
-)
+from inphase.media.pose import JOINTS13 as JOINTS13
+from inphase.media.pose_store import PoseStore
 
 _LIMBS = ("shoulder elbow", "elbow wrist", "wrist hand", "hip knee", "knee ankle", "ankle foot")
 # The centres of shoulders and hips have other names on the stage than in UTD-MHAD.
@@ -85,3 +71,14 @@ def select_joints(video: Video, joints: tuple[str, ...] = JOINTS13) -> Video:
         joints3d=None if video.joints3d is None else video.joints3d[:, columns],
         visibility=None if video.visibility is None else video.visibility[:, columns],
     )
+
+
+def add_poses(videos: Iterable[Video], *, store: PoseStore) -> list[Video]:
+    """Give videos the poses a store has of them, in the joints of PennAction, as if they were labels."""
+    return [_posed(video, store=store) if video.id in store else video for video in videos]
+
+
+def _posed(video: Video, *, store: PoseStore) -> Video:
+    pose = store[video.id]
+    points, seen = pose.joints13()
+    return replace(video, keypoints=points, visibility=seen, joints=JOINTS13, size=pose.size, length=len(pose))

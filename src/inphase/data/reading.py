@@ -14,6 +14,7 @@ from inphase.media.audio import cut_sound
 from inphase.media.audio import read_sound as decode_sound
 from inphase.media.cache import Source
 from inphase.media.frames import Clip, read_clip, read_spans
+from inphase.media.pose_store import PoseStore
 from inphase.media.probe import probe
 from inphase.media.recording import open_recording
 from inphase.media.store import FrameStore
@@ -92,8 +93,24 @@ def read_pose(video: Video, frames: Frames) -> tuple[NDArray[np.float32], NDArra
         raise ValueError(f"{video.id} has no keypoints: run pose estimation on it, or read its pictures")
     points = video.keypoints[frames]
     seen = np.ones(points.shape[:2], np.bool_) if video.visibility is None else video.visibility[frames]
-    values = np.concatenate([points, seen[..., None].astype(np.float32)], axis=-1)
-    return values.astype(np.float32), frames / float(video.rate or 1.0)
+    return _with_visibility(points, seen), frames / float(video.rate or 1.0)
+
+
+def read_stored_pose(
+    video: Video, frames: Frames, *, store: PoseStore
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Read some frames of a pose found in a video, as `read_pose` does those of labels, on the clock of its pictures.
+
+    `partial(read_stored_pose, store=store)` is a `Read`. The joints are those of PennAction; `add_poses` tells the
+    video of them, and of the size of its picture, for what changes poses at random.
+    """
+    pose = store[video.id]
+    points, seen = pose.joints13()
+    return _with_visibility(points[frames], seen[frames]), pose.times[frames]
+
+
+def _with_visibility(points: NDArray[np.float32], seen: NDArray[np.bool_]) -> NDArray[np.float32]:
+    return np.concatenate([points, seen[..., None].astype(np.float32)], axis=-1).astype(np.float32)
 
 
 def annotated_length(video: Video) -> int:

@@ -2,7 +2,9 @@
 
 import contextlib
 import errno
-from collections.abc import Iterator
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -56,3 +58,30 @@ def explain(error: OSError) -> str:
     if error.errno in _FULL:
         return "the disk is full; make room, then run this again"
     return f"{error.strerror or error}; check the folder and your rights to it, then run this again"
+
+
+def write_whole(file: Path, blocks: Iterable[bytes | memoryview]) -> str:
+    """Write blocks into a file that appears when all of them are on disk, or not at all; give their BLAKE2 hash."""
+    part, digest = file.with_suffix(".tmp"), hashlib.blake2b()
+    try:
+        with part.open("wb") as opened:
+            for block in blocks:
+                opened.write(block)
+                digest.update(block)
+            opened.flush()
+            os.fsync(opened.fileno())
+        part.replace(file)
+        folder_to_disk(file.parent)
+    finally:
+        part.unlink(missing_ok=True)
+    return digest.hexdigest()
+
+
+def folder_to_disk(folder: Path) -> None:
+    """Make a rename last, where the system lets a folder be opened."""
+    with contextlib.suppress(PermissionError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

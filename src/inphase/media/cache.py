@@ -1,6 +1,6 @@
-"""Fill a frame store: decode and resize every recording once, so that training needs no codec.
+"""Fill stores: decode every recording once, so that training needs no codec.
 
-Whatever interrupts it, the store stays valid and the next run does only what is missing. One process fills a store at a
+Whatever interrupts it, a store stays valid and the next run does only what is missing. One process fills a store at a
 time; any number may read it meanwhile.
 """
 
@@ -11,16 +11,18 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from inphase.media.atomic import explained, held
+from inphase.media.atomic import explained, held, write_whole
 from inphase.media.errors import MediaError, StoreError
 from inphase.media.frames import Clip, in_clips, spliced
-from inphase.media.index import Entry, append_entry, create_index, folder_to_disk, is_whole, read_index
+from inphase.media.index import Entry, Kind, append_entry, create_index, is_whole, read_index
 from inphase.media.recording import Recording, describe_damage, open_recording
 from inphase.media.selection import choose
+from inphase.media.store import kind_of_frames
 
 # Frames in memory at a time.
 LENGTH = 64
@@ -58,6 +60,10 @@ class Filled:
     damaged: dict[str, str] = field(default_factory=dict)
 
 
+# A source, and the file to write → how many there are, their hash, what was damaged.
+Write = Callable[["Source", Path], tuple[int, str, str]]
+
+
 def fill_store(
     folder: Path | str,
     sources: Mapping[str, Source],
@@ -72,31 +78,41 @@ def fill_store(
     One that cannot be decoded is recorded with the reason, skipped, and not tried again until its file changes.
     `workers` processes decode side by side; 0 decodes in this one.
     """
-    folder = Path(folder)
     if min(size) < 1:
         raise ValueError(f"size must be (height, width) in pixels, got {size}")
+    write = partial(write_frames, size=size)
+    return fill(Path(folder), sources, kind=kind_of_frames(size), write=write, workers=workers, progress=progress)
+
+
+def fill(
+    folder: Path,
+    sources: Mapping[str, Source],
+    *,
+    kind: Kind,
+    write: Write,
+    workers: int,
+    progress: Callable[[Progress], None] | None,
+) -> Filled:
+    """Add what a store of a kind lacks: `write` makes the file of one source."""
     with held(folder):
         with explained(folder):
-            create_index(folder, size)
-            stored, entries = read_index(folder)
-            if stored != tuple(size):
-                raise StoreError(f"{folder} holds pictures of {stored}, not {tuple(size)}: use another folder")
-            _sweep(folder, entries)
+            create_index(folder, kind)
+            settings, entries = read_index(folder, format=kind.format)
+            if settings != kind.settings:
+                raise StoreError(f"{folder} was filled with {settings}, not {kind.settings}: use another folder")
+            _sweep(folder, entries, suffix=kind.suffix)
         missing: dict[str, Source] = {}
         done: list[Entry] = []
         for id, source in sources.items():
             entry = entries.get(id)
-            if (
-                entry
-                and entry.source == identify(source) != ""
-                and (entry.broken or is_whole(folder, entry, size=stored))
-            ):
+            kept = entry is not None and (entry.broken or is_whole(folder, entry, frame_bytes=kind.frame_bytes))
+            if entry and kept and entry.source == identify(source) != "":
                 done.append(entry)
                 _tell(progress, entry, "kept", len(done), len(sources))
             else:
                 missing[id] = source
-        kept = len(done)
-        for entry in _written(folder, missing, size=stored, workers=workers):
+        old = len(done)
+        for entry in _written(folder, missing, write=partial(_write, folder, write, kind.suffix), workers=workers):
             with explained(folder):
                 append_entry(folder, entry)
                 replaced = entries.get(entry.id)
@@ -105,8 +121,8 @@ def fill_store(
             done.append(entry)
             _tell(progress, entry, "written", len(done), len(sources))
     return Filled(
-        written=sum(not entry.broken for entry in done[kept:]),
-        kept=sum(not entry.broken for entry in done[:kept]),
+        written=sum(not entry.broken for entry in done[old:]),
+        kept=sum(not entry.broken for entry in done[:old]),
         frames=sum(entry.frames for entry in done),
         broken={entry.id: entry.broken for entry in done if entry.broken},
         damaged={entry.id: entry.damage for entry in done if entry.damage},
@@ -131,25 +147,31 @@ def _tell(progress: Callable[[Progress], None] | None, entry: Entry, outcome: st
         progress(Progress(entry.id, "broken" if entry.broken else outcome, entry.frames, done, total))
 
 
-def _sweep(folder: Path, entries: Mapping[str, Entry]) -> None:
+def _sweep(folder: Path, entries: Mapping[str, Entry], *, suffix: str) -> None:
     """Remove what an interrupted run left behind."""
     named = {entry.file for entry in entries.values()}
-    for file in [*folder.glob("*.tmp"), *folder.glob("*.frames")]:
+    for file in [*folder.glob("*.tmp"), *folder.glob(f"*{suffix}")]:
         if file.name not in named:
             file.unlink()
 
 
-def _written(folder: Path, jobs: Mapping[str, Source], *, size: tuple[int, int], workers: int) -> Iterator[Entry]:
+def _written(
+    folder: Path,
+    jobs: Mapping[str, Source],
+    *,
+    write: Callable[[str, Source], Entry],
+    workers: int,
+) -> Iterator[Entry]:
     """Write the files of the jobs and yield their entries, in the order in which they get ready."""
     if workers < 1:
         for id, source in jobs.items():
             with explained(folder):
-                entry = write_frames(folder, id, source, size)
+                entry = write(id, source)
             yield entry
         return
     # Forked processes inherit the locks of the codec library's threads.
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(write_frames, folder, id, source, size) for id, source in jobs.items()]
+        futures = [pool.submit(write, id, source) for id, source in jobs.items()]
         try:
             for future in as_completed(futures):
                 with explained(folder):
@@ -159,33 +181,33 @@ def _written(folder: Path, jobs: Mapping[str, Source], *, size: tuple[int, int],
             pool.shutdown(cancel_futures=True)
 
 
-def write_frames(folder: Path, id: str, source: Source, size: tuple[int, int]) -> Entry:
-    """Decode one source into its file, whole or not at all; a source that cannot be decoded gives a broken entry."""
+def _write(folder: Path, write: Write, suffix: str, id: str, source: Source) -> Entry:
+    """Write one source's file, whole or not at all; a source that cannot be decoded gives a broken entry."""
     identity = identify(source)
-    name = hashlib.blake2b(f"{id}\n{identity}".encode(), digest_size=16).hexdigest()
-    part, digest, times = folder / f"{name}.tmp", hashlib.blake2b(), [np.empty(0)]
+    name = hashlib.blake2b(f"{id}\n{identity}".encode(), digest_size=16).hexdigest() + suffix
     try:
-        recording = open_recording(source.path, native_rate=source.native_rate)
-        with part.open("wb") as file:
-            for clip in _clips(recording, source, size):
-                pixels = clip.frames.reshape(-1).data
-                file.write(pixels)
-                digest.update(pixels)
-                times.append(clip.times)
-            stamps = np.concatenate(times).astype("<f8")
-            file.write(stamps.tobytes())
-            digest.update(stamps.tobytes())
-            file.flush()
-            os.fsync(file.fileno())
+        frames, digest, damage = write(source, folder / name)
         if identify(source) != identity:
+            (folder / name).unlink()
             raise MediaError(f"{source.path} changed while it was read: run this again when it no longer does")
-        part.replace(folder / f"{name}.frames")
-        folder_to_disk(folder)
     except (MediaError, ValueError) as error:
         return Entry(id, identity, broken=str(error))
-    finally:
-        part.unlink(missing_ok=True)
-    return Entry(id, identity, f"{name}.frames", len(stamps), digest.hexdigest(), describe_damage(recording))
+    return Entry(id, identity, name, frames, digest, damage)
+
+
+def write_frames(source: Source, file: Path, *, size: tuple[int, int]) -> tuple[int, str, str]:
+    """Decode one source into its file."""
+    recording = open_recording(source.path, native_rate=source.native_rate)
+    times = [np.empty(0)]
+
+    def blocks() -> Iterator[bytes | memoryview]:
+        for clip in _clips(recording, source, size):
+            times.append(clip.times)
+            yield clip.frames.reshape(-1).data
+        yield np.concatenate(times).astype("<f8").tobytes()
+
+    digest = write_whole(file, blocks())
+    return sum(map(len, times)), digest, describe_damage(recording)
 
 
 def _clips(recording: Recording, source: Source, size: tuple[int, int]) -> Iterator[Clip]:

@@ -1,10 +1,9 @@
-"""The index of a frame store: which recordings it holds whole.
+"""The index of a store: which recordings it holds whole.
 
 `index.jsonl` opens with a line on the store; a recording is added in one line once its file is whole and on disk. A
 file that no line names does not exist; a last line without its end was never written.
 """
 
-import contextlib
 import errno
 import json
 import os
@@ -12,19 +11,32 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from inphase.media.atomic import folder_to_disk
 from inphase.media.errors import StoreError
 
 INDEX = "index.jsonl"
-FORMAT = "inphase frames 1"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a store holds: a file with `suffix` for each recording, `frame_bytes` long for each of its frames.
+
+    `format` is the kind and version, such as "inphase frames 1", and `settings` is what all its recordings were made
+    with: both stand in the first line of the index.
+    """
+
+    format: str
+    suffix: str
+    frame_bytes: int
+    settings: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Entry:
     """What the index says of one recording.
 
-    `file` holds `frames` pictures [T, H, W, 3] uint8 and after them their times [T] float64, little-endian; `digest`
-    is the BLAKE2 hash of both. A recording that could not be cached has no file, and `broken` says why. `source`
-    identifies what was decoded and `damage` says what of it was lost.
+    `file` holds `frames` frames and `digest` is its BLAKE2 hash. A recording that could not be cached has no file, and
+    `broken` says why. `source` identifies what was decoded and `damage` says what of it was lost.
     """
 
     id: str
@@ -36,47 +48,41 @@ class Entry:
     broken: str = ""
 
 
-def is_whole(folder: Path, entry: Entry, *, size: tuple[int, int]) -> bool:
+def is_whole(folder: Path, entry: Entry, *, frame_bytes: int) -> bool:
     """Tell whether the file of an entry is there in full length."""
     file = folder / entry.file
-    return file.is_file() and file.stat().st_size == bytes_of_frames(entry, size) + 8 * entry.frames
+    return file.is_file() and file.stat().st_size == frame_bytes * entry.frames
 
 
-def bytes_of_frames(entry: Entry, size: tuple[int, int]) -> int:
-    """Count the bytes before the times in the file of an entry."""
-    return entry.frames * size[0] * size[1] * 3
-
-
-def read_index(folder: Path) -> tuple[tuple[int, int], dict[str, Entry]]:
-    """Read the size of a store's pictures and its entries; of two lines for one id the later holds."""
+def read_index(folder: Path, *, format: str) -> tuple[dict[str, Any], dict[str, Entry]]:
+    """Read the settings of a store and its entries; of two lines for one id the later holds."""
     try:
         lines = (folder / INDEX).read_bytes().split(b"\n")[:-1]
     except FileNotFoundError:
-        raise StoreError(f"{folder} holds no frame store: cache recordings into it first") from None
+        raise StoreError(f"{folder} holds no store of {format.split()[1]}: cache recordings into it first") from None
     entries: dict[str, Entry] = {}
-    size: tuple[int, int] | None = None
+    settings: dict[str, Any] | None = None
     for number, line in enumerate(lines, start=1):
         try:
             record: dict[str, Any] = json.loads(line)
             if number == 1:
-                size = _size_of(record, folder)
+                settings = _settings(record, folder, format=format)
             else:
                 entries[record["id"]] = Entry(**record)
         except (ValueError, TypeError, KeyError) as error:
             raise StoreError(f"{folder / INDEX} is damaged in line {number}: remove {folder}, cache again") from error
-    if size is None:
+    if settings is None:
         raise StoreError(f"{folder / INDEX} is empty: remove {folder}, cache again")
-    return size, entries
+    return settings, entries
 
 
-def _size_of(header: dict[str, Any], folder: Path) -> tuple[int, int]:
-    if header["format"] != FORMAT:
-        raise StoreError(f"{folder} is written as {header['format']!r}, not {FORMAT!r}: cache again into a new folder")
-    height, width = header["size"]
-    return int(height), int(width)
+def _settings(header: dict[str, Any], folder: Path, *, format: str) -> dict[str, Any]:
+    if header["format"] != format:
+        raise StoreError(f"{folder} is written as {header['format']!r}, not {format!r}: cache again into a new folder")
+    return {name: value for name, value in header.items() if name != "format"}
 
 
-def create_index(folder: Path, size: tuple[int, int]) -> None:
+def create_index(folder: Path, kind: Kind) -> None:
     """Start the index of a new store; cut off a line that was never finished."""
     index = folder / INDEX
     if index.exists():
@@ -86,7 +92,7 @@ def create_index(folder: Path, size: tuple[int, int]) -> None:
     if not index.exists() or not index.stat().st_size:
         fresh = folder / f"{INDEX}.tmp"
         with fresh.open("wb") as file:
-            file.write(_line({"format": FORMAT, "size": list(size)}))
+            file.write(_line({"format": kind.format, **kind.settings}))
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(index)
@@ -110,13 +116,3 @@ def append_entry(folder: Path, entry: Entry) -> None:
 
 def _line(record: dict[str, Any]) -> bytes:
     return json.dumps(record).encode() + b"\n"
-
-
-def folder_to_disk(folder: Path) -> None:
-    """Make a rename last, where the system lets a folder be opened."""
-    with contextlib.suppress(PermissionError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

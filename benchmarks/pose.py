@@ -1,0 +1,112 @@
+"""How often a person is found, how fast, and whether it is the right one, beside MediaPipe's own solution.
+
+python benchmarks/pose.py FOLDER_OF_VIDEOS [COUNT]
+"""
+
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inphase.media.errors import NoPersonError
+from inphase.media.frames import Clip, read_clip
+from inphase.media.landmarks import LANDMARKS, Landmarker
+from inphase.media.pose import Pose, read_pose
+
+HIPS = [LANDMARKS.index("left_hip"), LANDMARKS.index("right_hip")]
+Follow = Callable[[Clip], NDArray[np.float32]]  # the hips' middle [T, 2] in pixels, NaN where nobody is found
+
+
+def ours(clip: Clip) -> NDArray[np.float32]:
+    try:
+        pose: Pose = read_pose(clip)
+    except NoPersonError:
+        return np.full((len(clip), 2), np.nan, np.float32)
+    return np.where(pose.found[:, None], pose.keypoints[:, HIPS].mean(1), np.float32(np.nan))
+
+
+def solution(clip: Clip) -> NDArray[np.float32]:
+    """Follow a person as MediaPipe's documentation does."""
+    from mediapipe.python.solutions.pose import Pose as Solution
+
+    hips = np.full((len(clip), 2), np.nan, np.float32)
+    height, width = clip.frames.shape[1:3]
+    with Solution() as network:
+        for row, picture in zip(hips, clip.frames, strict=True):
+            found = network.process(picture).pose_landmarks
+            if found:
+                points = [(found.landmark[i].x * width - 0.5, found.landmark[i].y * height - 0.5) for i in HIPS]
+                row[:] = np.mean(points, axis=0)
+    return hips
+
+
+def gate(clips: list[Clip]) -> None:
+    """Speed counts for the same joints only: in the same picture both read the same ones."""
+    from mediapipe.python.solutions.pose import Pose as Solution
+
+    compared = 0
+    with Solution(static_image_mode=True) as network, Landmarker() as landmarker:
+        for clip in clips:
+            picture = clip.frames[0]
+            theirs, regions = network.process(picture).pose_landmarks, landmarker.find(picture, margin=0)
+            body = landmarker.read(picture, regions[0]) if regions else None
+            assert (theirs is None) == (body is None)
+            if theirs is not None and body is not None:
+                points = np.array([(joint.x, joint.y) for joint in theirs.landmark]) * picture.shape[1::-1] - 0.5
+                np.testing.assert_allclose(body.points, points, atol=0.05)
+                compared += 1
+    print(f"the joints of {compared} pictures are those of MediaPipe's solution")
+
+
+def with_bystander(clip: Clip, other: Clip, *, right: bool, scale: float) -> Clip:
+    """Put the first picture of another clip, shrunk, beside a clip: somebody who stands still."""
+    height = clip.frames.shape[1]
+    rows, columns = (np.arange(round(length * scale)) / scale for length in other.frames.shape[1:3])
+    still = other.frames[0][rows.astype(int)][:, columns.astype(int)][:height]
+    beside = np.full((len(clip), height, still.shape[1], 3), 118, np.uint8)
+    beside[:, height - len(still) :] = still
+    return Clip(np.concatenate([beside, clip.frames] if right else [clip.frames, beside], axis=2), clip.times)
+
+
+def survey(name: str, follow: Follow, clips: list[Clip]) -> None:
+    begin = time.process_time()
+    found = np.array([np.isfinite(follow(clip)[:, 0]).mean() for clip in clips])
+    speed = sum(map(len, clips)) / (time.process_time() - begin)
+    print(
+        f"{name:<22}{found.mean():>7.1%} of the frames found; {(found >= 0.95).sum()} of {len(found)} clips to 95 %, "
+        f"{(found < 0.1).sum()} not at all; {speed:.0f} frames/s a core",
+        flush=True,
+    )
+
+
+def choice(name: str, follow: Follow, clips: list[Clip], *, scale: float) -> None:
+    """Count the clips in which the person who stands still beside the clip is followed."""
+    wrong = 0
+    for number, clip in enumerate(clips):
+        right, width = bool(number % 2), clip.frames.shape[2]
+        mixed = with_bystander(clip, clips[(number + 1) % len(clips)], right=right, scale=scale)
+        x = follow(mixed)[:, 0]
+        edge = mixed.frames.shape[2] - width
+        astray = x < edge if right else x > width
+        wrong += bool(astray[np.isfinite(x)].mean() > 0.1) if np.isfinite(x).any() else 0
+    print(f"{name:<22}bystander of {scale} times the size followed in {wrong} of {len(clips)} clips", flush=True)
+
+
+def main(folder: Path, count: int) -> None:
+    warnings.filterwarnings("ignore", message=r"SymbolDatabase\.GetPrototype")
+    files = sorted(folder.glob("*.mp4"))
+    chosen = [files[i] for i in np.linspace(0, len(files) - 1, min(count, len(files))).astype(int)]
+    clips = [read_clip(path) for path in chosen]
+    gate(clips[:10])
+    for name, follow in (("MediaPipe's solution", solution), ("read_pose", ours)):
+        survey(name, follow, clips)
+        for scale in (1.0, 0.7):
+            choice(name, follow, clips[:: max(len(clips) // 20, 1)], scale=scale)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 60)
