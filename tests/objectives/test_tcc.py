@@ -25,7 +25,7 @@ def one_way(u: Grid, v: Grid, times: list[float], kind: str, *, cosine: bool = F
     def similarity(a: Grid, b: Grid) -> float:
         if cosine:
             return float(a @ b) / math.sqrt(float(a @ a) * float(b @ b)) / scale
-        return -sum((p - q) ** 2 for p, q in zip(a, b, strict=True)) / scale
+        return -sum(float(p - q) ** 2 for p, q in zip(a, b, strict=True)) / scale
 
     costs = []
     for i, start in enumerate(u):

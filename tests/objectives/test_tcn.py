@@ -42,10 +42,10 @@ def test_videos_of_unequal_length_are_averaged() -> None:
 
 
 def test_triplets_by_hand() -> None:
-    # Anchors 0, 1 and 3 at frames 0, 20 and 25; positives 0.5 before each. Frames 20 and 25 are too close to compare.
+    # Anchors 0, 1 and 3 at frames 0, 20 and 28; positives 0.5 before each. Frames 20 and 28 are too close to compare.
     values = torch.tensor([0.0, 1.0, 3.0, -0.5, 0.5, 2.5], dtype=torch.float64)[:, None]
-    group = make_group([values], frames=[torch.tensor([0, 20, 25, 0, 18, 22])], totals=torch.tensor([30]))
-    # 0.25 + 2 − {1, 9, 1, 9} of (0, 20), (0, 25), (20, 0), (25, 0), not below 0
+    group = make_group([values], frames=[torch.tensor([0, 20, 28, 0, 18, 22])], totals=torch.tensor([30]))
+    # 0.25 + 2 − {1, 9, 1, 9} of (0, 20), (0, 28), (20, 0), (28, 0), not below 0
     assert TCN(kind="triplet", margin=2.0)(group)["loss"].item() == pytest.approx((1.25 + 0 + 1.25 + 0) / 4)
 
 

@@ -1,7 +1,9 @@
 """Methods: one file each, the loss and the frames it wants."""
 
 from inphase.objectives.gta import GTA
+from inphase.objectives.lav import LAV
 from inphase.objectives.objective import Objective
+from inphase.objectives.sal import SaL
 from inphase.objectives.sequences import Sequences
 from inphase.objectives.tcc import TCC
 from inphase.objectives.tcn import TCN
@@ -10,6 +12,8 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "gta": GTA,
     "tcc": TCC,
     "tcn": TCN,
+    "lav": LAV,
+    "sal": SaL,
 }
 
-__all__ = ["GTA", "OBJECTIVES", "TCC", "TCN", "Objective", "Sequences"]
+__all__ = ["GTA", "LAV", "OBJECTIVES", "TCC", "TCN", "Objective", "SaL", "Sequences"]
