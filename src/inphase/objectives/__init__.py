@@ -1,10 +1,12 @@
 """Methods: one file each, the loss and the frames it wants."""
 
+from inphase.objectives.d3tw import D3TW
 from inphase.objectives.gta import GTA
 from inphase.objectives.lav import LAV
 from inphase.objectives.objective import Objective
 from inphase.objectives.sal import SaL
 from inphase.objectives.sequences import Sequences
+from inphase.objectives.soft_dtw import SoftDTW
 from inphase.objectives.tcc import TCC
 from inphase.objectives.tcn import TCN
 
@@ -14,6 +16,8 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "tcn": TCN,
     "lav": LAV,
     "sal": SaL,
+    "soft_dtw": SoftDTW,
+    "d3tw": D3TW,
 }
 
-__all__ = ["GTA", "LAV", "OBJECTIVES", "TCC", "TCN", "Objective", "SaL", "Sequences"]
+__all__ = ["D3TW", "GTA", "LAV", "OBJECTIVES", "TCC", "TCN", "Objective", "SaL", "Sequences", "SoftDTW"]
