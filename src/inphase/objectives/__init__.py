@@ -7,17 +7,34 @@ from inphase.objectives.objective import Objective
 from inphase.objectives.sal import SaL
 from inphase.objectives.sequences import Sequences
 from inphase.objectives.soft_dtw import SoftDTW
+from inphase.objectives.speednet import SpeedNet
+from inphase.objectives.supervised import Supervised
 from inphase.objectives.tcc import TCC
 from inphase.objectives.tcn import TCN
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "gta": GTA,
-    "tcc": TCC,
-    "tcn": TCN,
-    "lav": LAV,
-    "sal": SaL,
     "soft_dtw": SoftDTW,
     "d3tw": D3TW,
+    "tcc": TCC,
+    "tcn": TCN,
+    "sal": SaL,
+    "speednet": SpeedNet,
+    "lav": LAV,
+    "supervised": Supervised,
 }
 
-__all__ = ["D3TW", "GTA", "LAV", "OBJECTIVES", "TCC", "TCN", "Objective", "SaL", "Sequences", "SoftDTW"]
+__all__ = [
+    "D3TW",
+    "GTA",
+    "LAV",
+    "OBJECTIVES",
+    "TCC",
+    "TCN",
+    "Objective",
+    "SaL",
+    "Sequences",
+    "SoftDTW",
+    "SpeedNet",
+    "Supervised",
+]
