@@ -11,6 +11,7 @@ from inphase.objectives.speednet import SpeedNet
 from inphase.objectives.supervised import Supervised
 from inphase.objectives.tcc import TCC
 from inphase.objectives.tcn import TCN
+from inphase.objectives.weighted import Weighted
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "gta": GTA,
@@ -22,6 +23,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "speednet": SpeedNet,
     "lav": LAV,
     "supervised": Supervised,
+    "weighted": Weighted,
 }
 
 __all__ = [
@@ -37,4 +39,5 @@ __all__ = [
     "SoftDTW",
     "SpeedNet",
     "Supervised",
+    "Weighted",
 ]

@@ -1,6 +1,6 @@
 """The contract of a method: the frames it wants of a video, and its loss on the embeddings of a group."""
 
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -33,8 +33,8 @@ class Objective(nn.Module):
     from torch's default generator on the CPU, as dropout on the CPU is: seed it, save it, and a run repeats.
     """
 
-    blocks: ClassVar[int] = 1
-    shares: ClassVar[bool] = True
+    blocks: int = 1
+    shares: bool = True
 
     def frames(self, total: int, *, count: int, rng: np.random.Generator, draw: Draw = draw_distinct) -> Frames:
         """Choose which of a video's `total` frames to embed, int64 [blocks · count].
