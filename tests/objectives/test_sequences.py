@@ -1,11 +1,13 @@
 """Groups as objectives see them: lengths, blocks, pairs, and what is refused."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from inphase.data.sampling import sample
 from inphase.objectives.objective import Objective, draw_distinct
 from inphase.objectives.sequences import Sequences, pair_up
 from tests.objectives.groups import make_group, random_group
@@ -110,3 +112,10 @@ def test_another_draw_takes_its_place() -> None:
         return np.arange(total - count, total)
 
     assert Objective().frames(9, count=2, rng=np.random.default_rng(0), draw=last).tolist() == [7, 8]
+
+
+@pytest.mark.parametrize("rule", ["random", "released"])
+def test_the_rules_of_data_are_draws(rule: Any) -> None:
+    draw = partial(sample, rule=rule)
+    frames = Objective().frames(50, count=20, rng=np.random.default_rng(0), draw=draw)
+    assert frames.tolist() == sample(50, rule=rule, count=20, rng=np.random.default_rng(0)).tolist()
