@@ -81,6 +81,15 @@ def test_half_precision_is_raised(name: str) -> None:
 
 
 @names
+def test_nothing_waits_for_the_device(name: str) -> None:
+    objective = OBJECTIVES[name]()
+    group = film(objective, [90, 60, 70])
+    # A tensor on "meta" has no values: looking at one fails, as mixing devices does.
+    moved = {field: getattr(group, field).to("meta") for field in ("values", "frames", "totals", "labels", "progress")}
+    assert objective.to("meta")(replace(group, **moved))["loss"].device.type == "meta"
+
+
+@names
 def test_names(name: str) -> None:
     objective = OBJECTIVES[name]
     assert objective.__name__.lower() == name.replace("_", "")

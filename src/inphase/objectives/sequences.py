@@ -15,8 +15,8 @@ Pairs = Literal["anchor", "all"]
 class Sequences:
     """Embeddings of K sequences of one process, padded to the longest; padding may hold anything, NaN included.
 
-    Lengths are kept on the CPU, whatever is given: looking at them must not wait for a GPU. Where there is sound, a
-    "frame" is a stretch of it and the total the number of stretches.
+    Lengths are kept on the CPU, whatever is given: looking at them must not wait for a GPU. All else is where
+    the values are. Where there is sound, a "frame" is a stretch of it and the total the number of stretches.
     """
 
     values: Tensor  # [K, T, D]
