@@ -10,6 +10,7 @@ from torch import Tensor
 
 from inphase.objectives import GTA, OBJECTIVES
 from tests import oracles
+from tests.objectives.groups import random_group
 from tests.oracles import Grid
 
 ABLATION: list[dict[str, Any]] = [
@@ -160,6 +161,25 @@ def test_a_padded_batch_is_the_mean_of_its_pairs(variant: str, setting: dict[str
 
 
 @variants
+@pytest.mark.parametrize(
+    ("pairs", "chosen"),
+    [("anchor", [(0, 1), (0, 2), (0, 3)]), ("all", [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])],
+)
+@pytest.mark.parametrize("lengths", [[6, 6, 6, 6], [6, 2, 5, 1]])
+def test_a_group_is_the_mean_of_its_pairs(
+    variant: str, pairs: str, chosen: list[tuple[int, int]], lengths: list[int]
+) -> None:
+    group = random_group(lengths, d=4)
+    loss = GTA(variant=variant, pairs=pairs)  # type: ignore[arg-type]
+    parts = [group.values[k : k + 1, :size] for k, size in enumerate(lengths)]
+    expected = [loss.pair(parts[i], parts[j]) for i, j in chosen]
+    terms = loss(group)
+    assert set(terms) == {"loss", "align", "cycle"}
+    for name, value in terms.items():
+        torch.testing.assert_close(value, torch.stack([one[name] for one in expected]).mean())
+
+
+@variants
 @pytest.mark.parametrize("minimum", ["smooth", "soft"])
 def test_aligned_sequences_are_preferred(variant: str, minimum: str) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -205,6 +225,7 @@ def test_precision_and_autocast(variant: str, dtype: torch.dtype) -> None:
         ({"minimum": "hard"}, "minimum must be one of 'smooth', 'soft'; got 'hard'"),
         ({"cost": "squared_euclidean"}, "cost must be one of 'contrastive', 'cosine'; got 'squared_euclidean'"),
         ({"variant": "mine"}, "variant must be one of 'paper', 'released'; got 'mine'"),
+        ({"pairs": "some"}, "pairs must be one of 'anchor', 'all'; got 'some'"),
         ({"gamma": -0.1}, "gamma must be at least 0 and finite, got -0.1"),
         ({"beta": 0}, "beta must be positive and finite, got 0"),
         ({"alpha": 0}, "alpha must be positive and finite, got 0"),
@@ -221,6 +242,6 @@ def test_it_is_found_by_name_holds_nothing_to_learn_and_shows_its_settings() -> 
     assert OBJECTIVES["gta"] is GTA
     assert not list(GTA().parameters())
     assert repr(GTA(gamma=0.2, cost="cosine")) == (
-        "GTA(gamma=0.2, beta=0.1, alpha=1.0, align_weight=0.1, cycle_weight=1.0, "
+        "GTA(pairs='anchor', gamma=0.2, beta=0.1, alpha=1.0, align_weight=0.1, cycle_weight=1.0, "
         "minimum='smooth', cost='cosine', variant='paper')"
     )
