@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from torch import Tensor, nn
-from torch.nn import functional as F
+
+from inphase.models.encoder import unit
 
 # The standard deviation of a standard normal cut off at ±2; Keras divides by it, so that what is left has variance 1.
 TRUNCATED = 0.87962566103423978
@@ -59,7 +60,7 @@ class Embedder(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Embed [N, C, K, H, W] as unit vectors [N, D]."""
-        return F.normalize(self.layers(self.maps(features).amax((2, 3, 4))), dim=-1)
+        return unit(self.layers(self.maps(features).amax((2, 3, 4))))
 
 
 def he_normal(layer: nn.Conv3d) -> nn.Conv3d:

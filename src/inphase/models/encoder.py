@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 Sees = Literal["pictures", "poses", "sounds"]
 
@@ -57,6 +58,11 @@ class Encoder(nn.Module):
         if tuple(shape) != self.shape:
             fix = f"read them with size={self.shape[:2]}" if self.sees == "pictures" else "build one for that shape"
             raise ValueError(f"this encoder sees {self.sees} of shape {self.shape}, got {tuple(shape)}: {fix}")
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Normalise vectors [..., D] to length 1, in float32 at least: bfloat16 would keep the length to 0.4 % only."""
+    return F.normalize(vectors.to(torch.promote_types(vectors.dtype, torch.float32)), dim=-1)
 
 
 def kernels_and_biases(module: nn.Module) -> Iterator[Tensor]:

@@ -12,9 +12,8 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from inphase.models.encoder import Encoder, Sees
+from inphase.models.encoder import Encoder, Sees, unit
 
 HIPS = ("left_hip", "right_hip")
 SHOULDERS = ("left_shoulder", "right_shoulder")
@@ -80,7 +79,7 @@ class PoseEncoder(Encoder):
             raise ValueError(f"this encoder takes {self._context} context frames, got {features.shape[1]}")
         points, visibility = features[..., :-1], features[..., -1]
         body, travel = self.measure(points, visibility > 0)
-        return F.normalize(self.head(torch.cat([body.flatten(1), travel.flatten(1), visibility.flatten(1)], 1)), dim=-1)
+        return unit(self.head(torch.cat([body.flatten(1), travel.flatten(1), visibility.flatten(1)], 1)))
 
     def measure(self, points: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
         """Measure poses [N, C, J, S] in torso lengths.
