@@ -105,6 +105,13 @@ def test_no_more_features_are_kept_than_a_window_and_a_batch(monkeypatch: pytest
     assert max(kept) <= 10 + 2 * 15
 
 
+def test_the_work_is_done_where_the_encoder_lives(device: torch.device) -> None:
+    encoder = Toy(context=2).to(device)
+    found = embed(encoder, clip(30), context=Context((-3, 0)), batch=8)
+    truth = embed(encoder.cpu(), clip(30), context=Context((-3, 0)), batch=8)
+    np.testing.assert_allclose(found.values, truth.values, atol=1e-5)
+
+
 def test_poses_come_with_their_times_and_the_mode_is_put_back() -> None:
     encoder, shown = Toy(context=1).train(), clip(12)
     found = embed(encoder, (shown.frames.astype(np.float32), shown.times), context=Context((0,)))

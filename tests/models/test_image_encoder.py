@@ -70,7 +70,7 @@ def test_batch_statistics_are_used_in_training_unless_frozen(mode: Mode) -> None
 
 def test_the_regulariser_is_the_mean_of_the_head_s_kernels_and_biases() -> None:
     encoder = build()
-    encoder.head = Embedder(1024)
+    encoder.head = Embedder(6, convolutions=(8, 8), hidden=(8, 8))
     for part in encoder.head.modules():
         if isinstance(part, nn.BatchNorm3d):
             nn.init.constant_(part.weight, 1e6)

@@ -71,6 +71,27 @@ def test_one_window_measured_by_hand() -> None:
     torch.testing.assert_close(travel, torch.tensor([[[-1.0, 0], [1, 0]]]))
 
 
+def test_without_hips_the_middle_of_what_is_seen_is_the_centre() -> None:
+    points = torch.tensor([[9.0, 9], [9, 9], [2, 0], [4, 0]]).expand(1, 1, 4, 2)
+    seen = torch.tensor([[[False, False, True, True]]])
+    body, _ = PoseEncoder(joints=TRUNK, context=1).measure(points, seen)
+    torch.testing.assert_close(body[0, 0], torch.tensor([[0.0, 0], [0, 0], [-2, 0], [2, 0]]))  # in half spreads of 1
+
+
+def test_a_torso_that_points_at_the_camera_is_no_unit() -> None:
+    points = torch.tensor([[-1.0, 0], [1, 0], [-1, 0.001], [1, 0.001]]).expand(1, 1, 4, 2)
+    body, _ = PoseEncoder(joints=TRUNK, context=1).measure(points, torch.ones(1, 1, 4, dtype=torch.bool))
+    torch.testing.assert_close(body[0, 0, 0], torch.tensor([-2.0, 0]))
+
+
+def test_frames_with_nobody_do_not_say_where_the_others_stand() -> None:
+    encoder, values = build(), poses(1, 6, 3)
+    values[:, :, 2, :, 2] = 0
+    moved = values.clone()
+    moved[..., :2] += 500
+    torch.testing.assert_close(encoder(moved), encoder(values), atol=1e-4, rtol=0)
+
+
 def test_a_wrong_input_is_named() -> None:
     with pytest.raises(ValueError, match="no joint right_shoulder"):
         PoseEncoder(joints=TRUNK[:3], context=2)

@@ -82,7 +82,10 @@ class SameConv2d(nn.Conv2d):
         height, width = (
             max(0, (-(-size // stride) - 1) * stride + kernel - size) for size in (values.shape[-2], values.shape[-1])
         )
-        return super().forward(F.pad(values, (width // 2, width - width // 2, height // 2, height - height // 2)))
+        if height % 2 or width % 2:
+            values = F.pad(values, (width // 2, width - width // 2, height // 2, height - height // 2))
+            return F.conv2d(values, self.weight, stride=stride, groups=self.groups)
+        return F.conv2d(values, self.weight, stride=stride, padding=(height // 2, width // 2), groups=self.groups)
 
 
 def norm(channels: int) -> nn.BatchNorm2d:

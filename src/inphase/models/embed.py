@@ -41,15 +41,16 @@ def embed(
     seen: Clip | Stretch | Iterable[Clip] | Iterable[Stretch],
     *,
     context: Context,
-    batch: int = 64,
+    batch: int = 16,
     progress: Callable[[int], None] | None = None,
 ) -> Embedding:
     """Embed every frame of a clip, of poses or sounds (values, times), or of a stream of consecutive ones.
 
     Each frame is looked at once, `batch` at a time; what was seen is kept as long as it is in somebody's context. The
-    work is done where the encoder lives, in evaluation mode, and `batch` changes memory and speed alone. Where the
-    context's edges are "valid", frames without a whole context are left out. `progress` is told how many frames are
-    embedded. Memory: batch + 2·(the farthest offset) frames' features, and the embedding itself.
+    work is done where the encoder lives, in evaluation mode, and `batch` changes memory and speed alone: 16 pictures
+    suit a processor's cache, a GPU or poses want hundreds. Where the context's edges are "valid", frames without a
+    whole context are left out. `progress` is told how many frames are embedded. Memory: the features of batch + 2·(the
+    farthest offset) frames, and the embedding itself.
     """
     if batch < 1:
         raise ValueError(f"batch must be at least 1 frame, got {batch}")
