@@ -1,51 +1,14 @@
-"""Which frames of a video are shown, and which frames accompany each.
+"""Which frames of a video are shown. Which frames accompany each is `inphase.media.context`."""
 
-A frame's *context* are the frames embedded together with it. Near the ends some of them do not exist, and what is put
-in their place can tell a network where in the video it is, without looking at the action: on PennAction nothing but
-"is my context clamped?" reaches a Kendall τ of .65 to .82. `Context.edges` chooses what happens there:
-
-- "clamp"   the nearest frame that exists, as GTA and TCC do. A context frame equal to the frame itself says "the
-            beginning". `clamped` marks these frames: an evaluation reports itself without them, and them alone.
-- "mirror"  the frame as far away on the other side of t. Its distance is what it always is, so standing still gives
-            nothing away; only the direction of motion is reversed.
-- "valid"   only frames whose context exists are ever used: no leak at all, at the price of the video's ends.
-"""
-
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+
+from inphase.media.context import Context, Frames, around, clamped, context_frames, past, usable
+
+__all__ = ["Context", "Frames", "Rule", "around", "clamped", "context_frames", "past", "sample", "usable"]
 
 Rule = Literal["random", "released", "strided", "all"]
-Frames = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Context:
-    """The frames embedded together with frame t: t + offset for each offset. The default is GTA's {t − 15, t}."""
-
-    offsets: tuple[int, ...] = (-15, 0)
-    edges: Literal["clamp", "mirror", "valid"] = "clamp"
-
-    def __post_init__(self) -> None:
-        """Refuse a context that is empty or has an unknown treatment of the ends."""
-        if not self.offsets:
-            raise ValueError("a context needs at least one offset: (0,) is the frame alone")
-        if self.edges not in ("clamp", "mirror", "valid"):
-            raise ValueError(f"edges must be 'clamp', 'mirror' or 'valid', got {self.edges!r}")
-
-
-def past(*, number: int = 2, stride: int = 15, edges: Literal["clamp", "mirror", "valid"] = "clamp") -> Context:
-    """Take `number` frames that end with t, `stride` apart: {t − 15, t}."""
-    return Context(tuple(-stride * step for step in range(number - 1, -1, -1)), edges)
-
-
-def around(*, number: int = 5, stride: int = 4, edges: Literal["clamp", "mirror", "valid"] = "clamp") -> Context:
-    """Take `number` frames with t in their middle, `stride` apart: {t − 8, t − 4, t, t + 4, t + 8}."""
-    if number % 2 == 0:
-        raise ValueError(f"a context around t has an odd number of frames, got {number}: use {number + 1}, or past()")
-    return Context(tuple(stride * step for step in range(-(number // 2), number // 2 + 1)), edges)
 
 
 def sample(
@@ -93,52 +56,6 @@ def sample(
         case _:
             raise ValueError(f"rule must be 'random', 'released', 'strided' or 'all', got {rule!r}")
     return kept.start + np.sort(chosen).astype(np.int64)
-
-
-def usable(length: int, *, context: Context) -> range:
-    """Give the frames that may be shown: all of them, or those whose context exists where its edges are "valid"."""
-    if length < 1:
-        raise ValueError(f"a video needs at least one frame, got {length}")
-    if context.edges != "valid":
-        return range(length)
-    kept = range(max(0, -min(context.offsets)), length - max(0, *context.offsets))
-    if not kept:
-        raise ValueError(
-            f"no frame of a video of {length} has its whole context {context.offsets}: shorten the stride, or let "
-            "edges be 'mirror'"
-        )
-    return kept
-
-
-def context_frames(frames: Frames, *, length: int, context: Context) -> Frames:
-    """List the context of each frame: [T] → [T, C], in the order of the offsets."""
-    offsets = np.array(context.offsets)
-    wanted = frames[:, None] + offsets
-    outside = _outside(wanted, length=length)
-    if context.edges == "clamp":
-        return np.asarray(np.clip(wanted, 0, length - 1))
-    if context.edges == "valid" and outside.any():
-        first = int(frames[outside.any(1)][0])
-        raise ValueError(f"frame {first} of {length} has no whole context: sample with this context, or see `usable`")
-    return _fold(np.where(outside, frames[:, None] - offsets, wanted), length=length)
-
-
-def clamped(frames: Frames, *, length: int, context: Context) -> NDArray[np.bool_]:
-    """Mark the frames [T] some of whose context does not exist: the control to compare a Kendall τ with."""
-    outside = _outside(frames[:, None] + np.array(context.offsets), length=length)
-    return np.asarray(outside.any(axis=1))
-
-
-def _outside(wanted: Frames, *, length: int) -> NDArray[np.bool_]:
-    """Mark the indices that are no frame of the video."""
-    return (wanted < 0) | (wanted >= length)
-
-
-def _fold(frames: Frames, *, length: int) -> Frames:
-    """Reflect indices at both ends, as often as it takes: a video too short for its context is played to and fro."""
-    period = max(1, 2 * (length - 1))
-    inside = np.mod(frames, period)
-    return np.minimum(inside, period - inside) if length > 1 else np.zeros_like(frames)
 
 
 def _generator(rng: np.random.Generator | None) -> np.random.Generator:

@@ -1,0 +1,26 @@
+"""Networks, and `embed`, which shows them a recording."""
+
+from inphase.models.audio_encoder import AudioEncoder
+from inphase.models.embed import Embedding, embed
+from inphase.models.encoder import Encoder
+from inphase.models.image_encoder import ImageEncoder
+from inphase.models.pose_encoder import PoseEncoder
+from inphase.models.weights import load_encoder, save_encoder
+
+ENCODERS: dict[str, type[Encoder]] = {
+    "audio": AudioEncoder,
+    "image": ImageEncoder,
+    "pose": PoseEncoder,
+}
+
+__all__ = [
+    "ENCODERS",
+    "AudioEncoder",
+    "Embedding",
+    "Encoder",
+    "ImageEncoder",
+    "PoseEncoder",
+    "embed",
+    "load_encoder",
+    "save_encoder",
+]

@@ -1,0 +1,48 @@
+"""Encoders on disk: safetensors with the configuration in the header. Nothing is ever unpickled."""
+
+import json
+import os
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from inphase.models.encoder import Encoder
+
+KEY = "inphase_encoder"
+
+
+def save_encoder(path: Path | str, encoder: Encoder) -> None:
+    """Write an encoder's weights, and what rebuilds it, to one file; an older one is replaced at once or not at all."""
+    from inphase.models import ENCODERS
+
+    names = [name for name, kind in ENCODERS.items() if type(encoder) is kind]
+    if not names:
+        raise ValueError(f"{type(encoder).__name__} is not an encoder that can be loaded again: enter it in ENCODERS")
+    path = Path(path)
+    description = json.dumps({"name": names[0], "config": encoder.config})
+    tensors = {name: value.detach().contiguous() for name, value in encoder.state_dict().items()}
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        save_file(tensors, draft, metadata={KEY: description})
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def load_encoder(path: Path | str, *, device: torch.device | str = "cpu") -> Encoder:
+    """Build the encoder that a file describes and load its weights, in evaluation mode."""
+    from inphase.models import ENCODERS
+
+    with safe_open(path, framework="pt", device=str(device)) as file:
+        metadata = file.metadata() or {}
+        if KEY not in metadata:
+            raise ValueError(f"{path} does not say which encoder it is of: write it with save_encoder")
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no mapping
+    description = json.loads(metadata[KEY])
+    if description["name"] not in ENCODERS:
+        raise ValueError(f"{path} is of an encoder {description['name']!r}; this version has {', '.join(ENCODERS)}")
+    encoder = ENCODERS[description["name"]](**description["config"])
+    encoder.load_state_dict(tensors)
+    return encoder.to(device).eval()

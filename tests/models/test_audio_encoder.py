@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+import torch
+
+from inphase.media.audio import Sound
+from inphase.media.context import Context
+from inphase.media.log_mel import log_mel_patches
+from inphase.models.audio_encoder import AudioEncoder, load_vggish
+from inphase.models.embed import embed
+
+
+def build() -> AudioEncoder:
+    torch.manual_seed(0)
+    return AudioEncoder(hidden=(32, 16)).eval()
+
+
+def test_it_has_vggish_s_parameters() -> None:
+    with torch.device("meta"):
+        assert sum(weight.numel() for weight in AudioEncoder().parameters()) == 72_141_184
+
+
+def test_sounds_become_unit_vectors() -> None:
+    noise = np.random.default_rng(0).normal(0, 0.1, 16000 * 4).astype(np.float32)
+    patches = log_mel_patches(Sound(noise, 16000)).astype(np.float32)
+    found = embed(build(), (patches, np.linspace(0, 2.88, 4)), context=Context((-1, 0)))
+    assert found.values.shape == (4, 128)
+    np.testing.assert_allclose(np.linalg.norm(found.values, axis=-1), 1, atol=1e-6)
+    assert np.ptp(found.values, axis=0).max() > 1e-4
+
+
+def test_weights_are_loaded_by_key_and_laid_out_as_vggish_has_them() -> None:
+    encoder, source = build(), torch.Generator().manual_seed(3)
+    layers = [(0, 1, 64), (3, 64, 128), (6, 128, 256), (8, 256, 256), (11, 256, 512), (13, 512, 512)]
+    weights = {f"features.{place}.weight": torch.zeros(after, before, 3, 3) for place, before, after in layers}
+    weights |= {f"features.{place}.bias": torch.rand(after, generator=source) for place, _, after in layers}
+    for place, (before, after) in {0: (12288, 32), 2: (32, 16), 4: (16, 128)}.items():
+        weights[f"embeddings.{place}.weight"] = torch.randn(after, before, generator=source) / before**0.5
+        weights[f"embeddings.{place}.bias"] = torch.rand(after, generator=source)
+    load_vggish(encoder, weights)
+    # Convolutions of nothing but biases give each channel its bias; flattened, the channel runs fastest.
+    values = weights["features.13.bias"].repeat(6 * 4)
+    for place in (0, 2, 4):
+        values = weights[f"embeddings.{place}.weight"] @ values + weights[f"embeddings.{place}.bias"]
+        values = values.relu() if place < 4 else values
+    with torch.no_grad():
+        found = encoder(torch.rand(1, 1, 1, 96, 64, generator=source))[0, 0]
+    torch.testing.assert_close(found, values / values.norm())
+    with pytest.raises(ValueError, match=r"embeddings\.0\.weight is \[32, 12288\], this encoder has \[8, 12288\]"):
+        load_vggish(AudioEncoder(hidden=(8, 8)), weights)
+    with pytest.raises(ValueError, match=r"no features\.0\.weight"):
+        load_vggish(encoder, {"conv1": torch.zeros(1)})
+
+
+def test_another_spectrogram_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"sounds of shape \(96, 64\), got \(96, 128\)"):
+        build()(torch.zeros(1, 1, 1, 96, 128))
