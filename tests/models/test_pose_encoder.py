@@ -71,6 +71,20 @@ def test_one_window_measured_by_hand() -> None:
     torch.testing.assert_close(travel, torch.tensor([[[-1.0, 0], [1, 0]]]))
 
 
+def test_a_joint_that_appears_has_not_moved() -> None:
+    encoder = PoseEncoder(joints=(*TRUNK, "hand"), context=2, hidden=(), dimension=10 + 10 + 4 + 10).eval()
+    encoder.head = torch.nn.Identity()
+    frame = torch.tensor([[-1.0, 0, 1], [1, 0, 1], [-1, -4, 1], [1, -4, 1], [4, 4, 1]])
+    values = torch.stack([frame, frame])
+    values[0, 4, 2], values[1, :4, 0] = 0, values[1, :4, 0] + 4
+    found = encoder(values[None, None])[0, 0]
+    posture, motion, travel = found[:10].view(5, 2), found[10:20].view(5, 2), found[20:24].view(2, 2)
+    unit = posture[1, 0] * 4
+    torch.testing.assert_close(motion / unit, torch.tensor([[3.0, 0]] * 4 + [[0, 0]]))
+    torch.testing.assert_close(travel / unit, torch.tensor([[-0.5, 0], [0.5, 0]]))
+    torch.testing.assert_close(posture[4] / unit, torch.tensor([0.0, 1]))
+
+
 def test_without_hips_the_middle_of_what_is_seen_is_the_centre() -> None:
     points = torch.tensor([[9.0, 9], [9, 9], [2, 0], [4, 0]]).expand(1, 1, 4, 2)
     seen = torch.tensor([[[False, False, True, True]]])

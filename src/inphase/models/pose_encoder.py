@@ -5,6 +5,9 @@ is the origin, the mean length of the torso the unit: where in the picture someb
 does not matter, while how the whole body travels within the window, a jump or a run-up, stays visible. Centring each
 frame by itself would lose that. Centring a clip as a whole would keep it, but a frame's embedding would then depend on
 how the clip was cut, and no stream could be embedded before its end.
+
+The layers see the mean posture of the window and the motion from each context frame to the next, which is what the
+poses themselves say, in other words: small motions are then not lost beside large coordinates.
 """
 
 from collections.abc import Sequence
@@ -17,6 +20,8 @@ from inphase.models.encoder import Encoder, Sees, unit
 
 HIPS = ("left_hip", "right_hip")
 SHOULDERS = ("left_shoulder", "right_shoulder")
+# From one context frame to the next joints move by a fraction of a torso: this brings motion to the scale of posture.
+MOTION = 3.0
 
 
 class PoseEncoder(Encoder):
@@ -78,8 +83,13 @@ class PoseEncoder(Encoder):
         if features.shape[1] != self._context:
             raise ValueError(f"this encoder takes {self._context} context frames, got {features.shape[1]}")
         points, visibility = features[..., :-1], features[..., -1]
-        body, travel = self.measure(points, visibility > 0)
-        return unit(self.head(torch.cat([body.flatten(1), travel.flatten(1), visibility.flatten(1)], 1)))
+        seen = visibility > 0
+        body, travel = self.measure(points, seen)
+        posture, _ = mean_of(body.transpose(1, 2), seen.transpose(1, 2))  # [N, J, S]
+        places = body + travel[:, :, None]
+        motion = (places[:, 1:] - places[:, :-1]) * (seen[:, 1:] & seen[:, :-1])[..., None]
+        inputs = [posture, MOTION * motion, travel, visibility]
+        return unit(self.head(torch.cat([part.flatten(1) for part in inputs], 1)))
 
     def measure(self, points: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
         """Measure poses [N, C, J, S] in torso lengths.
