@@ -133,7 +133,7 @@ def golfers(view: str, count: int) -> list[Path]:
 @needs_mediapipe
 @needs_golfdb
 def test_real_golfers_are_found_with_their_own_left_and_right() -> None:
-    for path in golfers("face-on", 3):
+    for path in golfers("face-on", 2):
         pose = read_pose(path, rate=10)
         assert pose.found.mean() > 0.95
         left, right = (pose.keypoints[:5, LANDMARKS.index(f"{side}_hip"), 0] for side in ("left", "right"))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.media.landmarks import Body, Region
-from inphase.media.person import STEP, Track, is_near
+from inphase.media.person import APART, STEP, Track, is_near
 
 # How often to look again who is there: after so many frames or, where pictures are far apart, seconds. To find people
 # takes two thirds of the time that following one takes.
@@ -17,8 +17,6 @@ EVERY, SECONDS = 8, 0.26
 MOST, SMALL = 4, 0.4
 # For how many frames to look for somebody where they were last seen.
 PATIENCE = 8
-# Circles whose centres are within so many radii are around the same person: 97 of 100 found afresh on real clips are.
-SAME = 0.35
 # How many times in a row to find somebody else in a person's circle before one does not follow them any more.
 DOUBTS = 2
 # Those who fill the picture are found with a wide margin, small ones in parts of a fraction of its longer side.
@@ -88,7 +86,7 @@ class Crowd:
 
     def _continues(self, track: Track, region: Region) -> bool:
         """Tell whether somebody can have come from where a track was last seen."""
-        return is_near(region, track.place, reach=STEP * (self._frame - track.frames[-1]))
+        return is_near(region, track.place, reach=APART + STEP * (self._frame - track.frames[-1]))
 
     def _recognise(self, region: Region, *, among: Sequence[Track]) -> Track:
         """Find the lost track of whoever is seen in a region, or begin one."""
@@ -138,7 +136,7 @@ def _is_confirmed(track: Track, found: Sequence[Region]) -> bool:
     circle somebody else is found, time and again, is such a mistake.
     """
     inside = [region for region in found if np.hypot(region.x - track.region.x, region.y - track.region.y) < track.size]
-    doubtful = bool(inside) and not any(is_near(region, track.region, reach=SAME) for region in inside)
+    doubtful = bool(inside) and not any(is_near(region, track.region, reach=APART) for region in inside)
     if inside:
         track.judge(not doubtful)
     return track.doubts < DOUBTS
@@ -171,4 +169,4 @@ def _offsets(length: int, side: int) -> list[int]:
 
 def _is_among(region: Region, seen: Sequence[Track]) -> bool:
     """Tell whether somebody is already followed."""
-    return any(is_near(region, track.region, reach=SAME) for track in seen)
+    return any(is_near(region, track.region, reach=APART) for track in seen)

@@ -7,9 +7,9 @@ import numpy as np
 
 from inphase.media.landmarks import LANDMARKS, Body, Region
 
-# How far a person goes from one frame to the next, in radii of the circle around them, which is about as wide as they
-# are tall; and the factor by which they can seem to grow or shrink.
-STEP, GROWTH = 0.5, 1.35
+# How far apart two circles around the same person can be, in their radius, which is about half as long as a person is
+# tall; how much further for every frame between; and the factor between their sizes.
+APART, STEP, GROWTH = 0.3, 0.1, 1.35
 # How many frames tell somebody's size.
 RECENT = 30
 # A person seen again after a cut is seen for this many frames; what lasts less is taken for a mistake.
@@ -74,7 +74,7 @@ def choose_person(tracks: Sequence[Track], *, length: int) -> dict[int, Body]:
         apart = len(track.frames) >= LASTING and not person.keys() & set(track.frames)
         alike = 1 / GROWTH <= track.size / ranked[0].size <= GROWTH
         for frame, body, place in zip(track.frames, track.bodies, _expected(person, track.frames), strict=True):
-            if frame not in person and ((apart and alike) or is_near(body.region, place, reach=STEP)):
+            if frame not in person and ((apart and alike) or is_near(body.region, place, reach=APART)):
                 person[frame] = body
     return person
 
