@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Annotated
@@ -127,12 +128,7 @@ def cache_data(
         split: train, val, test or all.
         workers: processes that decode side by side; 0 decodes in this one.
     """
-    wanted = _sources(name, root, split=split)
-    console = Console()
-    with Progress(console=console) as bar:
-        task = bar.add_task("decoding", total=len(wanted))
-        filled = fill_store(store, wanted, size=size, workers=workers, progress=lambda _: bar.advance(task))
-    _print_filled(console, filled, store)
+    _fill(store, _sources(name, root, split=split), "decoding", partial(fill_store, size=size, workers=workers))
 
 
 @data.command(name="pose")
@@ -150,10 +146,15 @@ def pose_data(
         workers: processes that work side by side; 0 works in this one.
     """
     wanted = _sources(name, root, split=split)
+    _fill(store, wanted, "following people", partial(fill_poses, complexity=complexity, workers=workers))
+
+
+def _fill(store: Path, wanted: dict[str, Source], doing: str, fill: Callable[..., Filled]) -> None:
+    """Fill a store behind a progress bar and say what it holds now."""
     console = Console()
     with Progress(console=console) as bar:
-        task = bar.add_task("following people", total=len(wanted))
-        filled = fill_poses(store, wanted, complexity=complexity, workers=workers, progress=lambda _: bar.advance(task))
+        task = bar.add_task(doing, total=len(wanted))
+        filled = fill(store, wanted, progress=lambda _: bar.advance(task))
     _print_filled(console, filled, store)
 
 

@@ -26,7 +26,6 @@ from triton.language.extra.libdevice import mul_rn
 from inphase.align.recursion_triton import KINDS, on, sweep, sweep_back, two_floats
 from inphase.align.tile_triton import LANES
 
-LONGEST = 32  # frames: one strip of lanes
 DEPTH = tl.constexpr(32)  # embedding dimensions at a time
 TINY = tl.constexpr(1e-12)  # the least norm a vector is divided by, as in torch.nn.functional.normalize
 

@@ -78,7 +78,7 @@ class GTA(PairObjective):
         return {"loss": self.cycle_weight * cycle + self.align_weight * align, "align": align, "cycle": cycle}
 
     def _fits_one_kernel(self, x: Tensor, y: Tensor) -> bool:
-        short = max(x.shape[1], y.shape[1]) <= 32
+        short = max(x.shape[1], y.shape[1]) <= 32  # one strip of lanes
         paper = self.cost == "contrastive" and self.variant == "paper" and self.gamma > 0
         return short and paper and x.dtype != torch.float64
 
