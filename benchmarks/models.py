@@ -60,7 +60,7 @@ def main(seconds: float, batch: int) -> None:
         ("ResNet50V2, 112 px", resnet(112), PAST),
         ("EfficientNet-Lite0, 224 px", lite0(224), PAST),
         ("EfficientNet-Lite0, 112 px", lite0(112), PAST),
-        ("pose, 13 joints", PoseEncoder(joints=JOINTS, context=5), AROUND),
+        ("pose, 13 joints", PoseEncoder(joints=JOINTS), AROUND),
         ("sound", AudioEncoder(), Context((0,))),
     ]
     print(f"{'':<30}{'parameters':>12}{'features/s':>12}{'frames/s':>12}")

@@ -21,7 +21,7 @@ class Toy(Encoder):
     sees: ClassVar[Sees] = "pictures"
 
     def __init__(self, *, context: int) -> None:
-        super().__init__()
+        super().__init__(context=range(context))
         torch.manual_seed(0)
         self.shape, self.config, self.looked = (2, 3, 3), {"context": context}, 0
         self.head = nn.Sequential(nn.Linear(18 * context, 5), nn.BatchNorm1d(5))
@@ -129,3 +129,15 @@ def test_what_does_not_fit_is_named() -> None:
         embed(Toy(context=1), (np.zeros((4, 2, 3, 3)), np.arange(3.0)), context=Context((0,)))
     with pytest.raises(ValueError, match="3 vectors need as many times"):
         Embedding(np.zeros((3, 2), np.float32), np.arange(4.0))
+
+
+def test_the_context_reaches_equally_far_in_seconds() -> None:
+    encoder, shown = Toy(context=2), clip(40)
+    encoder.context = Context((-4, 0))
+    frames = embed(encoder, shown, context=Context((-4, 0))).values
+    np.testing.assert_array_equal(embed(encoder, shown).values, frames)
+    encoder.rate = 29.97 / 2  # trained at half the rate: the same second lies twice as many frames away
+    twice = embed(encoder, shown, context=Context((-8, 0))).values
+    np.testing.assert_array_equal(embed(encoder, shown).values, twice)
+    single = embed(encoder, clip(1))
+    assert len(single) == 1

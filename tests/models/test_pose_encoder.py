@@ -13,7 +13,7 @@ def names(count: int) -> tuple[str, ...]:
 
 def build(count: int = 13, *, context: int = 3, space: int = 2) -> PoseEncoder:
     torch.manual_seed(0)
-    return PoseEncoder(joints=names(count), context=context, space=space).eval()
+    return PoseEncoder(joints=names(count), context=range(context), space=space).eval()
 
 
 def poses(*shape: int, count: int = 13, space: int = 2) -> Tensor:
@@ -63,7 +63,7 @@ def test_visibility_is_an_input_and_may_be_left_out_where_all_is_seen() -> None:
 
 
 def test_one_window_measured_by_hand() -> None:
-    encoder = PoseEncoder(joints=TRUNK, context=2)
+    encoder = PoseEncoder(joints=TRUNK, context=(-4, 0))
     upright = torch.tensor([[-1.0, 0], [1, 0], [-1, -4], [1, -4]])
     points = torch.stack([upright, upright + torch.tensor([8.0, 0])])[None]
     body, travel = encoder.measure(points, torch.ones(1, 2, 4, dtype=torch.bool))
@@ -72,7 +72,7 @@ def test_one_window_measured_by_hand() -> None:
 
 
 def test_a_joint_that_appears_has_not_moved() -> None:
-    encoder = PoseEncoder(joints=(*TRUNK, "hand"), context=2, hidden=(), dimension=10 + 10 + 4 + 10).eval()
+    encoder = PoseEncoder(joints=(*TRUNK, "hand"), context=(-4, 0), hidden=(), dimension=10 + 10 + 4 + 10).eval()
     encoder.head = torch.nn.Identity()
     frame = torch.tensor([[-1.0, 0, 1], [1, 0, 1], [-1, -4, 1], [1, -4, 1], [4, 4, 1]])
     values = torch.stack([frame, frame])
@@ -88,13 +88,13 @@ def test_a_joint_that_appears_has_not_moved() -> None:
 def test_without_hips_the_middle_of_what_is_seen_is_the_centre() -> None:
     points = torch.tensor([[9.0, 9], [9, 9], [2, 0], [4, 0]]).expand(1, 1, 4, 2)
     seen = torch.tensor([[[False, False, True, True]]])
-    body, _ = PoseEncoder(joints=TRUNK, context=1).measure(points, seen)
+    body, _ = PoseEncoder(joints=TRUNK, context=(0,)).measure(points, seen)
     torch.testing.assert_close(body[0, 0], torch.tensor([[0.0, 0], [0, 0], [-2, 0], [2, 0]]))  # in half spreads of 1
 
 
 def test_a_torso_that_points_at_the_camera_is_no_unit() -> None:
     points = torch.tensor([[-1.0, 0], [1, 0], [-1, 0.001], [1, 0.001]]).expand(1, 1, 4, 2)
-    body, _ = PoseEncoder(joints=TRUNK, context=1).measure(points, torch.ones(1, 1, 4, dtype=torch.bool))
+    body, _ = PoseEncoder(joints=TRUNK, context=(0,)).measure(points, torch.ones(1, 1, 4, dtype=torch.bool))
     torch.testing.assert_close(body[0, 0, 0], torch.tensor([-2.0, 0]))
 
 
@@ -108,7 +108,7 @@ def test_frames_with_nobody_do_not_say_where_the_others_stand() -> None:
 
 def test_a_wrong_input_is_named() -> None:
     with pytest.raises(ValueError, match="no joint right_shoulder"):
-        PoseEncoder(joints=TRUNK[:3], context=2)
+        PoseEncoder(joints=TRUNK[:3], context=(-4, 0))
     with pytest.raises(ValueError, match=r"poses of shape \(13, 3\), got \(17, 3\)"):
         build()(poses(1, 2, 3, count=17))
     with pytest.raises(ValueError, match="takes 3 context frames, got 5"):

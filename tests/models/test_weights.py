@@ -13,7 +13,7 @@ from inphase.models import ENCODERS, Encoder, ImageEncoder, load_encoder, save_e
 SMALL: dict[str, dict[str, Any]] = {
     "audio": {"hidden": (8,), "dimension": 4},
     "image": {"mode": "scratch", "weights": None, "size": (32, 32), "convolutions": (4,), "hidden": (4,)},
-    "pose": {"joints": ("left_hip", "right_hip", "left_shoulder", "right_shoulder"), "context": 2},
+    "pose": {"joints": ("left_hip", "right_hip", "left_shoulder", "right_shoulder"), "context": (-4, 0)},
 }
 
 
@@ -23,7 +23,7 @@ def test_an_encoder_comes_back_the_same(name: str, tmp_path: Path, device: torch
     values = torch.rand(2, 3, 2, *encoder.shape, device=device)
     encoder(values)  # in training mode: running statistics are no longer what a new encoder has
     save_encoder(tmp_path / "encoder.safetensors", encoder)
-    again = load_encoder(tmp_path / "encoder.safetensors", device=device)
+    again = load_encoder(tmp_path, device=device)
     with torch.no_grad():
         torch.testing.assert_close(again(values), encoder.eval()(values), atol=0, rtol=0)
     assert again.config == encoder.config
@@ -43,6 +43,10 @@ def test_published_weights_are_not_needed_to_load(tmp_path: Path, monkeypatch: p
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no encoder"):
+        load_encoder(tmp_path)
+    with pytest.raises(ValueError, match="there is no"):
+        load_encoder(tmp_path / "absent")
     save_file({"a": torch.zeros(1)}, tmp_path / "plain.safetensors")
     with pytest.raises(ValueError, match="does not say which encoder"):
         load_encoder(tmp_path / "plain.safetensors")
@@ -59,4 +63,4 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
         head = nn.Identity()
 
     with pytest.raises(ValueError, match="Private is not an encoder"):
-        save_encoder(tmp_path / "private.safetensors", Private())
+        save_encoder(tmp_path / "private.safetensors", Private(context=(0,)))

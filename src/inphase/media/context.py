@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Frames = NDArray[np.int64]
+Edges = Literal["clamp", "mirror", "valid"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Context:
     """The frames embedded together with frame t: t + offset for each offset. The default is GTA's {t − 15, t}."""
 
     offsets: tuple[int, ...] = (-15, 0)
-    edges: Literal["clamp", "mirror", "valid"] = "clamp"
+    edges: Edges = "clamp"
 
     def __post_init__(self) -> None:
         """Refuse a context that is empty or has an unknown treatment of the ends."""
@@ -34,13 +35,19 @@ class Context:
         if self.edges not in ("clamp", "mirror", "valid"):
             raise ValueError(f"edges must be 'clamp', 'mirror' or 'valid', got {self.edges!r}")
 
+    def stretched(self, factor: float) -> "Context":
+        """Reach as far in seconds in a recording of `factor` times as many frames a second."""
+        if not factor > 0:
+            raise ValueError(f"a context is stretched by a factor above 0, got {factor}")
+        return Context(tuple(round(offset * factor) for offset in self.offsets), self.edges)
 
-def past(*, number: int = 2, stride: int = 15, edges: Literal["clamp", "mirror", "valid"] = "clamp") -> Context:
+
+def past(*, number: int = 2, stride: int = 15, edges: Edges = "clamp") -> Context:
     """Take `number` frames that end with t, `stride` apart: {t − 15, t}."""
     return Context(tuple(-stride * step for step in range(number - 1, -1, -1)), edges)
 
 
-def around(*, number: int = 5, stride: int = 4, edges: Literal["clamp", "mirror", "valid"] = "clamp") -> Context:
+def around(*, number: int = 5, stride: int = 4, edges: Edges = "clamp") -> Context:
     """Take `number` frames with t in their middle, `stride` apart: {t − 8, t − 4, t, t + 4, t + 8}."""
     if number % 2 == 0:
         raise ValueError(f"a context around t has an odd number of frames, got {number}: use {number + 1}, or past()")

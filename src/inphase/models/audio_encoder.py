@@ -6,6 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from inphase.media.context import Edges
 from inphase.media.log_mel import BANDS, PATCH
 from inphase.models.embedder import glorot_uniform
 from inphase.models.encoder import Encoder, Sees, unit
@@ -24,10 +25,18 @@ class AudioEncoder(Encoder):
 
     sees: ClassVar[Sees] = "sounds"
 
-    def __init__(self, *, hidden: Sequence[int] = (4096, 4096), dimension: int = 128) -> None:
+    def __init__(
+        self,
+        *,
+        context: Sequence[int] = (0,),
+        edges: Edges = "clamp",
+        rate: float | None = None,
+        hidden: Sequence[int] = (4096, 4096),
+        dimension: int = 128,
+    ) -> None:
         """Build the layers, their weights drawn from glorot_uniform."""
-        super().__init__()
-        self.config = {"hidden": list(hidden), "dimension": dimension}
+        super().__init__(context=context, edges=edges, rate=rate)
+        self.config |= {"hidden": list(hidden), "dimension": dimension}
         self.shape = (PATCH, BANDS)
         layers: list[nn.Module] = []
         before = 1

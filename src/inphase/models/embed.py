@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def embed(
     encoder: Encoder,
     seen: Clip | Stretch | Iterable[Clip] | Iterable[Stretch],
     *,
-    context: Context,
+    context: Context | None = None,
     batch: int = 16,
     progress: Callable[[int], None] | None = None,
 ) -> Embedding:
@@ -48,12 +49,17 @@ def embed(
 
     Each frame is looked at once, `batch` at a time; what was seen is kept as long as it is in somebody's context. The
     work is done where the encoder lives, in evaluation mode, and `batch` changes memory and speed alone: 16 pictures
-    suit a processor's cache, a GPU or poses want hundreds. Where the context's edges are "valid", frames without a
-    whole context are left out. `progress` is told how many frames are embedded. Memory: the features of batch + 2·(the
-    farthest offset) frames, and the embedding itself.
+    suit a processor's cache, a GPU or poses want hundreds. The context is the encoder's, as far in seconds as that says
+    at which rate it was trained, unless another is given; where its edges are "valid", frames without a whole context
+    are left out. `progress` is told how many frames are embedded. Memory: the features of batch + 2·(the farthest
+    offset) frames, and the embedding itself.
     """
     if batch < 1:
         raise ValueError(f"batch must be at least 1 frame, got {batch}")
+    stretches = iter(_stretches(seen))
+    first = next(stretches, None)
+    if context is None:
+        context = encoder.context_at(None if first is None else rate_of(first[1]))
     window = _Window(encoder, context=context, batch=batch)
     times: list[NDArray[np.float64]] = []
     values: list[NDArray[np.float32]] = []
@@ -61,7 +67,9 @@ def embed(
     encoder.eval()
     try:
         with torch.inference_mode():
-            for part in _vectors(window, _batches(seen, batch=batch), times=times):
+            for part in _vectors(
+                window, _batches(chain([first] if first else [], stretches), batch=batch), times=times
+            ):
                 values.append(part)
                 found += len(part)
                 if progress is not None:
@@ -71,8 +79,13 @@ def embed(
     clock = np.concatenate(times) if times else np.empty(0)
     if not found:
         raise ValueError(f"none of {len(clock)} frames has its whole context {context.offsets}: let edges be 'mirror'")
-    first = window.first
-    return Embedding(np.concatenate(values), clock[first : first + found])
+    return Embedding(np.concatenate(values), clock[window.first : window.first + found])
+
+
+def rate_of(times: NDArray[np.float64]) -> float | None:
+    """Tell how many frames a second follow each other at `times`, or None where that cannot be told."""
+    gap = float(np.median(np.diff(times))) if len(times) > 1 else 0.0
+    return 1 / gap if gap > 0 else None
 
 
 def _vectors(
@@ -127,12 +140,17 @@ class _Window:
             yield vectors.float().cpu().numpy()
 
 
-def _batches(seen: Clip | Stretch | Iterable[Clip] | Iterable[Stretch], *, batch: int) -> Iterator[Stretch]:
-    """Cut what is seen into parts of at most `batch` frames."""
-    parts = [seen] if isinstance(seen, Clip | tuple) else seen
-    for part in parts:
+def _stretches(seen: Clip | Stretch | Iterable[Clip] | Iterable[Stretch]) -> Iterator[Stretch]:
+    """List what is seen as frames and their times."""
+    for part in [seen] if isinstance(seen, Clip | tuple) else seen:
         frames, times = (part.frames, part.times) if isinstance(part, Clip) else part
         if len(frames) != len(times):
             raise ValueError(f"{len(frames)} frames need as many times, got {len(times)}")
+        yield frames, times
+
+
+def _batches(stretches: Iterable[Stretch], *, batch: int) -> Iterator[Stretch]:
+    """Cut what is seen into parts of at most `batch` frames."""
+    for frames, times in stretches:
         for begin in range(0, len(frames), batch):
             yield frames[begin : begin + batch], times[begin : begin + batch]

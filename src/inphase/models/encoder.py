@@ -1,11 +1,13 @@
 """What every encoder is: frames with their context in, unit vectors out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from inphase.media.context import Context, Edges
 
 Sees = Literal["pictures", "poses", "sounds"]
 
@@ -20,12 +22,27 @@ class Encoder(nn.Module):
     - `sees`    pictures, poses or sounds
     - `shape`   of one frame: (H, W, 3), (J, 3), (96, 64) …
     - `config`  the keyword arguments that build it again, as JSON can hold them
+
+    and hands the base class the context it is trained with. Where that says its `rate`, frames a second, recordings of
+    another rate are embedded with a context that reaches equally far in seconds.
     """
 
     sees: ClassVar[Sees]
     shape: tuple[int, ...]
     config: dict[str, Any]
     head: nn.Module
+
+    def __init__(self, *, context: Sequence[int], edges: Edges = "clamp", rate: float | None = None) -> None:
+        """Keep the context: its offsets in frames, what stands for frames past the ends, the rate it is meant at."""
+        super().__init__()
+        if rate is not None and not rate > 0:
+            raise ValueError(f"rate must be above 0 frames a second, or None where frames alone count; got {rate}")
+        self.context, self.rate = Context(tuple(context), edges), rate
+        self.config = {"context": list(context), "edges": edges, "rate": rate}
+
+    def context_at(self, rate: float | None) -> Context:
+        """Give the context in frames of a recording of `rate` frames a second, where it is known."""
+        return self.context if rate is None or self.rate is None else self.context.stretched(rate / self.rate)
 
     def features(self, frames: Tensor) -> Tensor:
         """Look at each frame alone: [N, *shape] → [N, …]."""

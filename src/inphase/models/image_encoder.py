@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from inphase.media.context import Edges
 from inphase.models.backbone import build_backbone
 from inphase.models.embedder import Embedder
 from inphase.models.encoder import Encoder, Sees
@@ -40,6 +41,9 @@ class ImageEncoder(Encoder):
     def __init__(
         self,
         *,
+        context: Sequence[int] = (-15, 0),
+        edges: Edges = "clamp",
+        rate: float | None = None,
         backbone: str = "efficientnet_lite0",
         mode: Mode = "frozen",
         weights: str | None = "published",
@@ -50,7 +54,7 @@ class ImageEncoder(Encoder):
         dropout: float = 0.1,
     ) -> None:
         """Build both parts and choose what trains."""
-        super().__init__()
+        super().__init__(context=context, edges=edges, rate=rate)
         if mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
         if (mode == "scratch") != (weights is None):
@@ -58,7 +62,7 @@ class ImageEncoder(Encoder):
             raise ValueError(f"{mode=} does not go with {weights=}: {fix}")
         if len(size) != 2 or min(size) < 32:
             raise ValueError(f"size must be (height, width) of at least 32 pixels, got {tuple(size)}")
-        self.config = {
+        self.config |= {
             "backbone": backbone,
             "mode": mode,
             "weights": None if weights is None else "saved",

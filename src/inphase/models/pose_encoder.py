@@ -16,6 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from inphase.media.context import Edges
 from inphase.models.encoder import Encoder, Sees, unit
 
 HIPS = ("left_hip", "right_hip")
@@ -28,7 +29,7 @@ class PoseEncoder(Encoder):
     """Embed poses [B, T, C, J, 3] or [B, T, C, J, 4]: coordinates and visibility, seen where that is above 0.
 
     Without the last column every joint counts as seen. `joints` names the J joints, two hips and two shoulders among
-    them; `context` is C. [Linear, batch norm, ReLU] for each of `hidden` widths, linear, L2.
+    them; C is the number of offsets in `context`. [Linear, batch norm, ReLU] for each of `hidden` widths, linear, L2.
     """
 
     sees: ClassVar[Sees] = "poses"
@@ -37,29 +38,30 @@ class PoseEncoder(Encoder):
         self,
         *,
         joints: Sequence[str],
-        context: int,
+        context: Sequence[int] = (-8, -4, 0, 4, 8),
+        edges: Edges = "mirror",
+        rate: float | None = None,
         space: int = 2,
         hidden: Sequence[int] = (256, 256),
         dimension: int = 128,
     ) -> None:
         """Build the layers for coordinates in `space` dimensions."""
-        super().__init__()
+        super().__init__(context=context, edges=edges, rate=rate)
         absent = [name for name in (*HIPS, *SHOULDERS) if name not in joints]
         if absent:
             raise ValueError(f"poses are measured by hips and shoulders; there is no joint {', '.join(absent)}")
-        if space not in (2, 3) or context < 1:
-            raise ValueError(f"space must be 2 or 3 and context at least 1 frame, got {space=}, {context=}")
-        self.config = {
+        if space not in (2, 3):
+            raise ValueError(f"space must be 2 or 3, got {space}")
+        self.config |= {
             "joints": list(joints),
-            "context": context,
             "space": space,
             "hidden": list(hidden),
             "dimension": dimension,
         }
         self.shape = (len(joints), space + 1)
-        self._context, self._space = context, space
+        self._context, self._space = len(context), space
         self._hips, self._shoulders = ([list(joints).index(name) for name in pair] for pair in (HIPS, SHOULDERS))
-        width = context * (len(joints) * (space + 1) + space)
+        width = self._context * (len(joints) * (space + 1) + space)
         layers: list[nn.Module] = []
         for after in hidden:
             layers += [nn.Linear(width, after, bias=False), nn.BatchNorm1d(after), nn.ReLU(inplace=True)]

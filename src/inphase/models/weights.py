@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from inphase.models.encoder import Encoder
 
 KEY = "inphase_encoder"
+FILE = "encoder.safetensors"  # in a run folder
 
 
 def save_encoder(path: Path | str, encoder: Encoder) -> None:
@@ -32,9 +33,16 @@ def save_encoder(path: Path | str, encoder: Encoder) -> None:
 
 
 def load_encoder(path: Path | str, *, device: torch.device | str = "cpu") -> Encoder:
-    """Build the encoder that a file describes and load its weights, in evaluation mode."""
+    """Build the encoder that a file, or the one in a run folder, describes and load its weights, in evaluation mode."""
     from inphase.models import ENCODERS
 
+    path = Path(path)
+    if path.is_dir():
+        if not (path / FILE).exists():
+            raise ValueError(f"{path} holds no {FILE}: it is no run folder, or its run has saved nothing yet")
+        path = path / FILE
+    if not path.exists():
+        raise ValueError(f"there is no {path}: name a run folder or an encoder's file")
     with safe_open(path, framework="pt", device=str(device)) as file:
         metadata = file.metadata() or {}
         if KEY not in metadata:
