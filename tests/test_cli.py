@@ -164,7 +164,9 @@ def test_the_stage_is_written_checked_shown_and_cached(
 def test_the_stage_needs_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "DATASETS", {"stage": partial(stage.load, videos=1, actions=["squat", "kick"])})
+    monkeypatch.setattr(
+        "inphase.cli.data.DATASETS", {"stage": partial(stage.load, videos=1, actions=["squat", "kick"])}
+    )
     assert run(monkeypatch, "data", "check", "stage", "--open") == 0
     out = capsys.readouterr().out
     assert "stage · drawn" in out
@@ -199,6 +201,6 @@ def test_warnings_are_lines_and_what_the_system_refuses_is_named(
     def refuse(root: Path, **_: object) -> None:
         raise PermissionError(13, "Permission denied", "index.csv")
 
-    monkeypatch.setattr(cli, "DATASETS", {"mine": refuse})
+    monkeypatch.setattr("inphase.cli.data.DATASETS", {"mine": refuse})
     assert run(monkeypatch, "data", "check", "mine", str(tmp_path)) == 1
     assert capsys.readouterr().err.startswith("index.csv: Permission denied; check the folder and your rights to it")

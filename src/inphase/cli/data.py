@@ -1,7 +1,6 @@
-"""The command line: each command parses, calls one thing and prints."""
+"""`inphase data …`: look at collections of videos and prepare them."""
 
 import sys
-import warnings
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
@@ -20,14 +19,11 @@ from inphase.data.check import Report, check
 from inphase.data.reading import file_length, measured_length, read_pictures, sources
 from inphase.data.sheet import choose, draw_sheet
 from inphase.data.video import Video, summarise
-from inphase.media.atomic import atomic_write, explain
+from inphase.media.atomic import atomic_write
 from inphase.media.cache import Filled, Source, fill_store
-from inphase.media.errors import MediaError, MissingExtraError
 from inphase.media.pose_cache import fill_poses
 
-app = SubcommandApp()
-data = SubcommandApp()
-app.command(data, name="data", help="Look at collections of videos.")
+commands = SubcommandApp()
 
 Name = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help=f"one of {', '.join(DATASETS)}")]
 Root = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="ROOT", help="the folder it lies in")]
@@ -40,28 +36,7 @@ Store = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STORE", hel
 _MOST_ACTIONS = 30
 
 
-def main() -> None:
-    """Run the command that was typed; a foreseen error is one line, not a traceback."""
-    warnings.showwarning = _show_warning
-    try:
-        app.cli(prog="inphase", description="Temporal alignment of videos of the same action.")
-    except (OSError, ValueError, MediaError, MissingExtraError) as error:
-        message = str(error)
-        if isinstance(error, OSError) and error.filename is not None:
-            message = f"{error.filename}: {explain(error)}"
-        Console(stderr=True).print(f"[red]{escape(message)}[/red]")
-        sys.exit(1)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("[red]interrupted: what is written is whole, and the same command goes on[/red]")
-        sys.exit(130)
-
-
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Say a warning in one line: where in the code it was raised does not help."""
-    Console(stderr=True).print(f"[yellow]{escape(str(message))}[/yellow]")
-
-
-@data.command(name="check")
+@commands.command(name="check")
 def check_data(name: Name, root: RootIfAny = None, *, open: bool = False) -> None:
     """Examine a collection: videos, frames, classes, splits, and what is missing or broken.
 
@@ -81,7 +56,7 @@ def check_data(name: Name, root: RootIfAny = None, *, open: bool = False) -> Non
     sys.exit(0 if report.whole else 1)
 
 
-@data.command(name="show")
+@commands.command(name="show")
 def show_data(
     name: Name,
     root: RootIfAny = None,
@@ -114,7 +89,7 @@ def show_data(
     Console().print(f"{min(rows, len(found))} of {len(found)} videos → {escape(str(out))}")
 
 
-@data.command(name="cache")
+@commands.command(name="cache")
 def cache_data(
     name: Name, root: Root, store: Store, *, size: tuple[int, int] = (224, 224), split: str = "all", workers: int = 0
 ) -> None:
@@ -131,7 +106,7 @@ def cache_data(
     _fill(store, _sources(name, root, split=split), "decoding", partial(fill_store, size=size, workers=workers))
 
 
-@data.command(name="pose")
+@commands.command(name="pose")
 def pose_data(
     name: Name, root: Root, store: Store, *, complexity: int = 1, split: str = "all", workers: int = 0
 ) -> None:
@@ -177,7 +152,7 @@ def _print_filled(console: Console, filled: Filled, store: Path) -> None:
             console.print(f"[yellow]{kind}[/yellow] {escape(summarise(found.values()))}")
 
 
-@data.command(name="stage")
+@commands.command(name="stage")
 def write_stage(
     root: Root,
     *,

@@ -1,0 +1,40 @@
+"""The command line: each command parses, calls one thing and prints.
+
+A file here holds the commands of one topic, and `main` lists them. What is heavy is imported by the command that needs
+it: `inphase --help` waits for nothing.
+"""
+
+import sys
+import warnings
+
+from rich.console import Console
+from rich.markup import escape
+from tyro.extras import SubcommandApp
+
+from inphase.cli import data
+from inphase.media.atomic import explain
+from inphase.media.errors import MediaError, MissingExtraError
+
+app = SubcommandApp()
+app.command(data.commands, name="data", help="Look at collections of videos.")
+
+
+def main() -> None:
+    """Run the command that was typed; a foreseen error is one line, not a traceback."""
+    warnings.showwarning = _show_warning
+    try:
+        app.cli(prog="inphase", description="Temporal alignment of videos of the same action.")
+    except (OSError, ValueError, MediaError, MissingExtraError) as error:
+        message = str(error)
+        if isinstance(error, OSError) and error.filename is not None:
+            message = f"{error.filename}: {explain(error)}"
+        Console(stderr=True).print(f"[red]{escape(message)}[/red]")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("[red]interrupted: what is written is whole, and the same command goes on[/red]")
+        sys.exit(130)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Say a warning in one line: where in the code it was raised does not help."""
+    Console(stderr=True).print(f"[yellow]{escape(str(message))}[/yellow]")
