@@ -48,7 +48,7 @@ class Group:
 
     def to(self, device: torch.device | str) -> "Group":
         """Copy the tensors to a device; what is pinned is fetched while the computation goes on."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=tensor.is_pinned()))
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Group":
         """Copy the tensors to where a CUDA device fetches them by itself."""
