@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"media"},
     "objectives": {"align"},
     "training": {"data", "models", "objectives"},
-    "evaluation": {"data", "models", "align"},
+    "evaluation": {"data", "models", "align", "media"},
     "apps": {"models", "align", "media", "playback"},
     "viewer": {"playback"},
 }
