@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +16,36 @@ class Metrics:
 
     def __init__(self, folder: Path, *, step: int) -> None:
         """Go on after `step` steps."""
-        from torch.utils.tensorboard import SummaryWriter
-
         self._file = folder / FILE
         kept = [row for row in read_metrics(folder) if row["step"] <= step]
         draft = self._file.with_suffix(".tmp")
         draft.write_text("".join(_line(row) for row in kept), encoding="utf-8")
         draft.replace(self._file)
         self._lines = self._file.open("a", encoding="utf-8")
-        self._events = SummaryWriter(folder / EVENTS, purge_step=step + 1)
+        self._events = _open_events(folder / EVENTS, step=step)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Note what was measured after `step` steps."""
         self._lines.write(_line({"step": step, **values}))
         self._lines.flush()
         for name, value in values.items():
-            self._events.add_scalar(name, value, step)
+            if self._events is not None:
+                self._events.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Write what is not written yet."""
         self._lines.close()
-        self._events.close()
+        if self._events is not None:
+            self._events.close()
+
+
+def _open_events(folder: Path, *, step: int) -> Any:
+    """Open TensorBoard's record, where it is installed; lines of JSON are written everywhere."""
+    if find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(folder, purge_step=step + 1)
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
