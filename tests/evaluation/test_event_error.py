@@ -30,7 +30,7 @@ def test_the_numbers_are_those_of_a_literal_loop() -> None:
     for x in test:
         for y in test:
             if x is not y:
-                (name, at), = x.video.events.items()
+                ((name, at),) = x.video.events.items()
                 found = np.square(y.values - x.values[at]).sum(1).argmin()
                 errors.append(abs(int(found) - y.video.events[name]))
                 shares.append(errors[-1] / len(y))

@@ -108,9 +108,7 @@ def test_clamped_frames_are_left_out_of_nc() -> None:
 
 
 def test_position_alone_scores_nearly_one_and_clamping_something() -> None:
-    test = [
-        embedded(curve(np.zeros(size)), name=str(size), context=Context((-15, 0))) for size in (60, 75, 90, 100)
-    ]
+    test = [embedded(curve(np.zeros(size)), name=str(size), context=Context((-15, 0))) for size in (60, 75, 90, 100)]
     position, clamping = (kendall_tau([], found)["tau"] for found in controls(test).values())
     assert position > 0.98
     assert 0.3 < clamping < 0.9

@@ -13,9 +13,7 @@ from tests.evaluation.embeddings import constant, embedded, noisy, performances
 def test_every_ordered_pair_of_an_action_is_drawn_once() -> None:
     test = [*performances(3, action="jump"), *performances(4)]
     pairs = draw_pairs(test, pairs=None)
-    expected = [
-        (x.video.id, y.video.id) for x, y in permutations(test, 2) if x.video.action == y.video.action
-    ]
+    expected = [(x.video.id, y.video.id) for x, y in permutations(test, 2) if x.video.action == y.video.action]
     assert sorted((x.video.id, y.video.id) for x, y in pairs) == sorted(expected)
 
 
