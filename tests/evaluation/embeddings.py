@@ -17,7 +17,7 @@ PHASES = 4
 def curve(times: NDArray[np.float64], *, width: float = 0.1) -> NDArray[np.float32]:
     """Lay canonical times in [0, 1] on a curve: equal times are equal unit vectors, close ones close, others not."""
     bumps = np.exp(-np.square((times[:, None] - np.linspace(0, 1, 16)) / width) / 2)
-    return (bumps / np.linalg.norm(bumps, axis=1, keepdims=True)).astype(np.float32)
+    return np.asarray(bumps / np.linalg.norm(bumps, axis=1, keepdims=True), np.float32)
 
 
 def embedded(

@@ -13,7 +13,8 @@ def test_frames_return_to_themselves_where_neighbours_are_mutual() -> None:
 
 def test_a_known_miss() -> None:
     x = np.eye(4, dtype=np.float32)
-    y = x[[0, 1, 2]] + np.float32([[0, 0, 0, 0.5], [0, 0, 0, 0], [0, 0, 0, 0]])  # the fourth returns to the first
+    y = x[:3].copy()
+    y[0, 3] = 0.5  # the fourth goes there, and returns to the first
     numbers = cycle_error([], [embedded(x), embedded(y, name="b")])
     assert numbers["missed"] == pytest.approx((1 / 4 + 0) / 2)
     assert numbers["frames"] == pytest.approx((3 / 4 + 0) / 2)

@@ -15,7 +15,7 @@ def test_orthogonal_frames_fill_their_space() -> None:
 
 
 def test_a_line_has_rank_one_and_a_point_for_each_video_no_variance_within() -> None:
-    pole = np.tile(np.float32([1, 0, 0]), (5, 1))
+    pole = np.tile(np.array([1, 0, 0], np.float32), (5, 1))
     numbers = health([], [embedded(pole), embedded(-pole, name="b")])
     assert numbers["effective_rank"] == pytest.approx(1)
     assert numbers["within_videos"] == pytest.approx(0)

@@ -67,7 +67,7 @@ def test_ties_are_broken_as_in_a_loop(seed: int) -> None:
 
 def test_a_tiny_spread_far_from_the_origin_loses_no_neighbour() -> None:
     rng = np.random.default_rng(0)
-    videos = [(np.float32([0.6, 0.8, 0]) + 1e-5 * rng.normal(size=(40, 3))).astype(np.float32) for _ in range(4)]
+    videos = [(np.array([0.6, 0.8, 0]) + 1e-5 * rng.normal(size=(40, 3))).astype(np.float32) for _ in range(4)]
     np.testing.assert_allclose(pairwise_tau(videos), literal(videos), rtol=0, atol=1e-12)
 
 

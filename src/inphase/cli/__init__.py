@@ -12,11 +12,13 @@ from rich.markup import escape
 from tyro.extras import SubcommandApp
 
 from inphase.cli import data
+from inphase.cli.evaluate import evaluate
 from inphase.media.atomic import explain
 from inphase.media.errors import MediaError, MissingExtraError
 
 app = SubcommandApp()
 app.command(data.commands, name="data", help="Look at collections of videos.")
+app.command(evaluate)
 
 
 def main() -> None:

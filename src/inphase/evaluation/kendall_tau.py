@@ -2,8 +2,8 @@
 
 For each ordered pair of an action's videos, every `stride`-th frame of one is matched with the nearest of every
 `stride`-th of the other, and the matched indices are correlated with the order of time (τ-b). Mean over pairs, then
-over actions. Where all neighbours are one frame τ-b is undefined: such pairs are left out of the mean, as in the released
-code, and their fraction is reported as `undefined`; where nothing is left, τ is undefined (NaN).
+over actions. Where all neighbours are one frame τ-b is undefined: such pairs are left out of the mean, as in the
+released code, and their fraction is reported as `undefined`; where nothing is left, τ is undefined (NaN).
 
 τ needs no labels and rewards whatever grows with time, be it the action or not: `controls` says what position alone and
 the ends of the context alone score, and `tau/nc` leaves out the frames whose context is clamped.

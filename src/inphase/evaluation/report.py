@@ -1,4 +1,4 @@
-"""A report: tables, figures, the recipe and the versions, as Markdown, as JSON and as one HTML page without a server."""
+"""A report: tables, figures, the recipe and the versions, as Markdown, JSON and one HTML page without a server."""
 
 import base64
 import html
@@ -220,9 +220,11 @@ pre {{ overflow-x: auto; padding: .8rem; background: color-mix(in srgb, currentC
 
 
 def _decimal(number: float) -> str:
-    """Write a number so that a table reads: four decimals below 10, two below 1,000, none above."""
+    """Write a number so that a table reads: four decimals below 10, two below 1,000, none above or where it is whole."""
     size = abs(number)
-    return f"{number:.4f}" if size < 10 else f"{number:.2f}" if size < 1000 else f"{number:,.0f}"
+    if size >= 1000 or (size >= 10 and number == round(number)):
+        return f"{number:,.0f}"
+    return f"{number:.4f}" if size < 10 else f"{number:.2f}"
 
 
 def _text(cell: Cell) -> str:
