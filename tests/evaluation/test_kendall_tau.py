@@ -43,7 +43,7 @@ def test_a_constant_embedding_is_undefined() -> None:
     numbers = kendall_tau([], constant(performances(3)))
     assert np.isnan(numbers["tau"])
     assert np.isnan(numbers["tau/throw"])
-    assert numbers["undefined"] == 1
+    assert numbers["undefined_pairs"] == 1
 
 
 @pytest.mark.parametrize("distance", ["squared_euclidean", "cosine"])

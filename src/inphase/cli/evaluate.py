@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from inphase.evaluation.report import Report, Table
     from inphase.evaluation.sight import Sight
 
+DETAILS = ", by action and event"
+
 Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN", help="a run folder, or an encoder's file")]
 
 # What each number is a mean of, in the words of a table; the details are in docs/evaluation.md.
@@ -106,7 +108,8 @@ def evaluate(
         )
     report = describe(measured, title=f"{run.resolve().name} on {choice.name}, {split}", recipe=choice.recipe)
     for table in report.tables:
-        console.print(_grid(table, details=details))
+        if details or not table.title.endswith(DETAILS):
+            console.print(_grid(table))
     for name, reason in measured.left_out.items():
         console.print(f"[dim]{name} left out: {escape(reason)}[/dim]")
     files = write_report(report, out or folder / "evaluation")
@@ -164,15 +167,21 @@ def describe(measured: "Measured", *, title: str, recipe: str = "") -> "Report":
     """Lay out the numbers of each task, and the curve of few shots."""
     from inphase.evaluation.report import Number, Report, Table, versions
 
-    tables = []
+    tables, by_action = [], []
     for task, columns in measured.numbers.items():
-        keys = list(columns["this run"])
-        rows = [(key, *(Number(column[key]) if key in column else None for column in columns.values())) for key in keys]
-        tables.append(Table(task, ("", *columns), tuple(rows), note=NOTES.get(task, "")))
+        rows = [
+            (key, *(Number(column[key]) if key in column else None for column in columns.values()))
+            for key in columns["this run"]
+        ]
+        headlines = tuple(row for row in rows if _is_headline(str(row[0])))
+        tables.append(Table(task, ("", *columns), headlines, note=NOTES.get(task, "")))
+        if len(headlines) < len(rows):
+            others = tuple(row for row in rows if not _is_headline(str(row[0])))
+            by_action.append(Table(f"{task}{DETAILS}", ("", *columns), others))
     left_out = [f"{task} left out: {reason}" for task, reason in measured.left_out.items()]
     return Report(
         title=title,
-        tables=tuple(tables),
+        tables=(*tables, *by_action),
         figures=_figures(measured.numbers),
         recipe=recipe,
         notes=(", ".join(f"{count:,} {name}" for name, count in measured.sizes.items()), *left_out),
@@ -193,17 +202,16 @@ def _figures(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> tuple[An
     return (picture(plot_few_shot(curves), title="Few-shot classification", caption=NOTES["few_shot"]),)
 
 
-def _grid(table: "Table", *, details: bool) -> Grid:
-    """Print a table; the numbers of single actions and events only on demand."""
+def _grid(table: "Table") -> Grid:
+    """Lay out a table for the terminal."""
     from inphase.evaluation.report import UNDEFINED
 
     grid = Grid(title=escape(table.title), title_justify="left", caption=escape(table.note), caption_justify="left")
     for number, name in enumerate(table.head):
         grid.add_column(escape(name), justify="right" if number else "left")
     for row in table.rows:
-        if details or _is_headline(str(row[0])):
-            cells = [escape("–" if cell is None else str(cell)) for cell in row]
-            grid.add_row(*(f"[yellow]{cell}[/yellow]" if cell == UNDEFINED else cell for cell in cells))
+        cells = [escape("–" if cell is None else str(cell)) for cell in row]
+        grid.add_row(*(f"[yellow]{cell}[/yellow]" if cell == UNDEFINED else cell for cell in cells))
     return grid
 
 

@@ -220,7 +220,7 @@ pre {{ overflow-x: auto; padding: .8rem; background: color-mix(in srgb, currentC
 
 
 def _decimal(number: float) -> str:
-    """Write a number so that a table reads: four decimals below 10, two below 1,000, none above or where it is whole."""
+    """Write a number so that a table reads: four decimals below 10, two below 1,000, none where it is whole."""
     size = abs(number)
     if size >= 1000 or (size >= 10 and number == round(number)):
         return f"{number:,.0f}"
@@ -233,7 +233,7 @@ def _text(cell: Cell) -> str:
 
 def _cell(cell: Cell) -> str:
     text = html.escape(_text(cell))
-    return f"<span class=undefined>{text}</span>" if text == UNDEFINED else text
+    return f"<span class=undefined>{text}</span>" if isinstance(cell, Number) and text == UNDEFINED else text
 
 
 def _value(cell: Cell) -> Any:
