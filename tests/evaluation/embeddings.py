@@ -14,10 +14,10 @@ from inphase.models import Embedding
 PHASES = 4
 
 
-def curve(times: NDArray[np.float64], *, turns: float = 0.5) -> NDArray[np.float32]:
-    """Lay canonical times in [0, 1] on an arc: equal times are equal vectors, close ones are close."""
-    angle = 2 * np.pi * turns * times
-    return np.stack([np.cos(angle), np.sin(angle)], 1).astype(np.float32)
+def curve(times: NDArray[np.float64], *, width: float = 0.1) -> NDArray[np.float32]:
+    """Lay canonical times in [0, 1] on a curve: equal times are equal unit vectors, close ones close, others not."""
+    bumps = np.exp(-np.square((times[:, None] - np.linspace(0, 1, 16)) / width) / 2)
+    return np.asarray(bumps / np.linalg.norm(bumps, axis=1, keepdims=True), np.float32)
 
 
 def embedded(
@@ -48,7 +48,7 @@ def performance(times: Sequence[float] | NDArray[np.float64], *, name: str = "a"
 
 
 def performances(count: int = 4, *, action: str = "throw", seed: int = 0) -> list[Embedded]:
-    """Embed performances at different speeds perfectly, each a monotone warp of the same arc."""
+    """Embed performances at different speeds perfectly, each a monotone warp of the same curve."""
     rng = np.random.default_rng(seed)
     found = []
     for number in range(count):
@@ -58,13 +58,12 @@ def performances(count: int = 4, *, action: str = "throw", seed: int = 0) -> lis
     return found
 
 
-def noisy(videos: Sequence[Embedded], *, dimension: int = 16, noise: float = 0.2, seed: int = 0) -> list[Embedded]:
-    """Add dimensions and noise, so that numbers are neither perfect nor undefined."""
+def noisy(videos: Sequence[Embedded], *, noise: float = 0.2, seed: int = 0) -> list[Embedded]:
+    """Add noise, so that numbers are neither perfect nor undefined."""
     rng = np.random.default_rng(seed)
     found = []
     for item in videos:
-        values = np.pad(item.values, ((0, 0), (0, dimension - item.values.shape[1])))
-        values = values + noise * rng.normal(size=values.shape)
+        values = item.values + noise * rng.normal(size=item.values.shape)
         values = (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
         found.append(replace(item, embedding=Embedding(values, item.embedding.times)))
     return found
@@ -72,7 +71,7 @@ def noisy(videos: Sequence[Embedded], *, dimension: int = 16, noise: float = 0.2
 
 def constant(videos: Sequence[Embedded]) -> list[Embedded]:
     """Collapse every embedding to one vector."""
-    values = [np.tile(np.float32([1, 0]), (len(item), 1)) for item in videos]
+    values = [np.tile(np.eye(16, dtype=np.float32)[0], (len(item), 1)) for item in videos]
     return [
         replace(item, embedding=Embedding(rows, item.embedding.times))
         for item, rows in zip(videos, values, strict=True)

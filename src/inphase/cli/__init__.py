@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import data, train
+from inphase.cli import data, evaluate, train
 from inphase.media.atomic import explain
-from inphase.media.errors import MediaError, MissingExtraError
 
 app = SubcommandApp()
 app.command(data.commands, name="data", help="Look at collections of videos.")
 app.command(name="train")(train.train_recipe)
+app.command(name="evaluate")(evaluate.evaluate)
 
 
 def main() -> None:
@@ -25,7 +25,11 @@ def main() -> None:
     warnings.showwarning = _show_warning
     try:
         app.cli(prog="inphase", description="Temporal alignment of videos of the same action.")
-    except (OSError, ValueError, MediaError, MissingExtraError) as error:
+    except Exception as error:
+        # What we raise ourselves is worded for whoever typed the command; anything else is a fault of ours.
+        ours = isinstance(error, (OSError, ValueError)) or type(error).__module__.startswith("inphase.")
+        if not ours:
+            raise
         message = str(error)
         if isinstance(error, OSError) and error.filename is not None:
             message = f"{error.filename}: {explain(error)}"

@@ -19,8 +19,8 @@ def cycle_error(
     """Send frames there and back, in all ordered pairs or at most `pairs` of each action drawn at random.
 
     Keys: `missed`, the fraction of frames that do not return to themselves; `frames` and `fraction` (of the length),
-    how far from themselves frames return. Mean over the frames of a pair, then over pairs, then over actions. Pairs with a
-    constant embedding are left out; where nothing is left all is undefined. `train` is not used.
+    how far from themselves frames return. Mean over the frames of a pair, then over pairs, then over actions. Pairs
+    with a constant embedding are left out; where nothing is left all is undefined. `train` is not used.
     """
     chosen = draw_pairs(test, pairs=pairs, seed=seed)
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)

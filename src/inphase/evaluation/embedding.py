@@ -135,10 +135,15 @@ class _Kept(ExitStack):
         if not self._held:
             self.enter_context(held(self._folder))
             self._held = True
-        about = {"first": item.first, "context": item.context.offsets, "edges": item.context.edges}
+        about = {
+            "video": item.video.id,
+            "first": item.first,
+            "context": item.context.offsets,
+            "edges": item.context.edges,
+        }
         arrays: dict[str, Any] = {"values": item.values, "times": item.embedding.times}
         with atomic_write(self._file(item.video, item.length)) as part:
-            save_file(arrays, part, metadata={"about": json.dumps(about), "video": item.video.id})
+            save_file(arrays, part, metadata={"about": json.dumps(about)})
 
     def _file(self, video: Video, length: int) -> Path:
         name = hashlib.blake2b(json.dumps([video.id, length]).encode(), digest_size=12).hexdigest()

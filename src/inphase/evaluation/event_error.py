@@ -1,8 +1,8 @@
 """Event error: how many frames a known moment misses when it is carried from one video to another.
 
 The measure that people feel. A key event of x is carried to y by each way of `matching` and compared with where y has
-it: in frames, and as a fraction of y's length. Events are those of the labels; where there are none, the first frames of
-the phases after the first, as far as each phase is one stretch of the video.
+it: in frames, and as a fraction of y's length. Events are those of the labels; where there are none, the first frames
+of the phases after the first, as far as each phase is one stretch of the video.
 """
 
 from collections import defaultdict

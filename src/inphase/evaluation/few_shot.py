@@ -35,7 +35,7 @@ def few_shot(
 ) -> dict[str, float]:
     """Classify from few labelled videos; see above.
 
-    Keys: k=SHOTS the mean accuracy, interval/k=SHOTS the half width of its 95 % interval (undefined for one episode),
+    Keys: k=SHOTS the mean accuracy, interval/k=SHOTS the half width of its 95 % interval (of two episodes at least),
     videos/k=SHOTS how many videos of each action that is on average. A number of shots that no action has is left out;
     an action with fewer videos gives all it has. "half" has at most 10 episodes, "all" has 1.
     """
@@ -64,9 +64,11 @@ def few_shot(
             known = labelled_frames(drawn, names)
             score = accuracy(known, unknown, kernel=kernel, features=features, limit=limit) if not collapsed else np.nan
             scores.append(score)
-        numbers |= {f"k={k}": float(np.mean(scores)), f"interval/k={k}": _half_width(scores)}
-        numbers[f"videos/k={k}"] = float(np.mean(sizes))
-    return dict(sorted(numbers.items(), key=lambda entry: not entry[0].startswith("k=")))
+        numbers |= {f"k={k}": float(np.mean(scores)), f"videos/k={k}": float(np.mean(sizes))}
+        if len(scores) > 1:
+            numbers[f"interval/k={k}"] = half_width(scores)
+    order = ("k=", "interval/", "videos/")
+    return {name: number for first in order for name, number in numbers.items() if name.startswith(first)}
 
 
 def plot_few_shot(curves: Mapping[str, Mapping[str, float]]) -> "Figure":
@@ -80,7 +82,7 @@ def plot_few_shot(curves: Mapping[str, Mapping[str, float]]) -> "Figure":
         order = sorted(names, key=lambda name: numbers[f"videos/{name}"])
         videos = [numbers[f"videos/{name}"] for name in order]
         scores = [100 * numbers[name] for name in order]
-        widths = [100 * np.nan_to_num(numbers[f"interval/{name}"]) for name in order]
+        widths = [100 * np.nan_to_num(numbers.get(f"interval/{name}", 0)) for name in order]
         axes.errorbar(videos, scores, yerr=widths, marker="o", markersize=4, capsize=3, label=label)
     axes.set(xscale="log", xlabel="labelled videos of each action", ylabel="frames classified rightly, %")
     ticks = sorted({numbers[name] for numbers in curves.values() for name in numbers if name.startswith("videos/")})
@@ -97,7 +99,6 @@ def _size(shots: Shots, videos: int) -> int:
     return videos if shots == "all" else max(1, videos // 2)
 
 
-def _half_width(scores: Sequence[float]) -> float:
-    if len(scores) < 2:
-        return float("nan")
+def half_width(scores: Sequence[float]) -> float:
+    """Give half the width of the 95 % interval of a mean, by Student's t."""
     return float(student.ppf(0.975, len(scores) - 1) * np.std(scores, ddof=1) / np.sqrt(len(scores)))

@@ -2,8 +2,8 @@
 
 For each ordered pair of an action's videos, every `stride`-th frame of one is matched with the nearest of every
 `stride`-th of the other, and the matched indices are correlated with the order of time (τ-b). Mean over pairs, then
-over actions. Where all neighbours are one frame τ-b is undefined: such pairs are left out of the mean, as in the released
-code, and their fraction is reported as `undefined`; where nothing is left, τ is undefined (NaN).
+over actions. Where all neighbours are one frame τ-b is undefined: such pairs are left out of the mean, as in the
+released code, and their fraction is reported as `undefined_pairs`; where nothing is left, τ is undefined (NaN).
 
 τ needs no labels and rewards whatever grows with time, be it the action or not: `controls` says what position alone and
 the ends of the context alone score, and `tau/nc` leaves out the frames whose context is clamped.
@@ -45,8 +45,8 @@ def kendall_tau(
 ) -> dict[str, float]:
     """Correlate the order of neighbours with time, in all pairs of each action; see above. `train` is not used.
 
-    `setting` names a stride and a distance; either can be given by itself. Keys: `tau`, `tau/nc`, `undefined`, and
-    `tau/ACTION`, `nc/ACTION` for each. O(N² D) time for the N frames of an action, in float64, on `device`.
+    `setting` names a stride and a distance; either can be given by itself. Keys: `tau`, `tau/nc`, `undefined_pairs`,
+    and `tau/ACTION`, `nc/ACTION` for each. O(N² D) time for the N frames of an action, in float64, on `device`.
     """
     if setting not in SETTINGS:
         raise ValueError(f"no setting {setting!r} of Kendall's tau: choose one of {', '.join(SETTINGS)}")
@@ -67,7 +67,7 @@ def kendall_tau(
     return {
         "tau": mean(whole.values()),
         "tau/nc": mean(inner.values()),
-        "undefined": float(np.mean(undefined)),
+        "undefined_pairs": float(np.mean(undefined)),
         **{f"tau/{action}": value for action, value in whole.items()},
         **{f"nc/{action}": value for action, value in inner.items()},
     }

@@ -1,8 +1,8 @@
 """Phase progression: whether the time since each key event can be read off an embedding by a linear map (R²).
 
 For each phase but the last, y_t = (t − t_i)/T where t_i is the last frame of phase i and T the length of the video, as
-in TCC. One linear regression for each, fitted on the training videos of the action, scored by R² on the pooled frames of
-its test videos; mean over events, then over actions. Videos that lack a phase are left out of its regression.
+in TCC. One linear regression for each, fitted on the training videos of the action, scored by R² on the pooled frames
+of its test videos; mean over events, then over actions. Videos that lack a phase are left out of its regression.
 """
 
 from collections.abc import Sequence
