@@ -68,17 +68,18 @@ def fit_linear_svm(
         if not len(left):
             break
         direction = problem.solve(active, -gradient)
-        start, size = weights[:, left], np.ones(len(left))
         slope = (direction * gradient).sum(0)
+        start, size, before = weights[:, left], np.ones(len(left)), value.copy()
+        long = np.arange(len(left))  # the classes whose step is still too long
         for _ in range(HALVINGS):
-            weights[:, left] = start + size * direction
-            new, gradient, active = problem.evaluate(weights[:, left], left)
+            weights[:, left[long]] = start[:, long] + size[long] * direction[:, long]
+            value[long], gradient[:, long], active[:, long] = problem.evaluate(weights[:, left[long]], left[long])
             # Enough of a descent (Armijo); near the end what is left of it is rounding.
-            worse = new > value + 1e-4 * size * slope + 1e-12 * value
-            if not worse.any():
+            enough = before + 1e-4 * size * slope + 1e-12 * before
+            long = long[value[long] > enough[long]]
+            if not len(long):
                 break
-            size[worse] /= 2
-        value = new
+            size[long] /= 2
     return LinearSVM(classes, weights)
 
 
