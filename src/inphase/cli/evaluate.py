@@ -15,12 +15,12 @@ from rich.progress import Progress
 from rich.table import Table as Grid
 
 from inphase.cli.data import find_loader
+from inphase.data.sight import Sight, see
 from inphase.data.video import Video
 
 if TYPE_CHECKING:
     from inphase.evaluation.measure import Measured
     from inphase.evaluation.report import Report, Table
-    from inphase.evaluation.sight import Sight
 
 DETAILS = ", by action and event"
 
@@ -75,7 +75,6 @@ def evaluate(
     """
     from inphase.evaluation.measure import measure
     from inphase.evaluation.report import write_report
-    from inphase.evaluation.sight import sight
     from inphase.models import load_encoder
 
     encoder = load_encoder(run, device=device)
@@ -83,8 +82,8 @@ def evaluate(
     choice = choose_data(folder, name=data, root=root, store=store)
     size = encoder.shape[0] if encoder.sees == "pictures" else None
 
-    def look(part: str) -> "Sight":
-        return sight(encoder, choice.load(part, size=size), store=choice.store, name=str(choice))
+    def look(part: str) -> Sight:
+        return see(encoder, choice.load(part, size=size), store=choice.store, name=str(choice))
 
     options: dict[str, dict[str, Any]] = {
         "kendall_tau": {"setting": setting, "device": device},

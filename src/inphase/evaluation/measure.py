@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from inphase.data.sight import Sight
 from inphase.evaluation import LEARN, TASKS, Embedded, NotApplicableError, controls, embed_videos
-from inphase.evaluation.sight import Sight
 from inphase.models import Encoder
 
 # What is being done, and the fraction of it that is.

@@ -15,7 +15,7 @@ from inphase.data import DATASETS
 from inphase.data.audio_visual import AudioVisualStream
 from inphase.data.augment import apply_stance, draw_look, draw_stance
 from inphase.data.groups import GroupStream, Stream
-from inphase.data.reading import measure, read_patches, read_pictures
+from inphase.data.reading import measure, read_patches
 from inphase.data.sight import Sight, see
 from inphase.data.video import Video
 from inphase.models import ENCODERS, Encoder
@@ -30,7 +30,7 @@ class Sights:
     """What is trained on and what is watched meanwhile."""
 
     train: Sight
-    held: Sight
+    held: Sight | None
 
 
 def build_method(recipe: Recipe) -> Method:
@@ -62,7 +62,8 @@ def load_sights(recipe: Recipe, encoder: Encoder) -> Sights:
         held = _load_val(load)
     if not held:
         train, held = divide(train, fraction=0.1 if validation.fraction is None else validation.fraction)
-    return Sights(_see(train, encoder, store), _see(keep_few(held, videos_each=validation.videos), encoder, store))
+    watched = keep_few(held, videos_each=validation.videos)
+    return Sights(see(encoder, train, store=store), see(encoder, watched, store=store) if watched else None)
 
 
 def _load_val(load: Callable[..., list[Video]]) -> list[Video]:
@@ -71,14 +72,6 @@ def _load_val(load: Callable[..., list[Video]]) -> list[Video]:
         return load(split="val")
     except ValueError:
         return []
-
-
-def _see(videos: Sequence[Video], encoder: Encoder, store: str | None) -> Sight:
-    """Look at videos as an encoder does."""
-    if not videos:
-        return Sight([], read_pictures, len)  # type: ignore[arg-type]
-    size = (encoder.shape[0], encoder.shape[1]) if encoder.sees == "pictures" else None
-    return see(videos, sees=encoder.sees, size=size, joints=encoder.config.get("joints", ()), store=store)
 
 
 def divide(videos: Sequence[Video], *, fraction: float) -> tuple[list[Video], list[Video]]:

@@ -102,7 +102,7 @@ class _Training:
         torch.manual_seed(run.seed)
         self.method = build_method(recipe)
         self.sights = load_sights(recipe, self.method.encoder)
-        self.validate = validate if self.sights.held.videos else None
+        self.validate = None if self.sights.held is None else validate
         if fabric.world_size > 1:
             globalise(self.method)
         if run.channels_last:
@@ -272,7 +272,7 @@ class _Training:
     def _status(self, terms: Mapping[str, Tensor], clock: Clock, messages: list[str]) -> Status:
         """Measure, write it down and tell."""
         values = numbers(dict(terms)) | {"lr": self.optimiser.param_groups[0]["lr"]}
-        if self.fabric.is_global_zero and self._validates() and self.validate is not None:
+        if self.fabric.is_global_zero and self._validates() and self.validate and self.sights.held:
             values |= _measure(self.validate, self.method.encoder, self.sights.held)
         if values["cosine"] > COLLAPSED:
             messages.append(
