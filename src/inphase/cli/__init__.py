@@ -11,12 +11,14 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import data
+from inphase.cli import data, viewer
 from inphase.media.atomic import explain
 from inphase.media.errors import MediaError, MissingExtraError
 
 app = SubcommandApp()
 app.command(data.commands, name="data", help="Look at collections of videos.")
+app.command(viewer.view)
+app.command(viewer.export)
 
 
 def main() -> None:
