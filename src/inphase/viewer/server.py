@@ -77,7 +77,9 @@ def application(folder: Path, *, port: int) -> ASGIApp:
     hosts = {f"{name}:{port}".encode() for name in (ADDRESS, "localhost")}
     if port == 80:  # browsers leave it out
         hosts |= {ADDRESS.encode(), b"localhost"}
-    return Guard(Starlette(routes=routes), hosts=hosts)
+    app = Starlette(routes=routes)
+    app.router.redirect_slashes = False
+    return Guard(app, hosts=hosts)
 
 
 class Guard:

@@ -24,10 +24,11 @@ function moment(found, playback, clock, best) {
   else picture.append(element("span", { class: "muted", text: "♪", "aria-hidden": "true" }));
   const text = element("div", { class: "words" }, element("span", { class: "name", text: found.name, title: found.name }),
     element("span", { class: "muted", text: where }));
-  if (found.score !== undefined) text.append(element("span", { class: "score", text: found.score.toFixed(3) }));
+  const scored = Number.isFinite(found.score);
+  if (scored) text.append(element("span", { class: "score", text: found.score.toFixed(3) }));
   if (found.note) text.append(element("span", { class: "muted note", text: found.note }));
   const track = playback.tracks.find(({ media }) => media && media === found.media);
-  const label = `${found.name} at ${where}${found.score === undefined ? "" : `, score ${found.score.toFixed(3)}`}`;
+  const label = `${found.name} at ${where}${!scored ? "" : `, score ${found.score.toFixed(3)}`}`;
   if (!track && !found.media) return element("div", { class: "moment" }, picture, text);
   const button = element("button", { class: "moment", type: "button", "aria-label": `${track ? "Go to" : "Play"} ${label}` },
     picture, text);
@@ -43,7 +44,7 @@ function play(found, picture) {
     player = element("video", { playsinline: true, preload: "auto" }); // plays sound alone as well
     player.src = addressOf(found.media);
     player.addEventListener("timeupdate", () => {
-      if (player.currentTime >= found.second + found.duration) player.pause();
+      if (player.currentTime >= found.second + (found.duration ?? 1)) player.pause();
     });
     player.addEventListener("error", () => {
       picture.replaceChildren(element("span", { class: "broken", role: "alert", text: `${found.media} cannot be played.` }));

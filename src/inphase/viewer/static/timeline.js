@@ -54,7 +54,7 @@ function band(track, phase, hue, clock) {
     element("span", { text: phase.label }));
   place(made, from / clock.duration, (to - from) / clock.duration);
   made.style.setProperty("--hue", `var(--phase-${hue % HUES})`);
-  if (phase.confidence !== undefined) made.style.setProperty("--sure", 0.25 + 0.75 * phase.confidence);
+  if (Number.isFinite(phase.confidence)) made.style.setProperty("--sure", 0.25 + 0.75 * phase.confidence);
   made.addEventListener("click", () => clock.seek(from));
   return made;
 }
@@ -64,13 +64,13 @@ function mark(track, event, clock) {
   const text = described(`${event.label}, ${event.second.toFixed(2)} seconds`, event);
   const made = element("button", { class: "event", type: "button", title: text, "aria-label": text });
   place(made, second / clock.duration, 0);
-  if (event.confidence !== undefined) made.style.setProperty("--sure", 0.35 + 0.65 * event.confidence);
+  if (Number.isFinite(event.confidence)) made.style.setProperty("--sure", 0.35 + 0.65 * event.confidence);
   made.addEventListener("click", () => clock.seek(second));
   return made;
 }
 
 function described(text, { confidence }) {
-  return confidence === undefined || confidence === null ? text : `${text}, ${Math.round(confidence * 100)} % sure`;
+  return Number.isFinite(confidence) ? `${text}, ${Math.round(confidence * 100)} % sure` : text;
 }
 
 function place(made, from, width) {
