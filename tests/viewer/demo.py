@@ -38,11 +38,11 @@ RATE = 30.0
 NAMES = ("Ana", "Ben", "Chloe")
 
 
-def write_demo(folder: Path, *, count: int = 3, size: int = 384) -> Playback:
+def write_demo(folder: Path, *, count: int = 3, size: int = 384, level: str = "medium") -> Playback:
     """Write videos, heat maps, thumbnails and the playback of `count` people doing the same."""
     folder.mkdir(parents=True, exist_ok=True)
     # People whose tempo differs by no more than a factor of three: the reference first.
-    taken = stage.load(split="test", actions=["golf_swing"], videos=10, size=size)
+    taken = stage.load(split="test", actions=["golf_swing"], videos=10, size=size, level=level)
     videos = [taken[index] for index in (2, 1, 9)][:count]
     seen = principal_curves([features(video) for video in videos])
     tracks = tuple(track(folder, number, videos, seen[number], size) for number in range(count))

@@ -72,6 +72,24 @@ def test_two_videos_play_in_step(open_page: Open, pair_url: str, speed: str) -> 
     assert not np.allclose(second, first, atol=0.1), "the map was not followed at all"
 
 
+def test_a_video_that_is_off_catches_up_without_a_jump(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    page.click("#play")
+    page.wait_for_timeout(700)
+    jumps = page.evaluate("""() => new Promise((done) => {
+      const { clock } = inphase, [first, second] = document.querySelectorAll("video");
+      const off = () => Math.abs(second.currentTime - clock.followers[0].map.at(first.currentTime));
+      let seeks = 0;
+      second.currentTime -= 0.15;
+      second.addEventListener("seeked", () => { seeks += 1; });
+      setTimeout(() => done([off(), seeks, clock.playing]), 1500);
+    })""")
+    off, seeks, playing = jumps
+    assert playing
+    assert seeks == 1, "that of the test itself"
+    assert off < FRAME
+
+
 def test_the_end_stops_and_repeats(open_page: Open, pair_url: str) -> None:
     page = open_page(pair_url)
     page.evaluate("() => inphase.clock.seek(3.7)")

@@ -73,6 +73,7 @@ def serve(folder: Path, *, port: int = 0, ready: Callable[[str], None]) -> None:
 def application(folder: Path, *, port: int) -> ASGIApp:
     """Build what answers requests for one playback, to a browser that calls this machine by its own name."""
     shelf = Shelf(folder)
+    # A route answers GET and HEAD, and 405 to all else.
     routes = [Route("/", _page), Route("/static/{name}", _static), Route("/data/{path:path}", shelf.answer)]
     hosts = {f"{name}:{port}".encode() for name in (ADDRESS, "localhost")}
     if port == 80:  # browsers leave it out
@@ -95,11 +96,9 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         named = [value for name, value in scope["headers"] if name == b"host"]
-        refusal = None
+        app = self._app
         if len(named) != 1 or named[0].lower() not in self._hosts:
-            refusal = PlainTextResponse("This server answers to its own address only.\n", 421)
-        elif scope["method"] not in ("GET", "HEAD"):
-            refusal = PlainTextResponse("There is nothing to change here.\n", 405, {"Allow": "GET, HEAD"})
+            app = PlainTextResponse("This server answers to its own address only.\n", 421)
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -108,7 +107,7 @@ class Guard:
                 message = {**message, "headers": [*kept, *own.items()]}
             await send(message)
 
-        await (refusal or self._app)(scope, receive, send_guarded)
+        await app(scope, receive, send_guarded)
 
 
 class Shelf:

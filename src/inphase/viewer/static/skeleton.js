@@ -56,9 +56,9 @@ function listen(canvas, eye, turn) {
 function frameOf({ up = "z", points: { data } }) {
   const axis = "xyz".indexOf(up.at(-1));
   const sign = up.startsWith("-") ? -1 : 1;
-  // A rotation, never a mirror image: the other two axes keep their order, or change it with the sign.
+  // A rotation, never a mirror image. What a camera saw, y down and z away from it, is seen from the camera in front.
   const [a, b] = [(axis + 1) % 3, (axis + 2) % 3];
-  const upright = (p) => (sign > 0 ? [p[a], p[b], p[axis]] : [p[b], p[a], -p[axis]]);
+  const upright = (p) => [sign * p[a], p[b], sign * p[axis]];
   const [low, high] = [[Infinity, Infinity, Infinity], [-Infinity, -Infinity, -Infinity]];
   for (let i = 0; i < data.length; i += 3) {
     const point = upright(data.subarray(i, i + 3));
