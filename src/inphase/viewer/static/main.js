@@ -30,6 +30,7 @@ function build(playback) {
   buildTimeline(playback, clock, $("timeline"));
   buildPanels(playback, clock, $("panels"));
   if (timed) bindControls(playback, clock, layers);
+  else $("help").hidden = true;
   $("summary").textContent = summary(playback, clock, timed);
   window.inphase = { playback, clock }; // for the curious, and for tests
 }
@@ -57,6 +58,7 @@ function showProblem(error) {
   $("content").hidden = true;
   $("transport").hidden = true;
   $("summary").textContent = "";
+  $("help").hidden = true;
   $("problem").hidden = false;
   $("problem").append(element("h2", { text: "This playback cannot be shown" }),
     element("p", { class: "reason", text: error.message }),

@@ -80,7 +80,7 @@ class View {
     context.scale(canvas.width / width, canvas.height / height);
     const box = boxOf(width, height);
     context.imageSmoothingQuality = "high";
-    context.imageSmoothingEnabled = this.xTimes.length > box.width;
+    context.imageSmoothingEnabled = this.xTimes.length > box.width || this.yTimes.length > box.height;
     context.drawImage(this.image, box.left, box.top, box.width, box.height);
     this.drawPath(context, box);
     this.drawAxes(context, box);

@@ -3,30 +3,31 @@ import { recolour } from "./draw.js";
 
 const KEY = "inphase-theme";
 const system = window.matchMedia("(prefers-color-scheme: dark)");
+let chosen = remembered();
 
 export function startTheme() {
-  apply(remembered());
-  system.addEventListener("change", recolour);
+  apply();
+  system.addEventListener("change", apply);
   document.getElementById("theme").addEventListener("click", toggleTheme);
 }
 
 export function toggleTheme() {
-  const dark = (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
-  const chosen = dark ? "light" : "dark";
-  apply(chosen);
+  chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+  apply();
   try {
     localStorage.setItem(KEY, chosen);
   } catch { /* a page opened as a file may not remember */ }
 }
 
-function apply(theme) {
-  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+function apply() {
+  document.documentElement.dataset.theme = chosen ?? (system.matches ? "dark" : "light");
   recolour();
 }
 
 function remembered() {
   try {
-    return localStorage.getItem(KEY);
+    const found = localStorage.getItem(KEY);
+    return found === "light" || found === "dark" ? found : null;
   } catch {
     return null;
   }

@@ -21,7 +21,7 @@ export function buildVideos(playback, clock, grid, show) {
     const caption = element("figcaption", {}, dot, element("span", { class: "name", text: track.name, title: track.name }));
     if (isReference) caption.append(element("span", { class: "badge", text: "reference" }));
     caption.append(place);
-    grid.append(element("figure", { class: "tile" }, stage, caption));
+    grid.append(element("figure", { class: "tile" }, element("div", { class: "screen" }, stage), caption));
     places.push([place, track]);
 
     if (track.media) addVideo(stage, track, clock, isReference);
