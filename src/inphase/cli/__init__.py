@@ -11,13 +11,15 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import data, evaluate, train
+from inphase.cli import data, evaluate, train, viewer
 from inphase.media.atomic import explain
 
 app = SubcommandApp()
 app.command(data.commands, name="data", help="Look at collections of videos.")
 app.command(name="train")(train.train_recipe)
 app.command(name="evaluate")(evaluate.evaluate)
+app.command(viewer.view)
+app.command(viewer.export)
 
 
 def main() -> None:
