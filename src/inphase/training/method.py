@@ -30,9 +30,8 @@ class Method(nn.Module):
     def forward(self, given: "Given") -> dict[str, Tensor]:
         """Give the mean over groups of `loss` and its terms, and the health of the embeddings."""
         vectors = self.embed([self._prepare(group) for group in given.groups])
-        scores = [self.objective(self._sequences(*pair)) for pair in zip(given.groups, vectors, strict=True)]
-        terms = {name: torch.stack([score[name] for score in scores]).mean() for name in scores[0]}
-        return terms | health(torch.cat([part.detach().flatten(0, 1) for part in vectors]))
+        groups = [self._sequences(*pair) for pair in zip(given.groups, vectors, strict=True)]
+        return self.objective.mean_over(groups) | health(torch.cat([part.detach().flatten(0, 1) for part in vectors]))
 
     def embed(self, values: Sequence[Tensor]) -> list[Tensor]:
         """Embed the frames of groups [K, T, C, …]: at once where their shapes agree."""
