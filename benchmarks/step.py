@@ -15,7 +15,7 @@ import torch
 from inphase.data.groups import Batch, Group
 from inphase.models import ImageEncoder
 from inphase.objectives import GTA, Sequences
-from inphase.training.method import Given, Method, trained
+from inphase.training.method import Given, Method, put_channels_last, trained
 from inphase.training.settings import Optimiser
 
 
@@ -55,7 +55,7 @@ def measure(*, bf16: bool, variant: str, size: int) -> dict[str, float]:
     encoder = ImageEncoder(backbone="resnet50v2", mode="only_bn", weights="saved", size=(size, size))
     method = Method(encoder, GTA(variant=variant)).to(device).train()  # type: ignore[arg-type]
     if bf16:
-        method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        put_channels_last(method)
     optimiser = Optimiser().build(trained(method))
     given = Given([make_batch(size=size)], device=device)
     pictures = encoder.prepare(given.groups[0].values)
