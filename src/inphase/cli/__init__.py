@@ -11,13 +11,15 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import align, data, transfer
+from inphase.cli import activations, align, data, search, transfer
 from inphase.media.atomic import explain
 from inphase.media.errors import MediaError, MissingExtraError
 
 app = SubcommandApp()
 app.command(align.align)
 app.command(transfer.transfer)
+app.command(search.search)
+app.command(activations.activations)
 app.command(data.commands, name="data", help="Look at collections of videos.")
 
 

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
+    from inphase.models.embed import Embedding
     from inphase.models.sight import Sight
 
 Videos = Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="VIDEO", help="video files")]
@@ -46,6 +47,31 @@ def see_all(paths: Sequence[Path], *, model: Path | None, cache: Path | None, ra
         )
     Console().print(f"seen by {escape(sight.why)}")
     return sight
+
+
+def see_corpus(
+    query: Path, paths: Sequence[Path], *, model: Path | None, cache: Path | None, rate: float | None
+) -> "tuple[Embedding, dict[Path, Embedding]]":
+    """Look at a query, and with the same model at other videos; those that cannot be seen are named and left out."""
+    from inphase.media.shelf import Shelf, default_folder
+    from inphase.models.sight import see_each
+
+    sight = see_all([query], model=model, cache=cache, rate=rate)
+    with bars() as bar:
+        tell = task_of(bar, f"looking at {len(paths)} videos")
+        done: set[int] = set()
+
+        def progress(number: int, frame: int, total: int) -> None:
+            done.update([number] if frame == total else [])
+            tell(len(done), len(paths))
+
+        shelf = Shelf(cache or default_folder())
+        seen, failed = see_each(paths, encoder=sight.encoder, shelf=shelf, rate=rate, progress=progress)
+    for reason in failed.values():
+        Console(stderr=True).print(f"[yellow]left out: {escape(reason)}[/yellow]")
+    if not seen:
+        raise ValueError(f"none of {len(paths)} videos can be seen by {sight.encoder.sees}: name others, or a --model")
+    return sight.embeddings[0], seen
 
 
 @contextmanager

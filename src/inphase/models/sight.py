@@ -14,10 +14,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from inphase.media.errors import MissingExtraError, NoPersonError
+from inphase.media.errors import MediaError, MissingExtraError, NoPersonError
 from inphase.media.frames import read_clip
 from inphase.media.kept_pose import kept_pose
-from inphase.media.landmarks import Landmarker
+from inphase.media.landmarks import Landmarker, deprecations_ignored
 from inphase.media.pose import Pose
 from inphase.media.recording import open_recording
 from inphase.media.shelf import Shelf
@@ -73,6 +73,28 @@ def see(
     return Sight([embed_pose(of_poses, pose) for pose in poses], of_poses, why)
 
 
+def see_each(
+    paths: Sequence[Path],
+    *,
+    encoder: Encoder,
+    shelf: Shelf | None = None,
+    rate: float | None = None,
+    progress: Tell | None = None,
+) -> tuple[dict[Path, Embedding], dict[Path, str]]:
+    """Embed those of many recordings that can be, and say of each other one why not."""
+    shelf = shelf or Shelf(None)
+
+    def look_at(path: Path, tell: Callable[[int, int], None]) -> Embedding | str:
+        try:
+            return look(encoder, path, shelf=shelf, rate=rate, progress=tell)
+        except MediaError as error:
+            return str(error)
+
+    found = _side_by_side(look_at, paths, threads=_threads(encoder), progress=progress)
+    seen = {path: each for path, each in zip(paths, found, strict=True) if isinstance(each, Embedding)}
+    return seen, {path: each for path, each in zip(paths, found, strict=True) if isinstance(each, str)}
+
+
 def _encoder_of_pictures() -> tuple[Encoder, str]:
     """Give the shipped encoder of pictures; failing that, one that was never trained to align."""
     try:
@@ -109,13 +131,17 @@ def _poses(paths: Sequence[Path], shelf: Shelf, rate: float | None, progress: Te
 def _look_at_all(
     paths: Sequence[Path], encoder: Encoder, shelf: Shelf, rate: float | None, progress: Tell | None
 ) -> list[Embedding]:
-    """Look at every recording: poses side by side, pictures one after the other, since torch uses all cores itself."""
+    """Look at every recording."""
 
     def look_at(path: Path, tell: Callable[[int, int], None]) -> Embedding:
         return look(encoder, path, shelf=shelf, rate=rate, progress=tell)
 
-    threads = os.cpu_count() or 1 if encoder.sees == "poses" else 1
-    return _side_by_side(look_at, paths, threads=threads, progress=progress)
+    return _side_by_side(look_at, paths, threads=_threads(encoder), progress=progress)
+
+
+def _threads(encoder: Encoder) -> int:
+    """Choose how many recordings to look at side by side: torch uses all cores by itself, MediaPipe one each."""
+    return os.cpu_count() or 1 if encoder.sees == "poses" else 1
 
 
 def _side_by_side(
@@ -141,7 +167,8 @@ def _side_by_side(
             stopped.set()
             raise
 
-    with ThreadPoolExecutor(min(len(paths), threads)) as pool:
+    # Filters of warnings are the process's, not a thread's: one that holds for all of them.
+    with deprecations_ignored(), ThreadPoolExecutor(max(1, min(len(paths), threads))) as pool:
         waiting = [pool.submit(work_on, number, path) for number, path in enumerate(paths)]
         try:
             wait(waiting, return_when=FIRST_EXCEPTION)
