@@ -41,9 +41,11 @@ def match(
     a, b = torch.from_numpy(x.values), torch.from_numpy(y.values)
     if a.shape[1] != b.shape[1]:
         raise ValueError(f"embeddings have {a.shape[1]} and {b.shape[1]} dimensions: embed both with one encoder")
-    path = long_path(
-        a, b, cost=lambda some, others: pair_cost(some, others, cost=cost), subsequence=subsequence, cells=cells
-    )
+
+    def cost_of(some: Tensor, others: Tensor) -> Tensor:
+        return part_cost(some, others, cost=cost) if subsequence else pair_cost(some, others, cost=cost)
+
+    path = long_path(a, b, cost=cost_of, subsequence=subsequence, cells=cells)
     i, j = path.T
     distance = 1 - torch.nn.functional.cosine_similarity(a[i], b[j]).mean()
     return Match(path.numpy(), seconds_along(path, x.times, y.times), float(distance))
@@ -60,3 +62,13 @@ def pair_cost(x: Tensor, y: Tensor, *, cost: PairCost = "contrastive", beta: flo
     if cost == "cosine":
         return cosine_cost(x[None], y[None])[0]
     raise ValueError(f"cost must be 'contrastive' or 'cosine', got {cost!r}")
+
+
+def part_cost(x: Tensor, y: Tensor, *, cost: PairCost = "contrastive") -> Tensor:
+    """Take the cost of matching x [M, D] with a part of y [N, D]: 0 where a frame of x finds its best match.
+
+    A logarithm of probabilities is far from 0 for the best match, too, so that the part with the fewest frames would
+    cost least. From there on, −log softmax_j(x_i · y_j / β) is the cosine distance, but for a factor.
+    """
+    distance = cosine_cost(x[None], y[None])[0]
+    return distance if cost == "cosine" else distance - distance.amin(1, keepdim=True)

@@ -33,7 +33,7 @@ class Shelf:
         if self.folder is None:
             return None
         try:
-            with np.load(self.folder / f"{key}.npz", allow_pickle=False) as kept:
+            with (self.folder / f"{key}.npz").open("rb") as file, np.load(file, allow_pickle=False) as kept:
                 return {name: kept[name] for name in kept.files}
         except (OSError, ValueError, EOFError, KeyError, BadZipFile):
             return None
