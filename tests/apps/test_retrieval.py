@@ -34,7 +34,8 @@ def test_a_brute_force_search_agrees() -> None:
     moment = moment_of(CORPUS["same"], 0.4)
     best = max((float(value @ moment), name) for name, seen in CORPUS.items() for value in seen.values)
     hit = nearest_moments(moment, CORPUS, top=1)[0]
-    assert (hit.name, hit.score) == (best[1], pytest.approx(best[0]))
+    assert hit.name == best[1]
+    assert hit.score == pytest.approx(best[0])
 
 
 def test_a_second_outside_the_query_is_refused() -> None:
