@@ -18,8 +18,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"media"},
     "models": {"media"},
     "objectives": {"align"},
-    "training": {"data", "models", "objectives"},
-    "evaluation": {"data", "models", "align"},
+    "training": {"data", "media", "models", "objectives"},
+    "evaluation": {"align", "data", "media", "models"},
     "apps": {"models", "align", "media", "playback"},
     "viewer": {"playback"},
 }

@@ -79,6 +79,45 @@ def test_strided_and_expanded_input_and_a_vector_of_zeros() -> None:
     torch.testing.assert_close(fused[keep], slope[keep], rtol=0, atol=2e-5 * float(slope[keep].abs().max()))
 
 
+def test_what_begins_between_words_after_what_does_not() -> None:
+    x, y = draw(3, 20, 16, seed=1).float().cuda(), draw(3, 20, 16, seed=2).float().cuda()
+    expected, slope = differentiate(GTA(), x, y, {"loss": 1.0})
+    apart = torch.nn.functional.pad(x.flatten(), (1, 0))[1:].view(x.shape)
+    assert apart.data_ptr() % 16
+    terms, fused = differentiate(GTA(), apart, y, {"loss": 1.0})
+    torch.testing.assert_close(terms["loss"], expected["loss"])
+    torch.testing.assert_close(fused, slope, rtol=0, atol=1e-6 * float(slope.abs().max()))
+
+
+def test_without_gradient_and_backwards_twice() -> None:
+    x, y = draw(3, 20, 16, seed=1).float().cuda(), draw(3, 18, 16, seed=2).float().cuda()
+    plain = GTA().pair(x, y)["loss"]
+    assert not plain.requires_grad
+    x.requires_grad_()
+    loss = GTA().pair(x, y)["loss"]
+    assert torch.equal(loss.detach(), plain)
+    (once,) = torch.autograd.grad(loss, x, torch.tensor(2.0, device="cuda"), retain_graph=True)
+    (twice,) = torch.autograd.grad(loss, x, torch.tensor(4.0, device="cuda"))
+    assert torch.equal(2 * once, twice)
+
+
+def test_a_gradient_too_small_for_half_precision_survives_the_scale_of_the_loss() -> None:
+    x, y = draw(3, 20, 16, seed=1).half().cuda(), draw(3, 20, 16, seed=2).half().cuda()
+    _, slope = differentiate(GTA(align_weight=1e-8, cycle_weight=1e-8), x.float(), y.float(), {"loss": 2.0**24})
+    _, fused = differentiate(GTA(align_weight=1e-8, cycle_weight=1e-8), x, y, {"loss": 2.0**24})
+    torch.testing.assert_close(fused, slope, rtol=0, atol=1e-2 * float(slope.abs().max()))
+
+
+def test_buffers_are_written_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = draw(3, 20, 16, seed=1).float().cuda(), draw(3, 7, 16, seed=2).float().cuda()
+    expected, slope = differentiate(GTA(), x, y, {"loss": 1.0, "align": 2.0})
+    new_empty = torch.Tensor.new_empty
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *given: new_empty(*given).fill_(float("nan")))
+    terms, same = differentiate(GTA(), x, y, {"loss": 1.0, "align": 2.0})
+    assert torch.equal(expected["loss"], terms["loss"])
+    assert torch.equal(slope, same)
+
+
 def test_the_same_bits_every_time_and_nan_without_a_hang() -> None:
     x, y = draw(64, 20, 128, seed=1).float().cuda(), draw(64, 20, 128, seed=2).float().cuda()
     first, slope = differentiate(GTA(), x, y, {"loss": 1.0})

@@ -87,6 +87,7 @@ def test_strides_do_not_matter(kind: Kind, m: int) -> None:
         cost.mT.contiguous().mT,
         cost.permute(2, 1, 0).contiguous().permute(2, 1, 0),
         cost.repeat_interleave(2, 2)[:, :, ::2],
+        torch.nn.functional.pad(cost, (1, 0))[:, :, 1:],  # begins between words of 16 bytes
     ):
         assert not strided.is_contiguous()
         strided_grad = torch.empty_strided(grad.shape, cost.mT.contiguous().mT.stride(), device=DEVICE).copy_(grad)
@@ -110,12 +111,12 @@ def test_expanded_cost_and_gradient(kind: Kind, m: int) -> None:
 def test_buffers_are_written_before_they_are_read(kind: Kind, m: int, monkeypatch: pytest.MonkeyPatch) -> None:
     cost, grad = (costs(3, m, 50, dtype=torch.float32, seed=seed).to(DEVICE) for seed in range(2))
     expected = both(cost, grad, kind, 0.1, False)
-    empty, empty_like = torch.empty, torch.empty_like
+    new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
 
     def undefined(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.fill_(float("nan") if tensor.is_floating_point() else 0)
 
-    monkeypatch.setattr(torch, "empty", lambda *args, **options: undefined(empty(*args, **options)))
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *args, **options: undefined(new_empty(*args, **options)))
     monkeypatch.setattr(torch, "empty_like", lambda *args, **options: undefined(empty_like(*args, **options)))
     for result, one in zip(both(cost, grad, kind, 0.1, False), expected, strict=True):
         assert torch.equal(result, one)

@@ -45,7 +45,8 @@ def test_consecutive_sounds_stand_against_drawn_frames_of_the_same_stretch() -> 
     seconds = group.times[0]
     assert begin <= seconds.min() <= seconds.max() < end
     assert torch.allclose(group.times[1, :4], group.sound[0, :, 4])
-    assert group.frames[1, :4].tolist() == [-1] * 4
+    assert group.frames[1, :4].tolist() == [0, 1, 2, 3]
+    assert group.totals[1] == 4
 
 
 def test_all_that_fits_is_heard_by_default() -> None:

@@ -79,9 +79,13 @@ def test_a_stream_is_a_function_of_seed_rank_world_and_step() -> None:
     batches = [whole[step] for step in range(5)]
     assert same(stream()[3], batches[3])
     assert same(whole[3], batches[3])
-    for other in (stream(seed=1), stream(rank=1, world=2), stream(rank=0, world=2)):
-        assert not same(other[3], batches[3])
-    assert not same(stream(rank=0, world=2)[3], stream(rank=1, world=2)[3])
+    assert not same(stream(seed=1)[3], batches[3])
+    shares = [stream(rank=rank, world=2)[3].groups[0] for rank in (0, 1)]
+    for share, group in zip(shares, batches[3].groups, strict=True):
+        assert share.ids == group.ids
+        assert torch.equal(share.values, group.values)
+    with pytest.raises(ValueError, match="shared evenly by 4"):
+        stream(world=4)
     assert len({tuple(group.ids for group in batch.groups) for batch in batches}) == 5
 
 
@@ -264,3 +268,44 @@ def test_a_group_moves_between_devices() -> None:
     assert isinstance(moved, Group)
     assert moved.values.device.type == moved.times.device.type == "meta"
     assert moved.ids == group.ids
+
+
+def test_a_method_chooses_the_frames_and_the_context_follows_the_rate() -> None:
+    def choose(total: int, *, count: int, rng: np.random.Generator, draw: Any) -> np.ndarray:
+        plain = draw(total, count=count, rng=rng)
+        return np.concatenate([plain, np.full(2, total - 1)])
+
+    def context(video: Video) -> Context:
+        return Context((-2 * int(video.id[-1]), 0), "valid")
+
+    (group,) = GroupStream(videos(), read=read, count=5, choose=choose, context=context)[0].groups
+    for row, name, total in zip(group.values, group.ids, group.totals, strict=True):
+        number = int(name[-1])
+        assert row.shape == (7, 2, 2)
+        assert (row[:, 1, 0] - row[:, 0, 0]).tolist() == [2 * number] * 7
+        assert total == 40 + number - 2 * number  # what has its whole context
+        assert row[-1, 1, 0] == 40 + number - 1
+
+
+def test_labels_and_progress_come_along_numbered_through_over_actions() -> None:
+    phases = np.array([-1, *[0] * 20, *[1] * 25])
+    known = [
+        Video(f"{action}{i}", action, "train", length=46, rate=20, phases=phases, events={"top": 21, "end": 40})
+        for action in ACTIONS
+        for i in range(3)
+    ]
+    stream = GroupStream(known, read=read, groups=3, count=46, videos_per_group=2)
+    assert stream.phases == 6
+    for group in stream[0].groups:
+        first = 2 * ACTIONS.index(group.action)
+        assert group.labels is not None
+        assert group.labels[0].tolist() == [-1, *[first] * 20, *[first + 1] * 25]
+        assert group.progress is not None
+        torch.testing.assert_close(group.progress[0, :, 0], (torch.arange(46) - 21) / 46)
+    timed = [Video(f"serve{i}", "serve", "train", length=46, intervals=((0.0, 1.0, 3),)) for i in range(2)]
+    (group,) = GroupStream(timed, read=read, count=46)[0].groups
+    assert group.labels is not None
+    assert group.labels[0].tolist() == [3] * 20 + [-1] * 26
+    (plain,) = GroupStream(videos(), read=read)[0].groups
+    assert plain.labels is None
+    assert plain.progress is None

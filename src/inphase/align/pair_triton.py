@@ -1,4 +1,4 @@
-"""The whole loss of short pairs on a GPU, cost to cycle, in one kernel forward and one backward.
+"""The whole loss of short pairs on a GPU, cost to cycle and back to its gradient, in one kernel.
 
 At the paper's twenty frames every step of the loss takes microseconds and launching it takes longer, so a program does
 one pair from end to end. It computes what `objectives/gta.py` composes from `cost.py`, `recursion.py` and `cycle.py`,
@@ -23,38 +23,35 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.libdevice import mul_rn
 
-from inphase.align.recursion_triton import KINDS, on, sweep, sweep_back, two_floats
+from inphase.align.launch_triton import Launcher, aligned
+from inphase.align.recursion_triton import KINDS, sweep, sweep_back, two_floats
 from inphase.align.tile_triton import LANES
 
 DEPTH = tl.constexpr(32)  # embedding dimensions at a time
 TINY = tl.constexpr(1e-12)  # the least norm a vector is divided by, as in torch.nn.functional.normalize
+GRIDS = tl.constexpr(7)  # what a pair works in: two costs, two tables, two slopes, and twice half the size for `low`
 
 
 def align_pairs(
     x: Tensor, y: Tensor, *, kind: str, gamma: float, beta: float, alpha: float, weights: tuple[float, float]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Score x [B, M, D] against y [B, N, D], at most 32 frames long: loss, align and cycle, means over the batch."""
-    loss, align, cycle = _AlignPairs.apply(x, y, (KINDS[kind], gamma, beta, alpha, *weights))
+    loss, align, cycle = _AlignPairs.apply(x, y, (KINDS[kind], *two_floats(gamma), beta, alpha), weights)
     return loss, align, cycle
 
 
 class _AlignPairs(torch.autograd.Function):
+    """The gradient of the loss comes with the loss; what runs backwards, on another thread and slowly, only scales it.
+
+    Where align or cycle is differentiated by itself, it is scored once more as a loss of that term alone.
+    """
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, setting: tuple[Any, ...]) -> tuple[Tensor, ...]:
-        kind, gamma, *temperatures = setting
-        x, y = x.contiguous(), y.contiguous()
-        batch, m, dimension = x.shape
-        n = y.shape[1]
-        tables = torch.empty((2, batch, m, n), dtype=torch.float32, device=x.device)
-        low = torch.empty((2, batch, m, n), dtype=torch.float16, device=x.device)
-        terms = torch.empty((batch, 2), dtype=torch.float32, device=x.device)
-        out = torch.zeros(4, dtype=torch.float32, device=x.device)  # loss, align, cycle and how many pairs are done
-        with on(x.device):
-            _forward[(batch,)](
-                x, y, tables, low, terms, out, batch, m, n, dimension,
-                *two_floats(gamma), *temperatures, kind, num_warps=1,
-            )  # fmt: skip
-        ctx.save_for_backward(x, y, tables, low)
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor, setting: tuple[Any, ...], weights: tuple[float, float]
+    ) -> tuple[Tensor, ...]:
+        out, *slopes = _score(x, y, setting, weights, differentiate=any(ctx.needs_input_grad))
+        ctx.save_for_backward(x, y, *slopes)
         ctx.setting = setting
         ctx.set_materialize_grads(False)
         loss, align, cycle, _ = out.unbind()
@@ -62,59 +59,95 @@ class _AlignPairs(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, Tensor | None, None]:
-        if all(grad is None for grad in grads):
-            return None, None, None
-        x, y, tables, low = ctx.saved_tensors
-        kind, gamma, *temperatures = ctx.setting
-        _, batch, m, n = tables.shape
-        work, grad_x, grad_y = torch.empty_like(tables), torch.empty_like(x), torch.empty_like(y)
-        given = [tables if grad is None else grad for grad in grads]  # any pointer where there is no gradient
-        with on(x.device):
-            _backward[(batch,)](
-                *given, x, y, tables, low, work, grad_x, grad_y, batch, m, n, x.shape[2],
-                *two_floats(gamma), *temperatures, kind, *(grad is not None for grad in grads), num_warps=1,
-            )  # fmt: skip
-        return grad_x, grad_y, None
+    def backward(
+        ctx: Any, by_loss: Tensor | None, by_align: Tensor | None, by_cycle: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        x, y, *slopes = ctx.saved_tensors
+        parts = [] if by_loss is None else [[by_loss * slope for slope in slopes]]
+        for by, weights in (by_align, (1.0, 0.0)), (by_cycle, (0.0, 1.0)):
+            if by is not None:
+                _, *slopes = _score(x, y, ctx.setting, weights, differentiate=True)
+                parts.append([by * slope for slope in slopes])
+        if not parts:
+            return None, None, None, None
+        grad_x, grad_y = parts[0] if len(parts) == 1 else [sum(terms) for terms in zip(*parts, strict=True)]
+        return grad_x.to(x.dtype), grad_y.to(y.dtype), None, None
+
+
+def _score(
+    x: Tensor, y: Tensor, setting: tuple[Any, ...], weights: tuple[float, float], *, differentiate: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Give loss, align, cycle and a count as one tensor, and the gradients of the loss in float32, if asked for."""
+    x, y = x.contiguous(), y.contiguous()
+    batch, m, dimension = x.shape
+    n = y.shape[1]
+    out = torch.zeros(4, dtype=torch.float32, device=x.device)  # the last one counts the pairs that are done
+    work = out.new_empty(batch * (GRIDS.value * m * n + 2))
+    grad_x, grad_y = (out.new_empty(frames.shape if differentiate else 1) for frames in (x, y))
+    kind, *temperatures = setting
+    alike = x.dtype, aligned(x), aligned(y), dimension, kind, differentiate
+    _launch(
+        batch, alike, x, y, work, out, grad_x, grad_y, batch, m, n, dimension,
+        *temperatures, *weights, kind, differentiate,
+    )  # fmt: skip
+    return out, grad_x, grad_y
 
 
 @triton.jit(do_not_specialize=["batch", "m", "n"])
-def _forward(
-    x, y, tables, low, terms, out, batch, m, n, dimension,
-    gamma, gamma_rest, beta, alpha, align_weight, cycle_weight, kind: tl.constexpr,
+def _align_pair(
+    x, y, work, out, grad_x, grad_y, batch, m, n, dimension,
+    gamma, gamma_rest, beta, alpha, align_weight, cycle_weight, kind: tl.constexpr, differentiate: tl.constexpr,
 ):  # fmt: skip
     i_pair = tl.program_id(0).to(tl.int64)
     p_x, p_y = x + i_pair * m * dimension, y + i_pair * n * dimension
-    there, back = i_pair * m * n, (batch + i_pair) * m * n
+    size = m * n
+    costs = work + i_pair * size * GRIDS
+    tables, slopes, low = costs + 2 * size, costs + 4 * size, (costs + 6 * size).to(tl.pointer_type(tl.float16))
     i, j = tl.arange(0, LANES)[:, None], tl.arange(0, LANES)[None, :]
-    real = (i < m) & (j < n)
-    cosine, _, _ = _cosine(p_x, p_y, m, n, dimension)
-    tl.store(tables + there + i * n + j, -_log_softmax(cosine / beta, j < n, 1), mask=real)
-    tl.store(tables + back + i * n + j, -_log_softmax(cosine / beta, i < m, 0), mask=real)
+    there, back, real = i * n + j, size + i * n + j, (i < m) & (j < n)
+    cosine, x_norm, y_norm = _cosine(p_x, p_y, m, n, dimension)
+    tl.store(costs + there, -_log_softmax(cosine * (1 / beta), j < n, 1), mask=real)
+    tl.store(costs + back, -_log_softmax(cosine * (1 / beta), i < m, 0), mask=real)
     tl.debug_barrier()
-    # The tables grow in the place of their costs.
-    for direction in range(2):
-        at = (direction * batch + i_pair) * m * n
+    for at in range(0, 2 * size, size):
         sweep(
-            tables + at, tables + at, low + at, tables, 0, m, n, n, 1, gamma + gamma_rest, kind, False, False, True
+            costs + at, tables + at, low + at, work, 0, m, n, n, 1,
+            gamma + gamma_rest, kind, False, False, differentiate,
         )  # fmt: skip
     tl.debug_barrier()
-    b_there = tl.load(tables + there + i * n + j, mask=real, other=0.0)
-    b_back = tl.load(tables + back + i * n + j, mask=real, other=0.0)
-    log_a, log_b = _log_softmax(b_there / -alpha, j < n, 1), _log_softmax(b_back / -alpha, i < m, 0)
+    b_there = tl.load(tables + there, mask=real, other=0.0)
+    b_back = tl.load(tables + back, mask=real, other=0.0)
+    log_a, log_b = _log_softmax(b_there * (-1 / alpha), j < n, 1), _log_softmax(b_back * (-1 / alpha), i < m, 0)
     both = tl.where(j < n, log_a + log_b, float("-inf"))
     high = tl.max(both, 1)
     returned = high + tl.log(tl.sum(tl.exp(both - high[:, None]), 1))
-    cycle = -tl.sum(tl.where(tl.arange(0, LANES) < m, returned, 0.0))
-    align = tl.sum(tl.where((i == m - 1) & (j == n - 1), b_there + b_back, 0.0))
-    tl.store(terms + 2 * i_pair, align)
-    tl.store(terms + 2 * i_pair + 1, cycle)
+    is_end = (i == m - 1) & (j == n - 1)
+    terms = work + batch.to(tl.int64) * size * GRIDS
+    tl.store(terms + 2 * i_pair, tl.sum(tl.where(is_end, b_there + b_back, 0.0)))
+    tl.store(terms + 2 * i_pair + 1, -tl.sum(tl.where(tl.arange(0, LANES) < m, returned, 0.0)))
+    if differentiate:
+        p = tl.where(real, tl.exp(both - returned[:, None]), 0.0)
+        at_end, by_cycle = tl.where(is_end, align_weight / batch, 0.0), cycle_weight / (alpha * batch)
+        tl.store(slopes + there, at_end + by_cycle * (p - tl.exp(log_a)), mask=real)
+        tl.store(slopes + back, at_end + by_cycle * (p - tl.exp(log_b) * tl.sum(p, 0)[None, :]), mask=real)
+        tl.debug_barrier()
+        for at in range(0, 2 * size, size):
+            sweep_back(
+                slopes + at, tables + at, low + at, slopes + at, work, 0, False, m, n, n, 1,
+                gamma + gamma_rest, kind, False, False,
+            )  # fmt: skip
+        tl.debug_barrier()
+        slope = _slope(costs + there, slopes + there, 1, real) + _slope(costs + back, slopes + back, 0, real)
+        p_grad_x, p_grad_y = grad_x + i_pair * m * dimension, grad_y + i_pair * n * dimension
+        _to_frames(slope * (1 / beta), cosine, x_norm, y_norm, p_x, p_y, p_grad_x, p_grad_y, m, n, dimension)
     # Whoever is last adds up, always in the same order.
     tl.debug_barrier()
-    done = tl.atomic_add(out + 3, 1.0, sem="acq_rel", scope="gpu")
-    if done == batch - 1:
+    if tl.atomic_add(out + 3, 1.0, sem="acq_rel", scope="gpu") == batch - 1:
         tl.debug_barrier()
         _mean(terms, out, batch, align_weight, cycle_weight)
+
+
+_launch = Launcher(_align_pair)
 
 
 @triton.jit
@@ -130,61 +163,31 @@ def _mean(terms, out, batch, align_weight, cycle_weight):
     tl.store(out + 2, cycle)
 
 
-@triton.jit(do_not_specialize=["batch", "m", "n"])
-def _backward(
-    by_loss, by_align, by_cycle, x, y, tables, low, work, grad_x, grad_y, batch, m, n, dimension,
-    gamma, gamma_rest, beta, alpha, align_weight, cycle_weight, kind: tl.constexpr,
-    has_loss: tl.constexpr, has_align: tl.constexpr, has_cycle: tl.constexpr,
-):  # fmt: skip
-    i_pair = tl.program_id(0).to(tl.int64)
-    there, back = i_pair * m * n, (batch + i_pair) * m * n
-    i, j = tl.arange(0, LANES)[:, None], tl.arange(0, LANES)[None, :]
-    real = (i < m) & (j < n)
-    to_align, to_cycle = 0.0, 0.0
-    if has_loss:
-        to_align += tl.load(by_loss) * align_weight
-        to_cycle += tl.load(by_loss) * cycle_weight
-    if has_align:
-        to_align += tl.load(by_align)
-    if has_cycle:
-        to_cycle += tl.load(by_cycle)
-    b_there = tl.load(tables + there + i * n + j, mask=real, other=0.0)
-    b_back = tl.load(tables + back + i * n + j, mask=real, other=0.0)
-    log_a, log_b = _log_softmax(b_there / -alpha, j < n, 1), _log_softmax(b_back / -alpha, i < m, 0)
-    both = tl.where(j < n, log_a + log_b, float("-inf"))
-    share = tl.exp(both - tl.max(both, 1)[:, None])
-    p = tl.where(real, share / tl.sum(share, 1)[:, None], 0.0)
-    at_end = tl.where((i == m - 1) & (j == n - 1), to_align / batch, 0.0)
-    to_cycle /= alpha * batch
-    tl.store(work + there + i * n + j, at_end + to_cycle * (p - tl.exp(log_a)), mask=real)
-    tl.store(work + back + i * n + j, at_end + to_cycle * (p - tl.exp(log_b) * tl.sum(p, 0)[None, :]), mask=real)
-    tl.debug_barrier()
-    for direction in range(2):
-        at = (direction * batch + i_pair) * m * n
-        sweep_back(
-            work + at, tables + at, low + at, work + at, tables, 0, False, m, n, n, 1,
-            gamma + gamma_rest, kind, False, False,
-        )  # fmt: skip
-    tl.debug_barrier()
-    p_x, p_y = x + i_pair * m * dimension, y + i_pair * n * dimension
-    cosine, x_norm, y_norm = _cosine(p_x, p_y, m, n, dimension)
-    e_there = tl.load(work + there + i * n + j, mask=real, other=0.0)
-    e_back = tl.load(work + back + i * n + j, mask=real, other=0.0)
-    slope = tl.exp(_log_softmax(cosine / beta, j < n, 1)) * tl.sum(e_there, 1)[:, None] - e_there
-    slope += tl.exp(_log_softmax(cosine / beta, i < m, 0)) * tl.sum(e_back, 0)[None, :] - e_back
-    slope = tl.where(real, slope / beta, 0.0)
+@triton.jit
+def _slope(p_cost, p_slope, axis: tl.constexpr, real):
+    """Turn E of one direction into ∂L/∂(s/β)."""
+    e = tl.load(p_slope, mask=real, other=0.0)
+    share = tl.exp(-tl.load(p_cost, mask=real, other=float("inf")))
+    return share * tl.expand_dims(tl.sum(e, axis), axis) - e
+
+
+@triton.jit
+def _to_frames(slope, cosine, x_norm, y_norm, p_x, p_y, p_grad_x, p_grad_y, m, n, dimension):
+    """Pass ∂L/∂s on to the frames of x and y."""
     # A vector shorter than the least norm was only scaled: it keeps its radial part.
     x_radial = tl.where(x_norm > TINY, tl.sum(slope * cosine, 1), 0.0)
     y_radial = tl.where(y_norm > TINY, tl.sum(slope * cosine, 0), 0.0)
+    x_scale, y_scale = 1 / x_norm, 1 / y_norm
+    frame = tl.arange(0, LANES)[:, None]
     for start in range(0, dimension, DEPTH):
         b_x, at_x = _frames(p_x, m, start, dimension)
         b_y, at_y = _frames(p_y, n, start, dimension)
-        b_x, b_y = b_x / x_norm[:, None], b_y / y_norm[:, None]
-        b_grad_x = (tl.dot(slope, b_y, input_precision="tf32x3") - b_x * x_radial[:, None]) / x_norm[:, None]
-        b_grad_y = (tl.dot(tl.trans(slope), b_x, input_precision="tf32x3") - b_y * y_radial[:, None]) / y_norm[:, None]
+        b_x, b_y = b_x * x_scale[:, None], b_y * y_scale[:, None]
+        b_grad_x = (tl.dot(slope, b_y, input_precision="tf32x3") - b_x * x_radial[:, None]) * x_scale[:, None]
+        b_grad_y = (tl.dot(tl.trans(slope), b_x, input_precision="tf32x3") - b_y * y_radial[:, None]) * y_scale[:, None]
         depth = start + tl.arange(0, DEPTH)[None, :]
-        tl.store(grad_x + i_pair * m * dimension + at_x, b_grad_x, mask=(i < m) & (depth < dimension))
-        tl.store(grad_y + i_pair * n * dimension + at_y, b_grad_y, mask=(i < n) & (depth < dimension))
+        tl.store(p_grad_x + at_x, b_grad_x, mask=(frame < m) & (depth < dimension))
+        tl.store(p_grad_y + at_y, b_grad_y, mask=(frame < n) & (depth < dimension))
 
 
 @triton.jit
@@ -200,7 +203,7 @@ def _cosine(p_x, p_y, m, n, dimension):
         x_square += tl.sum(mul_rn(b_x, b_x), 1)
         y_square += tl.sum(mul_rn(b_y, b_y), 1)
     x_norm, y_norm = tl.maximum(tl.sqrt(x_square), TINY), tl.maximum(tl.sqrt(y_square), TINY)
-    return product / x_norm[:, None] / y_norm[None, :], x_norm, y_norm
+    return product * (1 / x_norm)[:, None] * (1 / y_norm)[None, :], x_norm, y_norm
 
 
 @triton.jit

@@ -19,7 +19,6 @@ of float32 has lost them after a few dozen frames (docs/numerics.md). `high` is 
 backward pass as float16 in units of γ/64, half the size of the table.
 """
 
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, cast
 
@@ -28,6 +27,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from inphase.align.launch_triton import Launcher, aligned
 from inphase.align.tile_triton import LANES, STEPS, columns, tile
 
 SMOOTH, SOFT, HARD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
@@ -66,13 +66,13 @@ def launch_forward(cost: Tensor, kind: int, gamma: float, free_start: bool, *, k
     """Fill the table and, where a backward pass will need it, what the table's rounding lost."""
     batch, m, n = cost.shape
     strips = -(-m // 32)
-    table = torch.empty(cost.shape, dtype=cost.dtype, device=cost.device)
-    low = torch.empty(cost.shape if keep else (1,), dtype=torch.float16, device=cost.device)
-    with on(cost.device):
-        _forward[(batch * strips,)](
-            cost, table, low, _handover(table, strips), batch, strips, m, n, *cost.stride(),
-            *two_floats(gamma), kind, free_start, strips > 1, keep, num_warps=1,
-        )  # fmt: skip
+    table = cost.new_empty(cost.shape)
+    low = cost.new_empty(cost.shape if keep else (1,), dtype=torch.float16)
+    constants = kind, free_start, strips > 1, keep
+    _launch_forward(
+        batch * strips, (*_alike(cost), constants),
+        cost, table, low, _handover(table, strips), batch, strips, m, n, *cost.stride(), *two_floats(gamma), *constants,
+    )  # fmt: skip
     return table, low
 
 
@@ -81,17 +81,19 @@ def launch_backward(grad: Tensor, table: Tensor, low: Tensor, kind: int, gamma: 
     batch, m, n = table.shape
     strips = -(-m // 32)
     grad_cost = torch.empty_like(table)
-    with on(table.device):
-        _backward[(batch * strips,)](
-            grad, table, low, grad_cost, _handover(table, strips), batch, strips, m, n, *grad.stride(),
-            *two_floats(gamma), kind, free_start, strips > 1, num_warps=1,
-        )  # fmt: skip
+    constants = kind, free_start, strips > 1
+    _launch_backward(
+        batch * strips, (*_alike(grad), constants),
+        grad, table, low, grad_cost, _handover(table, strips), batch, strips, m, n, *grad.stride(),
+        *two_floats(gamma), *constants,
+    )  # fmt: skip
     return grad_cost
 
 
-def on(device: torch.device) -> AbstractContextManager[object]:
-    """Launch on the device a tensor is on, which need not be the current one."""
-    return nullcontext() if device.index == torch.cuda.current_device() else torch.cuda.device(device)
+def _alike(given: Tensor) -> tuple[object, ...]:
+    """Name what of a given tensor kernels are compiled anew for."""
+    strides = given.stride()
+    return given.dtype, aligned(given), strides[2], max(strides) < 2**31
 
 
 @cache
@@ -121,6 +123,9 @@ def _forward(
         p_cost, table + first, low + first, p_out, i_strip, m, n, stride_m, stride_n,
         gamma, kind, free_start, several, keep,
     )  # fmt: skip
+
+
+_launch_forward = Launcher(_forward)
 
 
 @triton.jit
@@ -190,6 +195,9 @@ def _backward(
         p_grad, table + first, low + first, grad_cost + first, p_out, i_strip, i_order > 0, m, n, stride_m, stride_n,
         gamma, kind, free_start, several,
     )  # fmt: skip
+
+
+_launch_backward = Launcher(_backward)
 
 
 @triton.jit

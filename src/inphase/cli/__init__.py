@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import activations, align, data, search, transfer
+from inphase.cli import activations, align, data, evaluate, search, train, transfer, viewer
 from inphase.media.atomic import explain
-from inphase.media.errors import MediaError, MissingExtraError
 
 app = SubcommandApp()
 app.command(align.align)
@@ -21,6 +20,10 @@ app.command(transfer.transfer)
 app.command(search.search)
 app.command(activations.activations)
 app.command(data.commands, name="data", help="Look at collections of videos.")
+app.command(name="train")(train.train_recipe)
+app.command(name="evaluate")(evaluate.evaluate)
+app.command(viewer.view)
+app.command(viewer.export)
 
 
 def main() -> None:
@@ -28,7 +31,11 @@ def main() -> None:
     warnings.showwarning = _show_warning
     try:
         app.cli(prog="inphase", description="Temporal alignment of videos of the same action.")
-    except (OSError, ValueError, MediaError, MissingExtraError) as error:
+    except Exception as error:
+        # What we raise ourselves is worded for whoever typed the command; anything else is a fault of ours.
+        ours = isinstance(error, (OSError, ValueError)) or type(error).__module__.startswith("inphase.")
+        if not ours:
+            raise
         message = str(error)
         if isinstance(error, OSError) and error.filename is not None:
             message = f"{error.filename}: {explain(error)}"

@@ -45,7 +45,7 @@ def check_data(name: Name, root: RootIfAny = None, *, open: bool = False) -> Non
         root: where it lies.
         open: open every file and count its frames as well.
     """
-    report = check(_loader(name, root), root, name=name, frame_count=file_length if open else None)
+    report = check(find_loader(name, root), root, name=name, frame_count=file_length if open else None)
     console = Console()
     console.print(_counts_table(report))
     if report.findings:
@@ -78,7 +78,7 @@ def show_data(
         rows: how many videos.
         columns: how many frames of each.
     """
-    videos = _loader(name, root)(root, split=split)
+    videos = find_loader(name, root)(root, split=split)
     found = [video for video in videos if action in ("", video.action)]
     if not found:
         known = ", ".join(sorted({video.action for video in videos})) or "none"
@@ -135,7 +135,7 @@ def _fill(store: Path, wanted: dict[str, Source], doing: str, fill: Callable[...
 
 def _sources(name: str, root: Path, *, split: str) -> dict[str, Source]:
     """List what there is to cache of a collection."""
-    wanted = sources(_loader(name, root)(root, split=split))
+    wanted = sources(find_loader(name, root)(root, split=split))
     if not wanted:
         raise ValueError(f"{name} in {root} has no video files: there is nothing to cache")
     return wanted
@@ -190,7 +190,7 @@ def write_stage(
     console.print(f"{new + kept:,} videos in {escape(str(root))} ({new:,} new)")
 
 
-def _loader(name: str, root: Path | None) -> Callable[..., list[Video]]:
+def find_loader(name: str, root: Path | None) -> Callable[..., list[Video]]:
     """Find a collection by name, and insist on a folder where it needs one."""
     if name not in DATASETS:
         raise ValueError(f"no collection {name!r}: choose one of {', '.join(DATASETS)}")

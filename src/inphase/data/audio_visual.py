@@ -90,8 +90,9 @@ class AudioVisualStream(Stream):
             action=video.action,
             ids=(video.id, video.id),
             values=stack([strip]),
-            frames=pad([torch.from_numpy(strip.frames), torch.full((number,), -1)]),
+            frames=pad([torch.from_numpy(strip.frames), torch.arange(number)]),
             times=pad([torch.from_numpy(strip.times), torch.from_numpy(starts + self._seconds / 2)]),
             lengths=torch.tensor([len(strip.frames), number]),
+            totals=torch.tensor([strip.total, number]),
             sound=sound[None],
         )

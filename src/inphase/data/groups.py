@@ -1,7 +1,7 @@
 """Groups: the unit of training. K videos of one action, or the pictures and the sound of one clip.
 
-A stream is indexed by the step and nothing else: `stream[step]` is a pure function of (seed, world, rank, step), so a
-run resumes at any step and does not depend on who reads for it:
+A stream is indexed by the step and nothing else: `stream[step]` is a pure function of (seed, step), of which each rank
+takes its share, so a run resumes at any step and depends neither on who reads for it nor on how many work on it:
 
     prefetch(stream, range(start, stop), threads=4)                                   # inphase.data.prefetch
     DataLoader(stream, sampler=range(start, stop), batch_size=None, num_workers=4)    # processes, where codecs decode
@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import cycle
+from itertools import accumulate, count, cycle
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from torch.utils.data import Dataset
 
 from inphase.data.augment import Look
 from inphase.data.reading import Read, annotated_length
-from inphase.data.sampling import Context, Rule, sample
+from inphase.data.sampling import Context, Frames, Rule, sample, usable
 from inphase.data.skips import Skip, try_reading
 from inphase.data.strip import Prepare, Strip, pad, read_strip, stack
 from inphase.data.video import Video, summarise
@@ -37,15 +37,18 @@ class Group:
     action: str
     ids: tuple[str, ...]  # K
     values: Tensor  # [K, T, C, …] C context frames a step; pictures [1, T, C, …] where there is sound
-    frames: Tensor  # [K, T] int64, which frame of its video; −1 for sound
+    frames: Tensor  # [K, T] int64, which frame of its video, which stretch of the sound
     times: Tensor  # [K, T] float64 seconds
     lengths: Tensor  # [K] int64
+    totals: Tensor  # [K] int64, of how many frames they were chosen
     sound: Tensor | None = None  # [1, N, …] consecutive stretches of equal length
+    labels: Tensor | None = None  # [K, T] int64 phase, numbered through over actions; −1 where unknown
+    progress: Tensor | None = None  # [K, T, E] frames since each key event over the video's frames
     looks: tuple[Look, ...] = ()  # K, what `apply_looks` is to make of the pictures; none where nothing was drawn
 
     def to(self, device: torch.device | str) -> "Group":
         """Copy the tensors to a device; what is pinned is fetched while the computation goes on."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=tensor.is_pinned()))
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Group":
         """Copy the tensors to where a CUDA device fetches them by itself."""
@@ -72,7 +75,7 @@ class Batch:
 
 
 class Stream(Dataset[Batch]):
-    """An endless sequence of batches of `groups` groups, addressed by the step.
+    """An endless sequence of batches of `groups` groups in all, of which this is rank `rank` of `world`'s share.
 
     The actions of a step are distinct as long as there are enough of them, and each is equally likely. One of which too
     few videos can be read gives way to the next.
@@ -89,8 +92,10 @@ class Stream(Dataset[Batch]):
             raise ValueError(
                 f"need groups ≥ 1, seed ≥ 0 and 0 ≤ rank < world; got {groups=}, {seed=}, {rank=}, {world=}"
             )
+        if groups % world:
+            raise ValueError(f"{groups} groups a step cannot be shared evenly by {world} processes: take a multiple")
         self._actions = sorted(self._by_action)
-        self._groups, self._key = groups, (seed, world, rank)
+        self._groups, self._rank, self._world, self._seed = groups, rank, world, seed
         self._failed: dict[str, str] = {}
 
     def __getitem__(self, step: int) -> Batch:
@@ -98,13 +103,16 @@ class Stream(Dataset[Batch]):
         order = self._generator(step).permutation(len(self._actions))
         skipped: list[Skip] = []
         groups: list[Group] = []
-        for slot, index in enumerate(cycle(order)):
-            if len(groups) == self._groups:
+        for slot in count(self._rank, self._world):
+            if len(groups) == self._groups // self._world:
                 break
-            if slot == len(order) and not groups:
+            # Every action comes up once in as many of any rank's slots as there are actions, or never.
+            if slot >= len(order) * self._world and not groups:
                 reasons = summarise(f"{name}: {reason}" for name, reason in self._failed.items())
                 raise RuntimeError(f"no action has enough videos that can be read ({reasons})")
-            group = self._draw_group(self._actions[index], step=step, slot=slot, skipped=skipped)
+            # Slots that follow one another hold distinct actions, whoever they belong to.
+            action = self._actions[order[slot % len(order)]]
+            group = self._draw_group(action, step=step, slot=slot, skipped=skipped)
             groups.extend([group] if group is not None else [])
         return Batch(step, tuple(groups), tuple(skipped))
 
@@ -113,11 +121,11 @@ class Stream(Dataset[Batch]):
         raise NotImplementedError
 
     def _generator(self, step: int, *part: int) -> np.random.Generator:
-        """Make the chance of one part of one step of one rank: nothing else shares it."""
+        """Make the chance of one part of one step: nothing else shares it."""
         if step < 0:
             raise IndexError(f"steps count from 0, got {step}")
         # numpy takes [1, 2] and [1, 2, 0] for the same seed, so the number of parts goes first.
-        return np.random.default_rng([len(part), *self._key, step, *part])
+        return np.random.default_rng([len(part), self._seed, step, *part])
 
 
 class GroupStream(Stream):
@@ -125,8 +133,9 @@ class GroupStream(Stream):
 
     The videos of a group are distinct; an action with fewer than K shows some of them again, at other frames. `read`
     gives a video's frames, `prepare` changes them once per video, `frame_count` measures videos whose annotation does
-    not say their length. `look` draws how a video's pictures are to be changed, which `apply_looks` does where they are
-    used: pictures travel as bytes, a quarter of the memory of floats.
+    not say their length. `choose` makes the frames a method wants out of the plain draw: `objective.frames` is one.
+    `context` may depend on the video, whose rate it is. `look` draws how a video's pictures are to be changed, which
+    `apply_looks` does where they are used: pictures travel as bytes, a quarter of the memory of floats.
     """
 
     def __init__(
@@ -142,7 +151,8 @@ class GroupStream(Stream):
         rule: Rule = "random",
         count: int = 20,
         stride: int = 1,
-        context: Context | None = None,
+        choose: Callable[..., Frames] | None = None,
+        context: Context | Callable[[Video], Context] | None = None,
         seed: int = 0,
         rank: int = 0,
         world: int = 1,
@@ -160,8 +170,12 @@ class GroupStream(Stream):
         self._lengths: dict[str, int] = {}
         self._read, self._prepare, self._look = read, prepare, look
         self._frame_count = frame_count or annotated_length
-        self._rule: Rule = rule
-        self._count, self._stride, self._context = count, stride, context or Context()
+        self._draw = partial(sample, rule=rule, stride=stride)
+        self._count, self._choose = count, choose
+        self._context = Context() if context is None else context
+        phases = [_count_phases(self._by_action[action]) for action in self._actions]
+        self.phases = sum(phases)  # of all actions together
+        self._first_phase = dict(zip(self._actions, accumulate([0, *phases]), strict=False))
 
     def _draw_group(self, action: str, *, step: int, slot: int, skipped: list[Skip]) -> Group | None:
         """Read the first K videos, in a drawn order, that can be read; one alone is no group."""
@@ -184,6 +198,9 @@ class GroupStream(Stream):
             frames=pad([torch.from_numpy(strip.frames) for strip in strips]),
             times=pad([torch.from_numpy(strip.times) for strip in strips]),
             lengths=torch.tensor([len(strip.frames) for strip in strips]),
+            totals=torch.tensor([strip.total for strip in strips]),
+            labels=_stack_known([strip.labels for strip in strips]),
+            progress=_stack_known([strip.progress for strip in strips]),
             looks=tuple(strip.look for strip in strips if strip.look is not None),
         )
 
@@ -191,9 +208,36 @@ class GroupStream(Stream):
         """Read one video at some of its frames."""
         if video.id not in self._lengths:
             self._lengths[video.id] = self._frame_count(video)
-        length = self._lengths[video.id]
-        frames = sample(length, rule=self._rule, count=self._count, stride=self._stride, context=self._context, rng=rng)
+        length, context = self._lengths[video.id], self._context
+        if not isinstance(context, Context):
+            context = context(video)
+        kept = usable(length, context=context)
+        if self._choose is None:
+            frames = self._draw(len(kept), count=self._count, rng=rng)
+        else:
+            frames = self._choose(len(kept), count=self._count, rng=rng, draw=self._draw)
         strip = read_strip(
-            video, frames, length=length, context=self._context, read=self._read, prepare=self._prepare, rng=rng
+            video,
+            kept.start + frames,
+            length=length,
+            context=context,
+            read=self._read,
+            prepare=self._prepare,
+            first_phase=self._first_phase[video.action],
+            rng=rng,
         )
         return strip if self._look is None else replace(strip, look=self._look(rng=rng))
+
+
+def _count_phases(videos: Iterable[Video]) -> int:
+    """Count the phases of an action: the labels that occur are 0 … one less."""
+    known = [int(video.phases.max(initial=-1)) for video in videos if video.phases is not None]
+    timed = [phase for video in videos for _, _, phase in video.intervals]
+    return 1 + max([*known, *timed], default=-1)
+
+
+def _stack_known(sequences: list[Any]) -> Tensor | None:
+    """Stack what is known of every sequence, or nothing where it is unknown of one."""
+    if any(sequence is None for sequence in sequences) or len({sequence.shape[1:] for sequence in sequences}) > 1:
+        return None
+    return pad([torch.from_numpy(sequence) for sequence in sequences])

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from inphase.data.sampling import Frames
 from inphase.data.video import Video
-from inphase.media.audio import cut_sound
+from inphase.media.audio import Sound, cut_sound
 from inphase.media.audio import read_sound as decode_sound
 from inphase.media.cache import Source
 from inphase.media.frames import Clip, read_clip, read_spans
+from inphase.media.log_mel import PATCH, RATE, log_mel
 from inphase.media.pose_store import PoseStore
 from inphase.media.probe import probe
 from inphase.media.recording import open_recording
@@ -168,6 +169,14 @@ def read_sounds(video: Video, starts: NDArray[np.float64], seconds: float, *, ra
     else:
         raise ValueError(f"{video.id} has no sound of its own: sound is read from whole files")
     return np.stack([cut_sound(sound, start=start, end=start + seconds).samples for start in starts.tolist()])
+
+
+def read_patches(video: Video, starts: NDArray[np.float64], seconds: float) -> NDArray[np.float32]:
+    """Read the log-mel spectrum of the first 0.96 s of each stretch of sound, `AudioEncoder`'s input: [N, 96, 64]."""
+    if seconds < PATCH / 100 + 0.015:
+        raise ValueError(f"a patch of sound needs {PATCH / 100 + 0.015} s, the stretches are {seconds} s long")
+    waves = read_sounds(video, starts, seconds, rate=RATE)
+    return np.stack([log_mel(Sound(wave, RATE))[:PATCH] for wave in waves]).astype(np.float32)
 
 
 def sources(videos: Iterable[Video]) -> dict[str, Source]:

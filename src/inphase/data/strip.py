@@ -11,7 +11,7 @@ from torch import Tensor
 
 from inphase.data.augment import Look
 from inphase.data.reading import Read
-from inphase.data.sampling import Context, Frames, context_frames
+from inphase.data.sampling import Context, Frames, context_frames, usable
 from inphase.data.video import Video
 
 Prepare = Callable[[NDArray[Any], Video, np.random.Generator], NDArray[Any] | Tensor]  # once a video, before context
@@ -26,6 +26,9 @@ class Strip:
     rows: Frames  # [T, C] which of the values each context is
     frames: Frames  # [T]
     times: NDArray[np.float64]  # [T]
+    total: int  # frames they were chosen of
+    labels: Frames | None = None  # [T] phase, −1 where unknown
+    progress: NDArray[np.float32] | None = None  # [T, E] frames since each key event over the video's frames
     look: Look | None = None
 
 
@@ -37,16 +40,43 @@ def read_strip(
     context: Context,
     read: Read,
     prepare: Prepare | None = None,
+    first_phase: int = 0,
     rng: np.random.Generator,
 ) -> Strip:
-    """Read frames with their context."""
+    """Read frames with their context and what is known of them; the action's phases count from `first_phase`."""
     wanted = context_frames(frames, length=length, context=context)
     distinct, places = np.unique(np.concatenate([wanted.ravel(), frames]), return_inverse=True)
     values, times = read(video, distinct)
     if len(values) != len(distinct) or len(times) != len(distinct):
         raise ValueError(f"{len(distinct)} frames asked for, {len(values)} read with {len(times)} times")
     ready = np.asarray(values if prepare is None else prepare(values, video, rng))
-    return Strip(video.id, ready, places[: wanted.size].reshape(wanted.shape), frames, times[places[wanted.size :]])
+    seconds = times[places[wanted.size :]]
+    return Strip(
+        id=video.id,
+        values=ready,
+        rows=places[: wanted.size].reshape(wanted.shape),
+        frames=frames,
+        times=seconds,
+        total=len(usable(length, context=context)),
+        labels=_labels(video, frames, seconds, first=first_phase),
+        progress=_progress(video, frames, length=length),
+    )
+
+
+def _labels(video: Video, frames: Frames, times: NDArray[np.float64], *, first: int) -> Frames | None:
+    """Give the phase of each frame, where the video has phases."""
+    if video.phases is None and not video.intervals:
+        return None
+    phases = video.phases[frames] if video.phases is not None else video.phases_at(times)
+    return np.where(phases < 0, -1, first + phases)
+
+
+def _progress(video: Video, frames: Frames, *, length: int) -> NDArray[np.float32] | None:
+    """Give the frames since each key event over the video's length, where the video has events."""
+    if not video.events:
+        return None
+    events = np.array(list(video.events.values()))
+    return np.asarray((frames[:, None] - events) / length, dtype=np.float32)
 
 
 def stack(strips: Sequence[Strip]) -> Tensor:

@@ -29,7 +29,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[None]:
+def held(folder: Path, *, doing: str = "filling") -> Iterator[None]:
     """Hold a folder for writing: no other process can until the end."""
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def held(folder: Path) -> Iterator[None]:
         try:
             lock.acquire()
         except Timeout:
-            raise StoreError(f"another process is filling {folder}: wait for it, or use another folder") from None
+            raise StoreError(f"another process is {doing} {folder}: wait for it, or use another folder") from None
     try:
         yield
     finally:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from inphase.media.context import Edges
+from inphase.media.pose import JOINTS13
 from inphase.models.encoder import Encoder, Sees, unit
 
 HIPS = ("left_hip", "right_hip")
@@ -37,9 +38,9 @@ class PoseEncoder(Encoder):
     def __init__(
         self,
         *,
-        joints: Sequence[str],
+        joints: Sequence[str] = JOINTS13,
         context: Sequence[int] = (-8, -4, 0, 4, 8),
-        edges: Edges = "mirror",
+        edges: Edges = "clamp",
         rate: float | None = None,
         space: int = 2,
         hidden: Sequence[int] = (256, 256),

@@ -78,7 +78,7 @@ def open_playback(folder: Path | str) -> Opened:
     if index.stat().st_size > MOST_BYTES:
         raise PlaybackError(f"{index} has {index.stat().st_size:,} bytes: no playback is that large")
     try:
-        content = json.loads(_inside(folder, INDEX, "the document").read_bytes())
+        content = json.loads(find_file(folder, INDEX, "the document").read_bytes())
     except PlaybackError:
         raise
     except (ValueError, RecursionError) as error:
@@ -128,7 +128,7 @@ def _decode(folder: Path, content: Any) -> Opened:
     files: dict[str, Path] = {}
 
     def note(where: str, path: str) -> None:
-        files[path] = _inside(folder, path, where)
+        files[path] = find_file(folder, path, where)
 
     def load(where: str, reference: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
         path, shape = _array_reference(where, reference, dtype)
@@ -167,8 +167,8 @@ def _read_array(file: Path, where: str, dtype: np.dtype[Any], shape: Sequence[in
     return array.astype(dtype, copy=False)
 
 
-def _inside(folder: Path, path: str, where: str) -> Path:
-    """Find a file of the folder, and insist that it really lies there, whatever links say."""
+def find_file(folder: Path, path: str, where: str) -> Path:
+    """Find a file of a playback's folder, and insist that it really lies there, whatever links say."""
     root = folder.resolve()
     try:
         real = (root / path).resolve(strict=True)

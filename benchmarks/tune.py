@@ -1,0 +1,128 @@
+"""Tune every method alike: the same grid of learning rates and each method's own settings, on held-out training videos.
+
+    python -m benchmarks.tune penn_pose --root PennAction --out tuned.jsonl --processes 16
+    python -m benchmarks.tune golf_pose --root GolfDB --store poses --out tuned.jsonl
+
+Nothing here sees a test video. The best settings of a method go into its recipe; `inphase reproduce` then trains that
+with three seeds and reports on the test split.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from inphase.data.sight import Sight
+from inphase.models import Encoder
+from inphase.training import Recipe, find_recipe, read_recipe, train
+
+# What each method is tried with besides the learning rate; the first entry is its source's.
+METHODS: dict[str, dict[str, list[Any]]] = {
+    "gta": {"variant": ["released"], "pairs": ["all"], "cycle_weight": [1.0, 0.0], "beta": [0.1, 0.07]},
+    "lav": {"pairs": ["all"], "window": [10.0, 5.0], "weight": [0.5, 1.0]},
+    "tcc": {"unit": [False], "by_dimension": [True, False], "tau": [0.1, 0.05]},
+    "tcn": {"kind": ["n-pairs"], "window": [5, 15], "tau": [1.0, 0.1]},
+    "sal": {"fraction": [0.75, 0.5], "triplets": [8, 16]},
+    "d3tw": {"cost": ["cosine", "contrastive"], "margin": [1.0, 5.0], "pairs": ["all"]},
+    "speednet": {"stride": [1.0, 2.0], "hidden": [64, 128]},
+    "soft_dtw": {"cost": ["squared_euclidean", "contrastive"], "gamma": [0.1, 1.0], "pairs": ["all"]},
+}
+RATES = [3e-4, 1e-3, 3e-3]
+
+
+def variations(method: str) -> list[dict[str, Any]]:
+    """List what a method is tried with."""
+    settings = METHODS[method]
+    return [dict(zip(settings, values, strict=True)) for values in product(*settings.values())]
+
+
+def trial(
+    base: Recipe, changes: dict[str, dict[str, Any]], seed: int, elsewhere: dict[str, dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """Train once and measure on the videos held out, and on those of other collections, by the tables of their data."""
+    import torch
+
+    from inphase.models import load_encoder
+    from inphase.training.build import load_sights
+
+    torch.set_num_threads(1)
+    tables: dict[str, Any] = {name: {**(getattr(base, name) or {}), **table} for name, table in changes.items()}
+    if "objective" in changes:
+        tables["objective"] = changes["objective"]
+    tables["run"] = {**base.run, **changes.get("run", {}), "seed": seed, "accelerator": "cpu", "save_every": 10**6}
+    recipe = replace(base, **tables)
+    begin = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        out = train(recipe, Path(folder))
+        took = time.perf_counter() - begin
+        encoder = load_encoder(out)
+    found = measure(encoder, load_sights(recipe, encoder).held)
+    for name, data in (elsewhere or {}).items():
+        other = replace(recipe, data=data, validation={"fraction": 0.9, "videos": 10})
+        found |= {f"{name}:{key}": value for key, value in measure(encoder, load_sights(other, encoder).held).items()}
+    return {"changes": changes, "seed": seed, "seconds": took, **found}
+
+
+def measure(encoder: Encoder, sight: Sight | None) -> dict[str, float]:
+    """Measure τ, and the event error where events are known."""
+    from inphase.evaluation import embed_videos
+    from inphase.evaluation.event_error import event_error
+    from inphase.evaluation.kendall_tau import kendall_tau
+
+    if sight is None:
+        return {}
+    embedded = embed_videos(encoder, sight.videos, read=sight.read, frame_count=sight.frame_count)
+    found = {name: value for name, value in kendall_tau([], embedded).items() if "/" not in name or name == "tau/nc"}
+    if all(set(INNER) <= set(video.events) for video in sight.videos):
+        errors = event_error([], embedded, events=INNER, pairs=4000)
+    elif any(video.events for video in sight.videos):
+        errors = event_error([], embedded, pairs=4000)
+    else:
+        errors = {}
+    return found | {name: errors[name] for name in errors if name.endswith(("/mean", "/median"))}
+
+
+INNER = ("toe_up", "mid_backswing", "top", "mid_downswing", "impact", "mid_follow_through")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("base", help="the recipe to vary, such as penn_pose_gta")
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--methods", nargs="*", default=list(METHODS))
+    parser.add_argument("--trials", type=Path, help="a JSON list of changes to try instead of the methods' grid")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    chosen = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    base = read_recipe(find_recipe(chosen.base), changes=chosen.set)
+    if chosen.trials:
+        tried = json.loads(chosen.trials.read_text())
+    else:
+        tried = [
+            {"objective": {"name": method, **settings}, "optimiser": {"lr": rate}}
+            for method in chosen.methods
+            for settings in variations(method)
+            for rate in RATES
+        ]
+    with ProcessPoolExecutor(chosen.processes) as pool, chosen.out.open("a") as out:
+        waiting = [pool.submit(trial, base, changes, seed) for changes in tried for seed in range(chosen.seeds)]
+        for number, done in enumerate(as_completed(waiting), start=1):
+            try:
+                row = done.result()
+            except Exception as error:
+                row = {"error": f"{type(error).__name__}: {error}"}
+            out.write(json.dumps(row) + "\n")
+            out.flush()
+            print(f"{number}/{len(waiting)}", json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""`inphase train`: train what a recipe describes."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+if TYPE_CHECKING:
+    from inphase.data.sight import Sight
+    from inphase.models import Encoder
+    from inphase.training import Status
+
+# Seconds between lines where there is no terminal to draw a bar on.
+_PATIENCE = 10.0
+# Measured for the record, too much for a line.
+_HIDDEN = {"lr", "frames_per_second", "variance"}
+
+RecipeName = Annotated[
+    tyro.conf.Positional[str], tyro.conf.arg(metavar="RECIPE", help="a TOML file, or the name of one that ships")
+]
+Changes = Annotated[
+    tyro.conf.UseAppendAction[tuple[str, ...]],
+    tyro.conf.arg(name="set", metavar="TABLE.KEY=VALUE", help="change an entry of the recipe; may be repeated"),
+]
+
+
+def train_recipe(recipe: RecipeName, *, out: Path, set: Changes = ()) -> None:
+    """Train an encoder; a run that was stopped at any moment is gone on with by the same command.
+
+    Args:
+        recipe: what to train.
+        out: the run folder: recipe, weights, state and metrics.
+        set: changes to the recipe.
+    """
+    from inphase.training import find_recipe, read_recipe, train
+
+    with Watching(Console()) as watching:
+        train(read_recipe(find_recipe(recipe), changes=set), out, watch=watching, validate=validate)
+
+
+def validate(encoder: "Encoder", sight: "Sight") -> dict[str, float]:
+    """Measure Kendall's τ on the videos that are watched, with and without frames whose context is clamped."""
+    from inphase.evaluation import embed_videos, kendall_tau
+
+    embedded = embed_videos(encoder, sight.videos, read=sight.read, frame_count=sight.frame_count)
+    found = kendall_tau([], embedded)
+    return {name: found[name] for name in ("tau", "tau/nc")}
+
+
+class Watching:
+    """Show how a run stands: a bar on a terminal, now and then a line in a log file."""
+
+    def __init__(self, console: Console) -> None:
+        """Prepare the bar."""
+        self._console, self._said = console, 0.0
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self._task = self._bar.add_task("")
+
+    def __enter__(self) -> "Watching":
+        """Begin to draw."""
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the last state on the screen."""
+        self._bar.stop()
+
+    def __call__(self, status: "Status") -> None:
+        """Show one state."""
+        line = describe(status)
+        self._bar.update(self._task, completed=status.step, total=status.steps, description=escape(line))
+        for message in status.messages:
+            self._console.print(f"[yellow]{escape(message)}[/yellow]")
+        now = time.monotonic()
+        if not self._console.is_terminal and (now - self._said > _PATIENCE or status.step == status.steps):
+            self._console.print(f"{status.step:>6}/{status.steps}  {escape(line)}", soft_wrap=True)
+            self._said = now
+        if status.step == status.steps and status.terms:
+            self._console.print("[green]trained[/green]")
+
+
+def describe(status: "Status") -> str:
+    """Say in a line how a run stands: its terms, its speed, and the time left."""
+    terms = [f"{name} {value:.3f}" for name, value in status.terms.items() if name not in _HIDDEN]
+    if not terms:
+        return "beginning"
+    minutes, seconds = divmod(round(status.seconds_left), 60)
+    hours, minutes = divmod(minutes, 60)
+    left = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    return "  ".join([*terms, f"{status.frames_per_second:,.0f} frames/s", f"{left} left"])

@@ -1,0 +1,46 @@
+"""The embeddings' health: whether they have collapsed, to a point, to a line, or to a point for each video.
+
+τ is free of scale and hides it. With u the unit vectors of all frames, ū their mean:
+
+    mean_cosine     of two different frames, over all pairs; 1: a point
+    variance        mean ‖u − ū‖², from 0 to 1
+    effective_rank  exp of the entropy of the centred vectors' singular values (Roy and Vetterli, 2007), 1 to D
+    within_videos   the share of the variance within videos, the rest being between them; 0: a point for each video
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from inphase.evaluation.embedded import Embedded, all_constant
+
+
+def health(train: Sequence[Embedded], test: Sequence[Embedded]) -> dict[str, float]:
+    """Measure how much of their space the embeddings use; see above. `train` is not used. O(N D²) time."""
+    count = sum(len(item) for item in test)
+    total = sum(item.values.sum(0, dtype=np.float64) for item in test)
+    centre = total / count
+    spread = np.zeros((len(centre), len(centre)))
+    within = 0.0
+    for item in test:
+        rows = item.values.astype(np.float64)
+        spread += (rows - centre).T @ (rows - centre)
+        within += float(np.square(rows - rows.mean(0)).sum())
+    variance = float(np.trace(spread)) / count
+    # Σ over pairs of u·v = ‖Σ u‖² − Σ ‖u‖²
+    squares = variance * count + count * float(centre @ centre)
+    mean_cosine = (float(total @ total) - squares) / (count * (count - 1)) if count > 1 else float("nan")
+    collapsed = all_constant(test)
+    return {
+        "mean_cosine": mean_cosine,
+        "variance": variance,
+        "effective_rank": float("nan") if collapsed else _effective_rank(spread),
+        "within_videos": float("nan") if collapsed else within / (variance * count),
+    }
+
+
+def _effective_rank(spread: np.ndarray) -> float:
+    singular = np.sqrt(np.maximum(np.linalg.eigvalsh(spread), 0))
+    share = singular / singular.sum()
+    share = share[share > 0]
+    return float(np.exp(-(share * np.log(share)).sum()))

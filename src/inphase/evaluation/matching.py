@@ -1,0 +1,138 @@
+"""Which frame of one video goes with each frame of another, by four ways, for many pairs at once.
+
+    nearest      the frame whose embedding is most alike
+    dtw          the cheapest monotone path through 1 − cos
+    contrastive  the same through the contrastive cost, x to y plus y to x
+    linear       no look at the video: frame · length / length, what a person gets by playing both at full length
+
+A frame matched by a path with several frames gets the middle of them, as in `Alignment.time_map`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from inphase.align.cost import contrastive_costs, cosine_cost
+from inphase.align.path_numba import backtrack, hard_table
+from inphase.evaluation.embedded import Embedded, require_two
+
+PATHS = ("nearest", "dtw", "contrastive")
+METHODS = (*PATHS, "linear")
+BETA = 0.1
+CELLS = 2**21  # of costs laid out at a time
+
+Pair = tuple[Embedded, Embedded]
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """For each row of x the frame of y that goes with it, counted as the video's frames, by each method: [M] float64.
+
+    Methods that look at embeddings are missing where either of them is constant: they would match at will.
+    """
+
+    x: Embedded
+    y: Embedded
+    frames: dict[str, NDArray[np.float64]]
+
+
+def draw_pairs(test: Sequence[Embedded], *, pairs: int | None, seed: int = 0) -> list[Pair]:
+    """List all ordered pairs of different videos of each action, or `pairs` of each drawn at random, none twice."""
+    if pairs is not None and pairs < 1:
+        raise ValueError(f"pairs must be at least 1, or None for all, got {pairs}")
+    found = []
+    for number, videos in enumerate(require_two(test).values()):
+        count = len(videos)
+        total = count * (count - 1)
+        chosen = np.arange(total)
+        if pairs is not None and pairs < total:
+            chosen = np.sort(np.random.default_rng([seed, number]).choice(total, pairs, replace=False))
+        for code in chosen.tolist():
+            i, j = divmod(code, count - 1)
+            found.append((videos[i], videos[j + (j >= i)]))
+    return found
+
+
+def match_pairs(pairs: Sequence[Pair], *, methods: Sequence[str] = METHODS, beta: float = BETA) -> Iterator[Match]:
+    """Match the frames of every pair, in the order given."""
+    unknown = [name for name in methods if name not in METHODS]
+    if unknown:
+        raise ValueError(f"no such way to match frames: {', '.join(unknown)}; there are {', '.join(METHODS)}")
+    for batch in _batches(pairs):
+        defined = [pair for pair in batch if not is_undefined(pair)]
+        found = _match(defined, methods=methods, beta=beta) if defined else {}
+        place = iter(range(len(defined)))
+        for x, y in batch:
+            frames: dict[str, NDArray[np.float64]] = {}
+            if not is_undefined((x, y)):
+                at = next(place)
+                frames = {name: y.first + rows[at] for name, rows in found.items()}
+            if "linear" in methods:
+                frames["linear"] = x.frames.astype(np.float64) * (y.length / x.length)
+            yield Match(x, y, frames)
+
+
+def is_undefined(pair: Pair) -> bool:
+    """Tell whether an embedding of a pair is constant: any frame would do as well as any other."""
+    return pair[0].is_constant or pair[1].is_constant
+
+
+def similarities(pairs: Sequence[Pair]) -> Iterator[tuple[Embedded, NDArray[np.float32]]]:
+    """Give the cosine of all frames of x with all frames of y, [M, N], for every pair; x beside it."""
+    for batch in _batches(pairs):
+        for (x, _), cost in zip(batch, _costs(batch, ("nearest",), beta=BETA)["nearest"], strict=True):
+            yield x, 1 - cost
+
+
+def _batches(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
+    """Cut a list of pairs so that the costs of a part, padded, have room."""
+    batch: list[Pair] = []
+    m = n = 0
+    for x, y in pairs:
+        m, n = max(m, len(x)), max(n, len(y))
+        if batch and (len(batch) + 1) * m * n > CELLS:
+            yield batch
+            batch, m, n = [], len(x), len(y)
+        batch.append((x, y))
+    if batch:
+        yield batch
+
+
+def _match(pairs: Sequence[Pair], *, methods: Sequence[str], beta: float) -> dict[str, list[NDArray[np.float64]]]:
+    """Match by the methods that look at embeddings: rows of y for each row of x."""
+    costs = _costs(pairs, [name for name in methods if name != "linear"], beta=beta)
+    return {
+        name: [cost.argmin(1).astype(np.float64) if name == "nearest" else along_path(cost) for cost in found]
+        for name, found in costs.items()
+    }
+
+
+def _costs(pairs: Sequence[Pair], methods: Sequence[str], *, beta: float) -> dict[str, list[NDArray[np.float32]]]:
+    """Take the costs [M, N] of each pair that each method goes by."""
+    x, y = (_stack([pair[side] for pair in pairs]) for side in (0, 1))
+    lengths = {"x_lengths": [len(pair[0]) for pair in pairs], "y_lengths": [len(pair[1]) for pair in pairs]}
+    found: dict[str, NDArray[np.float32]] = {}
+    if "nearest" in methods or "dtw" in methods:
+        cosine = cosine_cost(x, y, **lengths).numpy()
+        found |= {name: cosine for name in ("nearest", "dtw") if name in methods}
+    if "contrastive" in methods:
+        found["contrastive"] = contrastive_costs(x, y, beta=beta, **lengths).sum(0).numpy()
+    return {
+        name: [cost[: len(a), : len(b)] for cost, (a, b) in zip(costs, pairs, strict=True)]
+        for name, costs in found.items()
+    }
+
+
+def _stack(items: Sequence[Embedded]) -> torch.Tensor:
+    return torch.nn.utils.rnn.pad_sequence([torch.from_numpy(item.values) for item in items], batch_first=True)
+
+
+def along_path(cost: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Give the middle of the columns that the cheapest path through a cost [M, N] meets in each row, [M]."""
+    i, j = backtrack(hard_table(np.ascontiguousarray(cost), False), cost.shape[1] - 1, False).T
+    rows = np.arange(len(cost))
+    first, last = np.searchsorted(i, rows, side="left"), np.searchsorted(i, rows, side="right") - 1
+    return np.asarray((j[first] + j[last]) / 2)

@@ -1,0 +1,119 @@
+"""Measure an encoder: embed its videos once, run tasks on them, and on what they have to be compared with."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from inphase.data.sight import Sight
+from inphase.evaluation import LEARN, TASKS, Embedded, NotApplicableError, controls, embed_videos
+from inphase.models import Encoder
+
+# What is being done, and the fraction of it that is.
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The numbers of each task by column, the encoder's own first; the tasks left out and why; what they are of."""
+
+    numbers: dict[str, dict[str, dict[str, float]]]  # task → column → key → number
+    left_out: dict[str, str]
+    sizes: dict[str, int]
+
+
+def measure(
+    encoder: Encoder,
+    *,
+    test: Callable[[], Sight],
+    train: Callable[[], Sight],
+    tasks: Sequence[str] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    compare: bool = True,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+) -> Measured:
+    """Run tasks, all that the labels allow or those that are named; one named that they do not allow is an error.
+
+    `train` is asked for only where a task learns. `options` are keyword arguments of a task. With `compare` the columns
+    "untrained" (the encoder before training), "time only" and "clamped only" follow; what has not looked at the video
+    runs no task that learns. `cache` is a run folder.
+    """
+    wanted = tuple(TASKS if tasks is None else tasks)
+    unknown = [name for name in wanted if name not in TASKS]
+    if unknown:
+        raise ValueError(f"no task {', '.join(unknown)}: choose some of {', '.join(TASKS)}")
+    learns, tell = bool(set(wanted) & LEARN), progress or (lambda what, fraction: None)
+    seen = {"test": test(), **({"train": train()} if learns else {})}
+
+    def embedded(network: Encoder) -> dict[str, list[Embedded]]:
+        return {split: _embed(network, found, split, cache=cache, tell=tell) for split, found in seen.items()}
+
+    run = partial(_run, options=options or {}, tell=tell)
+    videos = embedded(encoder)
+    left_out: dict[str, str] = {}
+    columns = {"this run": run(wanted, videos, left_out=None if tasks is not None else left_out)}
+    if compare:
+        possible = [task for task in wanted if task not in left_out]
+        fresh = embedded(untrained(encoder))
+        columns["untrained"] = run(possible, fresh)
+        for name, found in controls(videos["test"]).items():
+            columns[name] = run([task for task in possible if task not in LEARN], {"test": found})
+    sizes = {f"{split} videos": len(found) for split, found in videos.items()}
+    sizes["test frames"] = sum(map(len, videos["test"]))
+    return Measured(
+        {task: {name: found[task] for name, found in columns.items() if task in found} for task in columns["this run"]},
+        left_out,
+        sizes,
+    )
+
+
+def untrained(encoder: Encoder, *, seed: int = 0) -> Encoder:
+    """Build an encoder again as it was before training: pretrained where it began so, otherwise random."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        fresh = type(encoder)(**encoder.config)
+    return fresh.to(next(encoder.parameters()).device).eval()
+
+
+def _embed(encoder: Encoder, seen: Sight, split: str, *, cache: Path | None, tell: Progress) -> list[Embedded]:
+    return embed_videos(
+        encoder,
+        seen.videos,
+        read=seen.read,
+        frame_count=seen.frame_count,
+        progress=lambda done: tell(f"embedding {split}", done / len(seen.videos)),
+        cache=cache,
+        source=seen.source,
+    )
+
+
+def _run(
+    tasks: Sequence[str],
+    videos: Mapping[str, list[Embedded]],
+    *,
+    options: Mapping[str, Mapping[str, Any]],
+    tell: Progress,
+    left_out: dict[str, str] | None = None,
+) -> dict[str, dict[str, float]]:
+    found = {}
+    for task in tasks:
+        tell(task, 0.0)
+        chosen = dict(options.get(task, {}))
+        if "progress" in signature(TASKS[task]).parameters:
+            chosen["progress"] = partial(_tell_more, tell, task)
+        try:
+            found[task] = TASKS[task](videos.get("train", []), videos["test"], **chosen)
+        except NotApplicableError as error:
+            if left_out is None:
+                raise
+            left_out[task] = str(error)
+    return found
+
+
+def _tell_more(tell: Progress, task: str, fraction: float, what: str) -> None:
+    tell(f"{task} {what}".strip(), fraction)

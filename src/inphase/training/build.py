@@ -1,0 +1,133 @@
+"""From a recipe to what it names: videos, encoder, objective, groups."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inphase.data import DATASETS
+from inphase.data.audio_visual import AudioVisualStream
+from inphase.data.augment import apply_stance, draw_look, draw_stance
+from inphase.data.groups import GroupStream, Stream
+from inphase.data.reading import measure, read_patches
+from inphase.data.sight import Sight, see
+from inphase.data.video import Video
+from inphase.models import ENCODERS, Encoder
+from inphase.objectives import OBJECTIVES, Objective
+from inphase.training.method import Method
+from inphase.training.recipe import Recipe, Table, call, choose
+from inphase.training.settings import Validation
+
+
+@dataclass(frozen=True, eq=False)
+class Sights:
+    """What is trained on and what is watched meanwhile."""
+
+    train: Sight
+    held: Sight | None
+
+
+def build_method(recipe: Recipe) -> Method:
+    """Make the networks a recipe names, their weights drawn from torch's generator."""
+    kind, table = choose(ENCODERS, recipe.encoder, where="encoder")
+    encoder = call(kind, table, where="[encoder]")
+    sound = None if recipe.sound is None else call(ENCODERS["audio"], recipe.sound, where="[sound]")
+    # What a frozen network sees of a picture that never changes need not be seen twice.
+    known = getattr(encoder, "mode", None) == "frozen" and recipe.augment is None and sound is None
+    return Method(encoder, build_objective(recipe, dimension=encoder.config["dimension"]), sound=sound, known=known)
+
+
+def build_objective(recipe: Recipe, *, dimension: int) -> Objective:
+    """Make the method a recipe names; where it has layers of its own they take embeddings of `dimension`."""
+    kind, table = choose(OBJECTIVES, recipe.objective, where="objective")
+    given = {"dimension": dimension} if "dimension" in signature(kind).parameters and "dimension" not in table else {}
+    return call(kind, table, where="[objective]", **given)
+
+
+def load_sights(recipe: Recipe, encoder: Encoder) -> Sights:
+    """Find the videos a recipe names and how the encoder sees them."""
+    kind, table = choose(DATASETS, recipe.data, where="data")
+    store, split = table.pop("store", None), table.pop("split", "train")
+    validation = call(Validation, recipe.validation, where="[validation]")
+    given = {} if "root" in table or "root" not in signature(kind).parameters else {"root": table.pop("root", None)}
+    load = partial(call, kind, table, where="[data]", **given)
+    train, held = list(load(split=split)), []
+    if validation.fraction is None and split == "train":
+        held = _load_val(load)
+    if not held:
+        train, held = divide(train, fraction=0.1 if validation.fraction is None else validation.fraction)
+    watched = keep_few(held, videos_each=validation.videos)
+    return Sights(see(encoder, train, store=store), see(encoder, watched, store=store) if watched else None)
+
+
+def _load_val(load: Callable[..., list[Video]]) -> list[Video]:
+    """Load a collection's "val" split, or nothing where it has none."""
+    try:
+        return load(split="val")
+    except ValueError:
+        return []
+
+
+def divide(videos: Sequence[Video], *, fraction: float) -> tuple[list[Video], list[Video]]:
+    """Hold out a fraction of every action's videos, chosen by their names alone; two of each are left at least."""
+    held: set[str] = set()
+    for found in _by_action(videos).values():
+        wanted = round(fraction * len(found))
+        held.update(video.id for video in found[: max(0, min(wanted, len(found) - 2))])
+    return [video for video in videos if video.id not in held], [video for video in videos if video.id in held]
+
+
+def keep_few(videos: Sequence[Video], *, videos_each: int) -> list[Video]:
+    """Keep at most so many videos of every action, chosen by their names alone."""
+    return [video for found in _by_action(videos).values() for video in found[:videos_each]]
+
+
+def _by_action(videos: Sequence[Video]) -> dict[str, list[Video]]:
+    """Sort videos by action, and within one by a hash of their names."""
+    sorted_: dict[str, list[Video]] = defaultdict(list)
+    for video in sorted(videos, key=lambda video: hashlib.sha256(video.id.encode(errors="surrogatepass")).digest()):
+        sorted_[video.action].append(video)
+    return sorted_
+
+
+def build_stream(recipe: Recipe, method: Method, sight: Sight, *, seed: int, rank: int, world: int) -> Stream:
+    """Make the stream of groups that a method trains on; `sight` gives features where the method takes those."""
+    encoder = method.encoder
+    common = {"read": sight.read, "seed": seed, "rank": rank, "world": world}
+    if method.sound is not None:
+        sounds = {"read_sound": read_patches, "measure": measure, "context": encoder.context}
+        return call(AudioVisualStream, recipe.groups, where="[groups]", videos=sight.videos, **common, **sounds)
+    changes: dict[str, Any] = {}
+    if recipe.augment is not None and encoder.sees == "pictures":
+        call(draw_look, recipe.augment, where="[augment]", rng=np.random.default_rng(0))
+        changes = {"look": partial(draw_look, **recipe.augment)}
+    elif recipe.augment is not None:
+        call(draw_stance, recipe.augment, where="[augment]", rng=np.random.default_rng(0))
+        changes = {"prepare": partial(change_stance, settings=recipe.augment)}
+    return call(
+        GroupStream,
+        recipe.groups,
+        where="[groups]",
+        videos=sight.videos,
+        frame_count=sight.frame_count,
+        choose=method.objective.frames,
+        context=lambda video: encoder.context_at(video.rate),
+        **changes,
+        **common,
+    )
+
+
+def change_stance(
+    poses: NDArray[np.float32], video: Video, rng: np.random.Generator, *, settings: Table
+) -> NDArray[np.float32]:
+    """Change a video's poses by one draw, as `settings` of `draw_stance` say."""
+    stance = draw_stance(rng=rng, **settings)
+    if video.size is None and stance.flip:
+        raise ValueError(f"{video.id}: a pose is flipped in a picture of known width: set Video.size")
+    return apply_stance(poses, stance=stance, joints=video.joints, width=0 if video.size is None else video.size[1])

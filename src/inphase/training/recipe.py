@@ -1,0 +1,145 @@
+"""Recipes: TOML files whose tables are keyword arguments. The signatures they are handed to are the schema."""
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any, TypeVar
+
+Table = Mapping[str, Any]
+Made = TypeVar("Made")
+
+SHIPPED = Path(__file__).parents[1] / "recipes"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a run is made of; each table is what one constructor takes.
+
+    - `data`        `name` of a collection and the arguments of its loader; `store` of its frames or poses, `split`
+    - `encoder`     `name` of an encoder and its arguments
+    - `sound`       those of the encoder of sounds, for audio-visual training
+    - `objective`   `name` of a method and its arguments
+    - `groups`      of `GroupStream`: how many groups, videos of each and frames of each; or of `AudioVisualStream`
+    - `augment`     of `draw_look` for pictures, `draw_stance` for poses; nothing is changed where it is absent
+    - `optimiser`   of `Optimiser`
+    - `validation`  of `Validation`
+    - `run`         of `Run`
+    """
+
+    data: Table
+    encoder: Table
+    objective: Table
+    groups: Table = field(default_factory=dict)
+    sound: Table | None = None
+    augment: Table | None = None
+    optimiser: Table = field(default_factory=dict)
+    validation: Table = field(default_factory=dict)
+    run: Table = field(default_factory=dict)
+
+    def tables(self) -> dict[str, Table]:
+        """Give the tables that say something, by name."""
+        return {name: table for name, table in vars(self).items() if table is not None and (table or name == "augment")}
+
+
+def find_recipe(name: Path | str) -> Path:
+    """Find a recipe by its path, or one that ships by its name."""
+    path = Path(name)
+    shipped = SHIPPED / f"{path.name.removesuffix('.toml')}.toml"
+    if path.is_file():
+        return path
+    if path.parent == Path() and shipped.is_file():
+        return shipped
+    known = ", ".join(sorted(file.stem for file in SHIPPED.glob("*.toml")))
+    raise ValueError(f"no recipe {name}: give the path of a TOML file, or one of {known}")
+
+
+def read_recipe(path: Path, *, changes: Sequence[str] = ()) -> Recipe:
+    """Read a recipe and make changes to it, each written `table.key=value` with the value as in TOML."""
+    try:
+        tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no TOML: {error}") from None
+    for change in changes:
+        _apply(tables, change)
+    wrong = [name for name, table in tables.items() if not isinstance(table, dict)]
+    if wrong:
+        raise ValueError(f"{path}: {wrong[0]} stands outside a table: put it under [run], [data] …")
+    return call(Recipe, tables, where=str(path))
+
+
+def _apply(tables: dict[str, Any], change: str) -> None:
+    """Make one change `table.key=value`; a value that is no TOML is text."""
+    place, equals, text = change.partition("=")
+    *parents, key = place.strip().split(".")
+    if not equals or not parents or not all((*parents, key)):
+        raise ValueError(f"a change is written table.key=value, as in run.steps=500; got {change!r}")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    table = tables
+    for parent in parents:
+        table = table.setdefault(parent, {})
+        if not isinstance(table, dict):
+            raise ValueError(f"{place}: {parent} is no table")
+    table[key] = value
+
+
+def write_recipe(recipe: Recipe) -> str:
+    """Write a recipe as TOML that reads back the same."""
+    return "\n".join(_write_table(name, table) for name, table in recipe.tables().items())
+
+
+def _write_table(name: str, table: Table) -> str:
+    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    lines = [f"[{name}]"]
+    lines += [
+        f"{_key(key)} = {_value(value)}" for key, value in table.items() if key not in inner and value is not None
+    ]
+    return "\n".join([*lines, *(_write_table(f"{name}.{_key(key)}", value) for key, value in inner.items())]) + "\n"
+
+
+def _key(key: str) -> str:
+    return key if key.isascii() and key.replace("_", "").replace("-", "").isalnum() else json.dumps(key)
+
+
+def _value(value: Any) -> str:
+    """Write a value: JSON's numbers, words, texts and lists are TOML's."""
+    if isinstance(value, Path):
+        value = str(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def call(make: Callable[..., Made], table: Table, *, where: str, **given: Any) -> Made:
+    """Call `make` with a table's entries; a key it does not take is refused with those it does."""
+    parameters = signature(make).parameters
+    takes = [name for name, parameter in parameters.items() if parameter.kind is not Parameter.VAR_KEYWORD]
+    accepted = [name for name in takes if name not in given]
+    for key in table:
+        if key not in accepted:
+            near = get_close_matches(key, accepted, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ValueError(f"{where} does not take {key!r}: {hint}it takes {', '.join(accepted) or 'nothing'}")
+    missing = [name for name in accepted if parameters[name].default is Parameter.empty and name not in table]
+    if missing:
+        raise ValueError(f"{where} needs {', '.join(missing)}")
+    try:
+        return make(**given, **table)
+    except TypeError as error:
+        raise ValueError(f"{where}: {error}; check the types of {dict(table)}") from error
+
+
+def choose(kinds: Mapping[str, Made], table: Table, *, where: str) -> tuple[Made, dict[str, Any]]:
+    """Find what a table names, and give it with the rest of the table."""
+    rest = dict(table)
+    name = rest.pop("name", None)
+    if name not in kinds:
+        said = f"names no {name!r}" if name is not None else "has no name"
+        raise ValueError(f"[{where}] {said}: choose one of {', '.join(kinds)}")
+    return kinds[name], rest

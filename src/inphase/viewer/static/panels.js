@@ -1,0 +1,21 @@
+// The panels below the videos, in this order. Each is a function of the playback, the clock and `card`, and gives an
+// element, or null where the playback has nothing for it.
+import { curvesPanel } from "./curves.js";
+import { element } from "./draw.js";
+import { matrixPanel } from "./matrix.js";
+import { resultsPanel } from "./results.js";
+import { skeletonPanel } from "./skeleton.js";
+
+const PANELS = [matrixPanel, curvesPanel, skeletonPanel, resultsPanel];
+
+export function buildPanels(playback, clock, place) {
+  for (const panel of PANELS) {
+    const made = panel(playback, clock, card);
+    if (made) place.append(made);
+  }
+}
+
+function card(title, options, ...content) {
+  const head = element("header", {}, element("h2", { text: title }), element("div", { class: "options" }, ...options));
+  return element("section", { class: "card", "aria-label": title }, head, ...content);
+}

@@ -1,0 +1,102 @@
+// Load a playback: its document, then every array it refers to. What is wrong becomes an Error that says so.
+import { TimeMap } from "./timemap.js";
+
+const ARRAYS = { float64: Float64Array, float32: Float32Array, float16: Uint16Array, int32: Int32Array };
+const VERSION = 1;
+
+export async function loadPlayback() {
+  const written = window.INPHASE;
+  const playback = written ? written.document : await fetchDocument();
+  expect(playback && playback.format === "inphase playback", "The document is not a playback.");
+  expect(playback.version === VERSION, `The playback has version ${playback.version}; this page shows ${VERSION}.`);
+  await loadArrays(playback, "playback");
+  const { tracks = [], pairs = [], skeletons = [], results = [], reference = 0 } = playback;
+  for (const [number, track] of tracks.entries()) prepareTrack(track, `tracks[${number}]`);
+  for (const [number, pair] of pairs.entries()) {
+    const { rows, columns, row_times, column_times, cost, path } = pair;
+    expect(tracks[rows] && tracks[columns], `pairs[${number}] names tracks that are not there.`);
+    expect(cost.data.length === row_times.data.length * column_times.data.length && path.data.length,
+      `pairs[${number}]: cost and times differ in length.`);
+  }
+  for (const [number, { times, points, joints }] of skeletons.entries()) {
+    expect(points.data.length === times.data.length * joints.length * 3, `skeletons[${number}]: lengths differ.`);
+  }
+  expect(tracks.length || skeletons.length || results.length, "There is nothing to show.");
+  expect(!tracks.length || tracks[reference], "The reference is a track that is not there.");
+  return { title: playback.title, tracks, pairs, skeletons, results, reference };
+}
+
+// A path in the playback's folder as an address; no part of it can lead out of there.
+export function addressOf(path) {
+  return "data/" + path.split("/").map(encodeURIComponent).join("/");
+}
+
+function prepareTrack(track, where) {
+  const { reference, own } = track.time_map ?? {};
+  expect(!reference === !own && reference?.length === own?.length, `${where}.time_map: lengths differ.`);
+  expect(!own || own.every((second, k) => !k || second >= own[k - 1]), `${where}.time_map runs backwards.`);
+  track.map = new TimeMap(reference, own);
+  track.phases ??= [];
+  track.events ??= [];
+  const { curves, keypoints } = track;
+  expect(!curves || curves.values.shape[0] === curves.times.data.length, `${where}.curves: lengths differ.`);
+  expect(!keypoints || keypoints.points.shape[0] === keypoints.times.data.length, `${where}.keypoints: lengths differ.`);
+}
+
+async function fetchDocument() {
+  let response;
+  try {
+    response = await fetch("data/playback.json");
+  } catch {
+    throw new Error("The playback cannot be reached: is “inphase view” still running?");
+  }
+  const text = await response.text();
+  let content;
+  try {
+    content = JSON.parse(text);
+  } catch (error) {
+    throw new Error(`The playback is not JSON: ${error.message}`);
+  }
+  expect(response.ok, content.error ?? `The server answered ${response.status}.`);
+  return content;
+}
+
+// Replace every reference to an array, {file, dtype, shape}, by the array with its shape.
+async function loadArrays(node, where) {
+  const waiting = Object.entries(node).map(async ([name, value]) => {
+    if (value === null || typeof value !== "object") return;
+    if (typeof value.file === "string" && value.dtype && value.shape) {
+      node[name] = await loadArray(value, `${where}.${name}`);
+    } else if (name !== "time_map") {
+      await loadArrays(value, `${where}.${name}`);
+    }
+  });
+  await Promise.all(waiting);
+}
+
+async function loadArray({ file, dtype, shape }, where) {
+  const Kind = ARRAYS[dtype];
+  expect(Kind, `${where}: arrays of ${dtype} are unknown.`);
+  const bytes = window.INPHASE ? fromBase64(window.INPHASE.arrays[file] ?? "") : await fetchBytes(file);
+  const length = shape.reduce((product, side) => product * side, 1);
+  expect(bytes.byteLength === length * Kind.BYTES_PER_ELEMENT,
+    `${where}: ${file} has ${bytes.byteLength} bytes, not those of ${dtype} [${shape.join(", ")}].`);
+  return { data: new Kind(bytes), shape };
+}
+
+async function fetchBytes(file) {
+  const response = await fetch(addressOf(file));
+  expect(response.ok, `${file} cannot be loaded: the server answered ${response.status}.`);
+  return response.arrayBuffer();
+}
+
+function fromBase64(text) {
+  const letters = atob(text);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
+  return bytes.buffer;
+}
+
+function expect(holds, message) {
+  if (!holds) throw new Error(message);
+}

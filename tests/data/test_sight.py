@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inphase.data import stage
+from inphase.data.pose import JOINTS13
+from inphase.data.sight import see
+from inphase.data.video import Problem, Video
+from inphase.media.cache import Source, fill_store
+from inphase.models import AudioEncoder, ImageEncoder, PoseEncoder
+from tests.media.recordings import write_video
+
+
+def pictures(size: int) -> ImageEncoder:
+    return ImageEncoder(
+        backbone="resnet50v2", mode="scratch", weights=None, size=(size, size), convolutions=(4,), hidden=(4,)
+    )
+
+
+def test_poses_of_labels_are_reduced_to_the_encoders_joints() -> None:
+    (video,) = stage.load(split="test", videos=1, actions=["squat"])
+    bare = Video("bare", "squat", "test", length=3)
+    with pytest.warns(Problem, match=r"1 videos \(bare\): no keypoints; they are left out"):
+        seen = see(PoseEncoder(joints=JOINTS13), [video, bare], name="stage")
+    values, _ = seen.read(seen.videos[0], np.arange(5))
+    assert values.shape == (5, 13, 3)
+    assert seen.frame_count(seen.videos[0]) == video.length
+    assert seen.source == "stage labels"
+    with pytest.raises(ValueError, match="no keypoints: all 1 videos; find them with `inphase data pose`"):
+        see(PoseEncoder(joints=JOINTS13), [bare])
+
+
+def test_pictures_are_read_at_the_encoders_size_from_files_or_a_store(tmp_path: Path) -> None:
+    write_video(tmp_path / "a.mp4", count=6, rate=10)
+    videos = [
+        Video("a", "squat", "test", path=tmp_path / "a.mp4"),
+        Video("b", "squat", "test", path=tmp_path / "b.mp4"),
+    ]
+    encoder = pictures(32)
+    seen = see(encoder, videos)
+    assert seen.read(videos[0], np.arange(6))[0].shape == (6, 32, 32, 3)
+    fill_store(tmp_path / "store", {"a": Source(tmp_path / "a.mp4")}, size=(32, 32))
+    with pytest.warns(Problem, match="fill it with `inphase data cache`"):
+        stored = see(encoder, videos, store=tmp_path / "store")
+    assert [video.id for video in stored.videos] == ["a"]
+    assert stored.frame_count(videos[0]) == 6
+    assert stored.source != seen.source
+    with pytest.raises(ValueError, match=r"holds pictures of \(32, 32\), \(64, 64\) are wanted"):
+        see(pictures(64), videos, store=tmp_path / "store")
+
+
+def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
+    videos = stage.load(split="test", videos=1, actions=["squat"])
+    with pytest.raises(ValueError, match="not as sounds"):
+        see(AudioEncoder(), videos)
+    with pytest.raises(ValueError, match="4 numbers are wanted"):
+        see(PoseEncoder(joints=JOINTS13, space=3), videos)
+    with pytest.raises(ValueError, match="stores hold the joints head, "):
+        see(PoseEncoder(joints=(*JOINTS13, "nose")), videos, store=tmp_path)

@@ -1,0 +1,139 @@
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from inphase import cli
+from inphase.data.pose import JOINTS13
+from inphase.models import PoseEncoder, save_encoder
+
+RECIPE = """
+[data]
+name = "stage"
+videos = 2
+actions = ["squat", "kick"]
+level = "plain"
+"""
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    """Type a command; give its exit status."""
+    monkeypatch.setattr(sys, "argv", ["inphase", "evaluate", *words])
+    monkeypatch.setenv("COLUMNS", "200")
+    try:
+        cli.main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Make a run of a network that has learnt nothing."""
+    torch.manual_seed(5)
+    folder = tmp_path / "it's a [run]"
+    folder.mkdir()
+    save_encoder(folder / "encoder.safetensors", PoseEncoder(joints=JOINTS13, hidden=(16,), dimension=8))
+    (folder / "recipe.toml").write_text(RECIPE)
+    return folder
+
+
+def test_a_run_is_measured_beside_its_controls_and_reported(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = ("kendall_tau", "event_error", "alignment_error", "phase_progression", "health")
+    assert run(monkeypatch, str(folder), "--tasks", *tasks) == 0
+    out = capsys.readouterr().out
+    rows = [
+        [cell.strip() for cell in re.split("[│┃]", line)[1:-1]]
+        for line in out.splitlines()
+        if "│" in line or "┃" in line
+    ]
+    assert ["", "this run", "untrained", "time only", "clamped only"] in rows
+    (tau,) = (row for row in rows if row[0] == "tau")
+    assert float(tau[3]) > 0.95  # position alone
+    assert any(row[0] == "linear/mean" for row in rows)
+    assert not any(row[0] == "tau/squat" for row in rows)
+    content = json.loads((folder / "evaluation" / "report.json").read_text(encoding="utf-8"))
+    tables = {table["title"]: [row[0] for row in table["rows"]] for table in content["tables"]}
+    assert list(tables)[:5] == list(tasks)
+    assert "tau/squat" in tables["kendall_tau, by action and event"]
+    assert "linear/mean/bottom" in tables["event_error, by action and event"]
+    assert content["recipe"] == RECIPE
+    assert content["notes"][0].startswith("4 test videos, 4 train videos, ")
+    assert (folder / "evaluation" / "report.html").read_text(encoding="utf-8").count("<table>") == len(tables)
+    kept = sorted((folder / "embeddings").rglob("*.safetensors"))
+    assert len(kept) == 16  # two networks, two splits of four videos
+    before = [file.stat().st_mtime_ns for file in kept]
+    assert run(monkeypatch, str(folder), "--tasks", "kendall_tau", "--details", "--no-controls") == 0
+    assert [file.stat().st_mtime_ns for file in sorted((folder / "embeddings").rglob("*.safetensors"))] == before
+    out = capsys.readouterr().out
+    assert "tau/squat" in out
+    assert "untrained" not in out
+
+
+def test_tasks_that_the_labels_do_not_allow_are_left_out_unless_they_are_named(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--data", "unlabelled", "--root", str(tmp_path), "--no-controls")
+    monkeypatch.setattr("inphase.cli.data.DATASETS", {"unlabelled": unlabelled})
+    assert run(monkeypatch, str(folder), *words, "--out", str(tmp_path / "out")) == 0
+    out = capsys.readouterr().out
+    assert "retrieval left out: none of 2 test videos has phases" in out
+    assert "phase_classification left out: none of 2 training videos has phases" in out
+    assert "kendall_tau" in out
+    assert (tmp_path / "out" / "report.md").is_file()
+    assert run(monkeypatch, str(folder), *words, "--tasks", "retrieval") == 1
+    assert "none of 2 test videos has phases" in capsys.readouterr().err
+
+
+def unlabelled(root: Path, *, split: str) -> list[object]:
+    """Forget all but the poses of the stage."""
+    from dataclasses import replace
+
+    from inphase.data import stage
+
+    videos = stage.load(split=split, videos=2, actions=["squat"], level="plain")
+    return [replace(video, phases=None, events={}, progress=None) for video in videos]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words", "message"),
+    [
+        ("", (), "no recipe that names its data: say --data NAME"),
+        ("data = [", (), "recipe.toml cannot be read"),
+        (
+            '[data]\nname = "stage"\ncolour = 1',
+            (),
+            "stage takes no colour; it takes actions, videos, level, size, seed",
+        ),
+        (RECIPE, ("--tasks", "juggling"), "no task juggling: choose some of kendall_tau"),
+        (RECIPE, ("--split", "tset"), "split 'tset' does not exist"),
+        (RECIPE, ("--tasks", "event_error", "--events", "lunch"), "no video has an event lunch"),
+        (RECIPE, ("--tasks", "kendall_tau", "--setting", "best"), "no setting 'best'"),
+        (RECIPE, ("--data", "golfdb"), "golfdb is read from a folder"),
+    ],
+)
+def test_a_foreseen_error_is_one_line(
+    recipe: str,
+    words: tuple[str, ...],
+    message: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (folder / "recipe.toml").write_text(recipe)
+    assert run(monkeypatch, str(folder), *words) == 1
+    err = capsys.readouterr().err
+    assert message in err.replace("\n", " ")
+    assert "Traceback" not in err
+
+
+def test_a_folder_without_an_encoder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, str(tmp_path)) == 1
+    assert "holds no encoder.safetensors" in capsys.readouterr().err

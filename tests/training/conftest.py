@@ -1,0 +1,29 @@
+"""A small run: poses of two actions of the stage, a narrow encoder, a few steps."""
+
+from pathlib import Path
+
+import pytest
+
+from inphase.training import Recipe
+
+Change = dict[str, object]
+
+
+def make_recipe(**changes: Change) -> Recipe:
+    """Describe a small run; each change is merged into the table of its name."""
+    tables: dict[str, Change] = {
+        "data": {"name": "stage", "actions": ["squat", "kick"], "videos": 4, "level": "plain"},
+        "encoder": {"name": "pose", "hidden": [16], "dimension": 8},
+        "objective": {"name": "gta", "variant": "released"},
+        "groups": {"groups": 2, "videos_per_group": 2, "count": 8},
+        "optimiser": {"lr": 1e-2},
+        "run": {"steps": 12, "save_every": 5, "log_every": 1, "accelerator": "cpu"},
+    }
+    for name, change in changes.items():
+        tables[name] = tables.get(name, {}) | change
+    return Recipe(**tables)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "run"

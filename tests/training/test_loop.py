@@ -1,0 +1,204 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from inphase.data.sight import Sight
+from inphase.media.atomic import held
+from inphase.media.errors import StoreError
+from inphase.models import Encoder, load_encoder
+from inphase.objectives import GTA
+from inphase.training import Status, TrainingError, read_recipe, train, write_recipe
+from inphase.training.method import Given, Method
+from inphase.training.metrics import read_metrics
+from tests.training.conftest import make_recipe
+
+INPHASE = "from inphase.cli import main; main()"
+
+
+def weights(folder: Path) -> dict[str, Tensor]:
+    return load_file(folder / "encoder.safetensors")
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_run_leaves_all_that_later_commands_need(out: Path) -> None:
+    seen: list[Status] = []
+    recipe = make_recipe()
+    assert train(recipe, out, watch=seen.append) == out
+    assert {path.name for path in out.iterdir()} == {
+        "encoder.safetensors",
+        "lock",
+        "metrics.jsonl",
+        "recipe.toml",
+        "state.safetensors",
+        "tensorboard",
+    }
+    assert read_recipe(out / "recipe.toml") == recipe
+    encoder = load_encoder(out)
+    assert encoder.context.offsets == (-8, -4, 0, 4, 8)
+    rows = read_metrics(out)
+    assert [row["step"] for row in rows] == list(range(1, 13)) == [status.step for status in seen]
+    assert {"loss", "align", "cycle", "cosine", "variance", "lr", "frames_per_second"} <= set(rows[0])
+    assert list((out / "tensorboard").iterdir())
+
+
+def test_training_lowers_the_loss(out: Path) -> None:
+    train(make_recipe(run={"steps": 150}), out)
+    losses = [row["loss"] for row in read_metrics(out)]
+    assert sum(losses[-20:]) < 0.85 * sum(losses[:20])
+
+
+def test_an_interrupted_run_ends_as_an_uninterrupted_one(out: Path, tmp_path: Path) -> None:
+    # Shuffle-and-learn draws from torch's generator inside its loss: that has to be resumed as well.
+    recipe = replace(make_recipe(augment={"flip": 0.5, "jitter": 0.01}), objective={"name": "sal"})
+    train(recipe, tmp_path / "whole")
+
+    def interrupt(status: Status) -> None:
+        if status.step == 7:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, out, watch=interrupt)
+    assert read_metrics(out)[-1]["step"] == 7
+    train(recipe, out)
+    assert same(weights(out), weights(tmp_path / "whole"))
+    assert same(load_file(out / "state.safetensors"), load_file(tmp_path / "whole" / "state.safetensors"))
+    assert [row["step"] for row in read_metrics(out)] == list(range(1, 13))
+
+
+def test_a_killed_run_ends_as_an_uninterrupted_one(out: Path, tmp_path: Path) -> None:
+    recipe = make_recipe(run={"steps": 200, "save_every": 20, "log_every": 10})
+    train(recipe, tmp_path / "whole")
+    file = tmp_path / "recipe.toml"
+    file.write_text(write_recipe(recipe), encoding="utf-8")
+    command = [sys.executable, "-c", INPHASE, "train", str(file), "--out", str(out)]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    for target in (40, 100):
+        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
+            while process.poll() is None and not any(row["step"] >= target for row in read_metrics(out)):
+                time.sleep(0.005)
+            process.kill()
+    assert not (out / "encoder.safetensors").exists() or not same(weights(out), weights(tmp_path / "whole"))
+    train(recipe, out)
+    assert same(weights(out), weights(tmp_path / "whole"))
+    assert [row["step"] for row in read_metrics(out)] == list(range(10, 201, 10))
+
+
+def test_a_finished_run_is_gone_on_with_when_more_steps_are_asked_for(out: Path, tmp_path: Path) -> None:
+    train(make_recipe(run={"steps": 5}), out)
+    before = weights(out)
+    said: list[Status] = []
+    train(make_recipe(run={"steps": 5}), out, watch=said.append)
+    assert "finished" in said[0].messages[0]
+    assert same(weights(out), before)
+    train(make_recipe(), out)
+    train(make_recipe(), tmp_path / "whole")
+    assert same(weights(out), weights(tmp_path / "whole"))
+
+
+def test_another_recipe_does_not_enter_the_folder(out: Path) -> None:
+    train(make_recipe(run={"steps": 2}), out)
+    with pytest.raises(ValueError, match=r"another recipe \(encoder\.hidden, objective\.gamma differ\)"):
+        train(make_recipe(encoder={"hidden": [8]}, objective={"gamma": 0.2}), out)
+
+
+def test_a_second_process_is_refused(out: Path) -> None:
+    with held(out), pytest.raises(StoreError, match="another process is training in"):
+        train(make_recipe(), out)
+
+
+def test_a_damaged_state_is_named(out: Path) -> None:
+    train(make_recipe(run={"steps": 2}), out)
+    state = out / "state.safetensors"
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"state\.safetensors is damaged"):
+        train(make_recipe(), out)
+
+
+def test_a_loss_that_is_no_number_stops_the_run(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, calls = GTA.pair, []
+
+    def spoilt(self: GTA, *given: Tensor) -> dict[str, Tensor]:
+        calls.append(1)
+        terms = pair(self, *given)
+        return terms | {"loss": terms["loss"] * (float("nan") if len(calls) > 14 else 1)}  # of 2 groups a step
+
+    monkeypatch.setattr(GTA, "pair", spoilt)
+    match = r"the loss of step 8 is nan; its videos were .*squat.*; the state after step 5 is kept in .*run"
+    with pytest.raises(TrainingError, match=match):
+        train(make_recipe(), out)
+    assert all(torch.isfinite(value).all() for value in weights(out).values())
+
+
+def test_a_collapse_is_told(out: Path) -> None:
+    said: list[str] = []
+    # Without the contrast between frames nothing keeps them apart: the paper's ablation.
+    recipe = make_recipe(
+        objective={"cost": "cosine", "cycle_weight": 0.0, "align_weight": 1.0},
+        optimiser={"lr": 0.05},
+        run={"steps": 300, "log_every": 50},
+    )
+    train(recipe, out, watch=lambda status: said.extend(status.messages))
+    assert any("collapsed: two embeddings have a cosine of" in message for message in said)
+    assert read_metrics(out)[-1]["variance"] < 0.02
+
+
+def test_the_encoder_is_measured_on_videos_that_are_not_trained_on(out: Path) -> None:
+    measured: list[tuple[int, set[str]]] = []
+
+    def validate(encoder: Encoder, sight: Sight) -> Mapping[str, float]:
+        torch.rand(3)  # must not disturb the run
+        measured.append((len(sight.videos), {video.split for video in sight.videos}))
+        return {"tau": 0.5}
+
+    train(make_recipe(validation={"every": 5, "videos": 3}), out, validate=validate)
+    assert measured == [(6, {"val"})] * 3
+    assert [row["step"] for row in read_metrics(out) if "val/tau" in row] == [5, 10, 12]
+    train(make_recipe(validation={"every": 5, "videos": 3}), out.with_name("plain"))
+    assert same(weights(out), weights(out.with_name("plain")))
+
+
+def test_accumulated_batches_are_one_batch(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[set[str]] = []
+    forward = Method.forward
+
+    def noting(self: Method, given: Given) -> dict[str, Tensor]:
+        seen.append({group.action for group in given.groups})
+        assert len(given.groups) == 4
+        return forward(self, given)
+
+    monkeypatch.setattr(Method, "forward", noting)
+    train(make_recipe(run={"accumulate": 2, "steps": 3}), out)
+    assert seen == [{"squat", "kick"}] * 3
+
+
+def test_two_processes_train_as_one(out: Path, tmp_path: Path) -> None:
+    # Adam divides the rounding errors of a weight that gets no gradient by their own size: not with this ε.
+    recipe = make_recipe(run={"steps": 6, "save_every": 1}, optimiser={"eps": 0.1, "lr": 0.1})
+    train(recipe, tmp_path / "one")
+    file = tmp_path / "recipe.toml"
+    file.write_text(write_recipe(recipe), encoding="utf-8")
+    changes = ["--set", "run.devices=2", "--set", "run.strategy=ddp"]
+    command = ["-m", "inphase", "train", str(file), "--out", str(out), *changes]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", *command]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(launch, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    one, two = weights(tmp_path / "one"), weights(out)
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, atol=1e-5, rtol=1e-4)
+    train(make_recipe(run={"steps": 1, "seed": 0}, optimiser={"lr": 1e-12}), tmp_path / "none")
+    moved = [(one[name] - value).abs().max() for name, value in weights(tmp_path / "none").items()]
+    assert max(moved) > 0.01

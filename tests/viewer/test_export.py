@@ -1,0 +1,93 @@
+"""The page as a folder: from a static host and from the disk."""
+
+import json
+import re
+import threading
+from collections.abc import Callable
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from inphase.viewer.export import export
+from inphase.viewer.page import STATIC, bundle
+from tests.viewer.conftest import EVIL, KNOTS, settle
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+WHERE = "() => [...document.querySelectorAll('video')].map((video) => video.currentTime)"
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A static host as plain as they come: it does not even know byte ranges."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def check(page: "Page") -> None:
+    """Seek in an exported page and see both videos and the text."""
+    assert page.locator("h1").inner_text() == f"Pair {EVIL}"
+    page.keyboard.press("ArrowRight")
+    settle(page)
+    first, second = page.evaluate(WHERE)
+    assert first == pytest.approx(1.5 / 30, abs=1e-3)
+    assert second == pytest.approx(np.interp(first, *KNOTS), abs=1e-3)
+    assert page.evaluate("() => window.evil") is None
+    assert page.locator("canvas.matrix").count() == 1
+
+
+def test_it_opens_from_the_disk(open_page: Callable[..., "Page"], pair_folder: Path, tmp_path: Path) -> None:
+    index = export(pair_folder, tmp_path / "out")
+    check(open_page(index.as_uri()))
+
+
+def test_it_opens_from_a_static_host(open_page: Callable[..., "Page"], pair_folder: Path, tmp_path: Path) -> None:
+    export(pair_folder, tmp_path / "site" / "out")
+    handler = partial(Quiet, directory=str(tmp_path / "site"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as host:
+        threading.Thread(target=host.serve_forever, daemon=True).start()
+        page = open_page(f"http://127.0.0.1:{host.server_port}/out/")
+        assert page.locator("h1").inner_text() == f"Pair {EVIL}"
+        assert page.locator("#problem").is_hidden()
+        page.context.close()
+        host.shutdown()
+
+
+def test_a_folder_holds_the_playback_and_nothing_else(pair_folder: Path, tmp_path: Path) -> None:
+    (pair_folder / "private.txt").write_text("x")
+    export(pair_folder, tmp_path / "out")
+    (pair_folder / "private.txt").unlink()
+    files = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    page = {"index.html", "data.js", "static/viewer.js", "static/style.css", "static/icon.svg"}
+    assert files == page | {"data/a.mp4", "data/b.mp4"}
+    assert (tmp_path / "out/data/a.mp4").read_bytes() == (pair_folder / "a.mp4").read_bytes()
+    script = (tmp_path / "out/data.js").read_text()
+    assert json.loads(script.removeprefix("window.INPHASE = ").removesuffix(";\n"))["document"]["version"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_is_there_is_not_overwritten(pair_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("x")
+    with pytest.raises(ValueError, match="is not empty: name a new folder"):
+        export(pair_folder, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_the_bundle_holds_every_module_and_no_module_syntax() -> None:
+    script = bundle()
+    for file in STATIC.glob("*.js"):
+        assert f"modules.{file.stem} = " in script, f"{file.name} is not reached from main.js"
+    assert not re.search(r"^\s*(import|export)\b", script, re.MULTILINE)
+
+
+def test_the_page_asks_no_other_host() -> None:
+    for file in STATIC.iterdir():
+        text = file.read_text(encoding="utf-8")
+        addresses = set(re.findall(r"https?://[^\s\"'<>)]+", text)) - {"http://www.w3.org/2000/svg"}
+        assert addresses == set(), file.name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)

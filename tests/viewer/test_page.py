@@ -1,0 +1,351 @@
+"""The page in a real browser."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from inphase.playback import (
+    INDEX,
+    Curves,
+    Keypoints,
+    Moment,
+    Pair,
+    Playback,
+    Result,
+    Skeleton,
+    TimeMap,
+    Track,
+    write_playback,
+)
+from tests.viewer.conftest import EVIL, KNOTS, RATE, answered, settle
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+Open = Callable[..., "Page"]
+FRAME = 1 / RATE
+
+# While it plays: the reference's second, the other's, and whether it plays, once per drawn frame.
+SAMPLE = """() => new Promise((done) => {
+  const rows = [], { clock } = inphase, [first, second] = document.querySelectorAll("video");
+  const look = () => {
+    if (clock.playing && !clock.holding) rows.push([first.currentTime, second.currentTime]);
+    if (clock.playing || clock.holding) requestAnimationFrame(look); else done(rows);
+  };
+  look();
+})"""
+WHERE = "() => [inphase.clock.time, ...[...document.querySelectorAll('video')].map((video) => video.currentTime)]"
+
+
+def mapped(seconds: Any) -> Any:
+    return np.interp(seconds, *KNOTS)
+
+
+def where(page: "Page") -> list[float]:
+    """Give the clock and both videos' seconds once everything stands."""
+    settle(page)
+    found: list[float] = page.evaluate(WHERE)
+    return found
+
+
+@pytest.mark.parametrize("speed", ["1", "0.5"])
+def test_two_videos_play_in_step(open_page: Open, pair_url: str, speed: str) -> None:
+    page = open_page(pair_url)
+    page.select_option("#speed", speed)
+    page.click("#play")
+    if speed != "1":  # a part of it will do
+        page.wait_for_timeout(10)
+        page.evaluate("() => { setTimeout(() => inphase.clock.pause(), 3000); }")
+    rows = np.array(page.evaluate(SAMPLE))
+    first, second = rows[(rows[:, 0] > 0.2) & (rows[:, 0] < 3.9)].T
+    assert len(first) > 40, "too few frames were drawn to judge"
+    assert first[-1] - first[0] > 1, "the reference did not play"
+    off = np.abs(second - mapped(first))
+    # A busy machine may hold up a single frame; the rest follow the map within one.
+    assert np.median(off) < FRAME / 2
+    assert np.quantile(off, 0.9) < FRAME
+    assert not np.allclose(second, first, atol=0.1), "the map was not followed at all"
+
+
+def test_a_video_that_is_off_catches_up_without_a_jump(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    page.click("#play")
+    page.wait_for_timeout(700)
+    jumps = page.evaluate("""() => new Promise((done) => {
+      const { clock } = inphase, [first, second] = document.querySelectorAll("video");
+      const off = () => Math.abs(second.currentTime - clock.followers[0].map.at(first.currentTime));
+      let seeks = 0;
+      second.currentTime -= 0.15;
+      second.addEventListener("seeked", () => { seeks += 1; });
+      setTimeout(() => done([off(), seeks, clock.playing]), 1500);
+    })""")
+    off, seeks, playing = jumps
+    assert playing
+    assert seeks == 1, "that of the test itself"
+    assert off < FRAME
+
+
+def test_the_end_stops_and_repeats(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    page.evaluate("() => inphase.clock.seek(3.7)")
+    page.keyboard.press("Space")
+    page.wait_for_timeout(1500)
+    assert page.evaluate("() => inphase.clock.playing") is False
+    assert where(page)[0] == pytest.approx(4.0, abs=FRAME)
+    page.keyboard.press("l")
+    page.evaluate("() => inphase.clock.seek(3.7)")
+    page.keyboard.press("Space")
+    page.wait_for_timeout(1500)
+    assert page.evaluate("() => inphase.clock.playing") is True
+    assert page.evaluate("() => inphase.clock.time") < 3.5
+    page.keyboard.press("Space")
+    assert where(page)[2] == pytest.approx(mapped(where(page)[1]), abs=1e-3)
+
+
+def test_scrubbing_is_exact(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    for second in (2.5, 0.4, 3.3, 1.0, 1.7):  # faster than the videos can follow: the last one counts
+        page.evaluate(f"() => {{ const bar = document.getElementById('seek'); bar.value = {second};"
+                      "bar.dispatchEvent(new Event('input')); }")  # fmt: skip
+    clock, first, second = where(page)
+    assert [clock, first] == pytest.approx([1.7, 1.7], abs=1e-4)
+    assert second == pytest.approx(mapped(1.7), abs=1e-4)
+
+
+def test_a_click_in_the_matrix_seeks_both(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    canvas = page.locator("canvas.matrix")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    inner = box["width"] - 56  # the margins of the plot
+    page.mouse.click(box["x"] + 46 + inner * 0.75, box["y"] + box["height"] / 2)
+    clock, first, second = where(page)
+    assert clock == pytest.approx(3.0, abs=2 * FRAME)
+    assert first == pytest.approx(clock, abs=1e-3)
+    assert second == pytest.approx(mapped(clock), abs=1e-3)
+    assert "Cost" in page.locator(".readout").first.inner_text()
+    page.mouse.down()
+    page.mouse.move(box["x"] + 46 + inner * 0.25, box["y"] + 40)
+    page.mouse.up()
+    assert where(page)[0] == pytest.approx(1.0, abs=2 * FRAME)
+
+
+def test_keys(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    middle = 0.5 * FRAME
+    for key, expected in (
+        ("ArrowRight", FRAME + middle),
+        (".", 2 * FRAME + middle),
+        ("ArrowLeft", FRAME + middle),
+        ("ArrowLeft", middle),
+        ("ArrowLeft", middle),
+        ("Shift+ArrowRight", 1 + middle),
+        ("End", 4.0),
+        ("Home", 0.0),
+        ("n", 1.0),  # to the event, the next phase, and back
+        ("n", 2.0),
+        ("b", 1.0),
+    ):
+        page.keyboard.press(key)
+        clock, first, second = where(page)
+        assert clock == pytest.approx(expected, abs=1e-3), key
+        assert [first, second] == pytest.approx([clock, mapped(clock)], abs=1e-3), key
+    page.keyboard.press("ArrowUp")
+    assert page.locator("#speed").input_value() == "1.5"
+    page.keyboard.press("m")
+    assert page.locator("#sound").get_attribute("aria-pressed") == "false"
+    page.keyboard.press("?")
+    assert page.locator("dialog").is_visible()
+    assert "One frame back" in page.locator("dialog").inner_text()
+    page.keyboard.press("Escape")
+    page.keyboard.press("t")
+    assert page.evaluate("() => document.documentElement.dataset.theme") == "dark"
+
+
+def test_a_stretch_is_repeated(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    page.evaluate("() => inphase.clock.seek(1)")
+    page.keyboard.press("[")
+    page.evaluate("() => inphase.clock.seek(1.4)")
+    page.keyboard.press("]")
+    page.keyboard.press("k")
+    seen = []
+    for _ in range(15):
+        page.wait_for_timeout(100)
+        seen.append(page.evaluate("() => inphase.clock.time"))
+    assert page.evaluate("() => inphase.clock.playing")
+    assert min(seen) >= 0.99
+    assert max(seen) < 1.4 + 3 * FRAME
+
+
+def test_names_and_labels_stay_text(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    page.wait_for_timeout(200)
+    assert page.evaluate("() => window.evil") is None
+    assert page.locator("main img, header img:not(.mark)").count() == 0
+    assert page.locator("h1").inner_text() == f"Pair {EVIL}"
+    assert page.locator("figcaption .name").nth(1).inner_text() == EVIL
+    assert page.locator(".band span").first.inner_text() == EVIL
+
+
+def test_a_screen_reader_finds_its_way(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    for role, name in (
+        ("button", "Play"),
+        ("button", "One frame on"),
+        ("slider", "Time"),
+        ("slider", "Cost matrix and path of the alignment"),
+        ("combobox", "Speed"),
+        ("button", "Repeat"),
+        ("button", "top, 1.00 seconds, 80 % sure"),
+        ("button", "Light or dark"),
+        ("region", "Videos"),
+    ):
+        assert page.get_by_role(role, name=name, exact=True).count() == 1, name  # type: ignore[arg-type]
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_timeout(700)
+    assert page.locator("#live").inner_text() == "3.98 seconds, frame 119. first: down."
+    assert "seconds, frame" in (page.locator("#seek").get_attribute("aria-valuetext") or "")
+    unnamed = page.evaluate(
+        "() => [...document.querySelectorAll('button, select, input, canvas, video')]"
+        ".filter((e) => !(e.ariaLabel || e.innerText.trim() || e.textContent.trim() || e.labels?.length || e.title))"
+        ".map((e) => e.outerHTML.slice(0, 80))"
+    )
+    assert unnamed == []
+
+
+@pytest.mark.parametrize(("width", "dark"), [(360, False), (768, True), (1920, False)])
+def test_nothing_sticks_out_at_any_width(open_page: Open, pair_url: str, width: int, dark: bool) -> None:
+    page = open_page(pair_url, width=width, height=740, dark=dark)
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    background = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    assert (sum(int(part) for part in background[4:-1].split(",")) < 200) is dark
+
+
+def test_a_broken_playback_says_what_is_wrong(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    shutil.copytree(pair_folder, folder)
+    content = json.loads((folder / INDEX).read_text())
+    content["tracks"][1]["time_map"]["own"] = [0, 2, 1, 3, 4]
+    (folder / INDEX).write_text(json.dumps(content))
+    with answered(folder) as url:
+        page = open_page(url, ready=False)
+        page.locator("#problem .reason").wait_for()
+        text = page.locator("#problem").inner_text()
+        assert "tracks[1].time_map: own runs backwards at knot 2 (2 s, then 1 s)" in text
+        assert not page.locator("main").is_visible()
+        # The page's own check, for what no server has looked at.
+        content["version"] = 7
+        page.route("**/playback.json", lambda route: route.fulfill(json=content))
+        page.reload()
+        page.locator("#problem .reason").wait_for()
+        assert "has version 7; this page shows 1" in page.locator("#problem").inner_text()
+        page.unroute("**/playback.json")
+        page.route("**/playback.json", lambda route: route.fulfill(body="{"))
+        page.reload()
+        page.locator("#problem .reason").wait_for()
+        assert "is not JSON" in page.locator("#problem").inner_text()
+
+
+def test_a_video_that_cannot_be_played_is_named_and_the_rest_plays(
+    open_page: Open, pair_folder: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(pair_folder, folder)
+    (folder / "b.mp4").write_bytes(b"not a video")
+    with answered(folder) as url:
+        page = open_page(url)
+        page.locator(".broken").wait_for()
+        assert "b.mp4 cannot be played" in page.locator(".broken").inner_text()
+        page.click("#play")
+        page.wait_for_timeout(1000)
+        assert page.evaluate("() => inphase.clock.time") > 0.2
+
+
+def test_a_large_matrix_is_drawn_quickly_and_right(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "large"
+    shutil.copytree(pair_folder, folder)
+    times = np.arange(2000) / 500
+    cost = np.abs(times[:, None] - times[None])
+    cost[:, :1000] += 2  # left half dear
+    path = np.stack([np.arange(2000)] * 2, axis=1)
+    tracks = (Track("a", 4.0, RATE, (90, 160), media="a.mp4"), Track("b", 4.0, RATE, (90, 160), media="b.mp4"))
+    write_playback(folder, Playback("Large", tracks, (Pair(1, 0, cost, times, times, path),)))
+    with answered(folder) as url:
+        page = open_page(url)
+        page.locator("canvas.matrix").scroll_into_view_if_needed()
+        page.wait_for_timeout(300)
+        draw = page.evaluate("""() => new Promise((done) => {
+          const start = performance.now();
+          document.getElementById("theme").click();  // drops what was drawn
+          requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now() - start)));
+        })""")
+        assert draw < 2000, f"a 2000 × 2000 matrix took {draw:.0f} ms"
+        seek = page.evaluate("""() => new Promise((done) => {
+          const start = performance.now(); let left = 20;
+          const next = () => { if (!left--) return done((performance.now() - start) / 20);
+            inphase.clock.seek(left / 10); requestAnimationFrame(next); };
+          next();
+        })""")
+        assert seek < 150, f"moving the cross took {seek:.0f} ms a frame"
+        light = page.evaluate("""() => {
+          const canvas = document.querySelector("canvas.matrix"), [w, h] = [canvas.width, canvas.height];
+          const at = (x, y) => [...canvas.getContext("2d").getImageData(w * x, h * y, 1, 1).data];
+          return [at(0.3, 0.3), at(0.9, 0.25)].map(([red, green, blue]) => red + green + blue);
+        }""")
+        # Time runs to the right and upwards: top left is dear, and right of the middle, near the diagonal, cheap.
+        assert light[0] > light[1] + 100
+
+
+def test_people_in_space_are_turned_and_found_moments_play(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "people"
+    shutil.copytree(pair_folder, folder)
+    times = np.arange(60) / 30
+    points = np.random.default_rng(0).random((60, 3, 3)).astype(np.float32)
+    points[0, 1] = np.nan
+    joints, bones = ("head", "left_hand", "right_hand"), ((0, 1), (0, 2))
+    track = Track(
+        "stick",
+        2.0,
+        RATE,
+        (90, 160),
+        keypoints=Keypoints(times, points[..., :2] * 90, joints, bones),
+        curves=Curves(times, points[:, 0]),
+    )
+    other = Track("b", 140 / RATE, RATE, (90, 160), media="b.mp4", time_map=TimeMap(np.array([0, 2]), np.array([0, 4])))
+    skeleton = Skeleton(EVIL, times, points, joints, bones)
+    hits = (Moment("known", 3.0, score=0.9, media="b.mp4"), Moment("new", 1.0, score=0.5, media="a.mp4"))
+    playback = Playback("People", (track, other), (), (skeleton,), (Result(Moment("q", 0.5), hits),))
+    write_playback(folder, playback)
+    look = "() => document.querySelector('canvas.skeleton').toDataURL()"
+    with answered(folder) as url:
+        page = open_page(url)
+        page.wait_for_timeout(200)
+        before = page.evaluate(look)
+        page.locator("canvas.skeleton").focus()
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_timeout(100)
+        assert page.evaluate(look) != before
+        assert page.evaluate("() => inphase.clock.time") == 0, "the arrows turned it and moved nothing else"
+        page.click("#play")  # without a video of the reference, the page's own clock runs
+        page.wait_for_timeout(700)
+        page.click("#play")
+        clock, second = where(page)
+        assert 0.2 < clock < 1.5
+        assert second == pytest.approx(2 * clock, abs=1e-3)
+        page.get_by_role("button", name="Go to known at 3.00 s, score 0.900").click()
+        assert where(page)[0] == pytest.approx(1.5)
+        page.get_by_role("button", name="Play new at 1.00 s, score 0.500").click()
+        player = page.locator(".hits video")
+        player.wait_for()
+        page.wait_for_timeout(3000)
+        paused, second = player.evaluate("(video) => [video.paused, video.currentTime]")
+        assert paused
+        assert 2 <= second < 2.6

@@ -1,0 +1,229 @@
+"""What the server gives, and all that it does not."""
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from inphase import cli
+from inphase.playback import INDEX
+from tests.viewer.conftest import served
+
+POLICY = b"default-src 'self'"
+
+
+class Answer:
+    """An answer as it came over the wire."""
+
+    def __init__(self, raw: bytes) -> None:
+        head, _, self.body = raw.partition(b"\r\n\r\n")
+        first, *lines = head.split(b"\r\n")
+        self.status = int(first.split()[1])
+        self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
+
+
+def ask(
+    url: str, path: str | bytes, *, method: str = "GET", host: str | None = "", more: tuple[str, ...] = ()
+) -> Answer:
+    """Send a request exactly as written: no client tidies the path."""
+    place = urlsplit(url)
+    assert place.port is not None
+    target = path if isinstance(path, bytes) else path.encode()
+    hosts = () if host is None else (f"Host: {host or place.netloc}",)
+    lines = "\r\n".join((*hosts, "Connection: close", *more)).encode()
+    with socket.create_connection(("127.0.0.1", place.port), timeout=10) as wire:
+        wire.sendall(method.encode() + b" " + target + b" HTTP/1.1\r\n" + lines + b"\r\n\r\n")
+        return Answer(b"".join(iter(lambda: wire.recv(65536), b"")))
+
+
+@pytest.fixture(scope="module")
+def folder(pair_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    copy = tmp_path_factory.mktemp("served") / "play"
+    shutil.copytree(pair_folder, copy)
+    (copy / "secret.txt").write_text("secret")
+    (copy / "stranger.mp4").write_bytes(b"secret")
+    (copy.parent / "secret.txt").write_text("secret")
+    return copy
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
+    with served(folder) as found:
+        yield found
+
+
+def test_the_page_and_its_files_come_with_strict_headers(url: str) -> None:
+    for path, kind in (
+        ("/", b"text/html"),
+        ("/static/main.js", b"text/javascript"),
+        ("/static/style.css", b"text/css"),
+        ("/data/playback.json", b"application/json"),
+        ("/data/a.mp4", b"video/mp4"),
+        ("/nothing", b"text/plain"),
+    ):
+        answer = ask(url, path)
+        assert answer.headers[b"content-type"].startswith(kind), path
+        assert answer.headers[b"content-security-policy"].startswith(POLICY)
+        assert b"unsafe" not in answer.headers[b"content-security-policy"]
+        assert answer.headers[b"x-content-type-options"] == b"nosniff"
+        assert answer.headers[b"cross-origin-resource-policy"] == b"same-origin"
+        assert b"server" not in answer.headers
+        assert b"access-control-allow-origin" not in answer.headers
+
+
+def test_byte_ranges_give_the_bytes_asked_for(url: str, folder: Path) -> None:
+    content = (folder / "a.mp4").read_bytes()
+    whole = ask(url, "/data/a.mp4")
+    assert (whole.status, whole.body, whole.headers[b"accept-ranges"]) == (200, content, b"bytes")
+    size = len(content)
+    for wanted, start, end in (("100-299", 100, 300), (f"{size - 10}-", size - 10, size), ("-7", size - 7, size)):
+        part = ask(url, "/data/a.mp4", more=(f"Range: bytes={wanted}",))
+        assert part.status == 206
+        assert part.body == content[start:end]
+        assert part.headers[b"content-range"] == f"bytes {start}-{end - 1}/{size}".encode()
+    assert ask(url, "/data/a.mp4", more=(f"Range: bytes={size + 5}-",)).status == 416
+    head = ask(url, "/data/a.mp4", method="HEAD")
+    assert (head.status, head.body, head.headers[b"content-length"]) == (200, b"", str(size).encode())
+
+
+OUTSIDE = [
+    "/data/../secret.txt", "/data/%2e%2e/secret.txt", "/data/..%2fsecret.txt", "/data/%2e%2e%2fsecret.txt",
+    "/data/..%5csecret.txt", "/data/%252e%252e/secret.txt", "/data/%c0%ae%c0%ae/secret.txt", "/data//etc/passwd",
+    "/data/%2fetc%2fpasswd", "/data/secret.txt", "/data/stranger.mp4", "/data/", "/data", "/data/arrays/",
+    "/data/a.mp4/", "/data/a.mp4%00.txt", "/data/./a.mp4", "/data/file:///etc/passwd", "/static/../server.py",
+    "/static/%2e%2e%2fserver.py", "/static/..%2f..%2fcli%2f__init__.py", "/static/index.html%00", "/static/",
+    "/static//etc/passwd", "/../../../../etc/passwd", "//etc/passwd", "/server.py", "/data/.playback.json",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_nothing_else_is_served(url: str, path: str) -> None:
+    answer = ask(url, path)
+    assert answer.status in (400, 404), answer.body[:200]
+    assert b"secret" not in answer.body
+    assert b"root:" not in answer.body
+
+
+@pytest.mark.parametrize("path", [b"/data/\xff\xfe.mp4", b"/data/a b.mp4", b"*", b"http://evil/data/a.mp4", b"a"])
+def test_odd_targets_do_no_harm(url: str, path: bytes) -> None:
+    assert ask(url, path).status in (400, 404)
+    assert ask(url, "/").status == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1", "localhost", "127.0.0.1:1", "[::1]", None]
+)
+def test_other_hosts_are_not_answered(url: str, host: str | None) -> None:
+    answer = ask(url, "/data/playback.json", host=host)
+    assert answer.status in (400, 421)
+    assert b"inphase playback" not in answer.body
+
+
+def test_two_host_headers_are_not_answered(url: str) -> None:
+    assert ask(url, "/", more=("Host: evil.example",)).status in (400, 421)
+
+
+def test_the_machine_may_be_called_localhost(url: str) -> None:
+    assert ask(url, "/", host=f"localhost:{urlsplit(url).port}").status == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"])
+def test_nothing_can_be_changed(url: str, method: str) -> None:
+    answer = ask(url, "/data/playback.json", method=method, more=("Content-Length: 0",))
+    assert answer.status in (400, 405)
+    assert b"inphase playback" not in answer.body
+    if answer.status == 405:
+        assert sorted(answer.headers[b"allow"].split(b", ")) == [b"GET", b"HEAD"]
+
+
+def test_no_other_machine_can_connect(url: str) -> None:
+    port = urlsplit(url).port
+    for family, address in ((socket.AF_INET, _own_address()), (socket.AF_INET6, "::1")):
+        if address is None:
+            continue
+        with socket.socket(family, socket.SOCK_STREAM) as wire:
+            wire.settimeout(2)
+            assert wire.connect_ex((address, port)) != 0
+
+
+def _own_address() -> str | None:
+    """Find an address of this machine on a network, where it has one."""
+    try:
+        found = socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return None
+    return None if found.startswith("127.") else found
+
+
+def test_a_link_put_there_later_is_not_followed(url: str, folder: Path) -> None:
+    kept = (folder / "b.mp4").read_bytes()
+    assert ask(url, "/data/b.mp4").status == 200
+    (folder / "b.mp4").unlink()
+    (folder / "b.mp4").symlink_to(folder.parent / "secret.txt")
+    try:
+        answer = ask(url, "/data/b.mp4")
+        assert answer.status == 404
+        assert b"secret" not in answer.body
+    finally:
+        (folder / "b.mp4").unlink()
+        (folder / "b.mp4").write_bytes(kept)
+    assert ask(url, "/data/b.mp4").body == kept
+
+
+def test_a_document_that_breaks_is_explained_and_one_that_is_mended_is_served(url: str, folder: Path) -> None:
+    good = (folder / INDEX).read_text()
+    content = json.loads(good)
+    content["tracks"][1]["time_map"]["own"][2] = -1
+    (folder / INDEX).write_text(json.dumps(content))
+    try:
+        answer = ask(url, "/data/playback.json")
+        assert answer.status == 422
+        assert "tracks[1].time_map: own runs backwards at knot 2" in json.loads(answer.body)["error"]
+        assert ask(url, "/data/a.mp4").status == 422
+    finally:
+        (folder / INDEX).write_text(good)
+    assert json.loads(ask(url, "/data/playback.json").body)["version"] == 1
+
+
+def test_the_command_ends_cleanly_and_says_where_it_listens(folder: Path) -> None:
+    command = [sys.executable, "-c", "from inphase.cli import main; main()", "view", str(folder), "--no-open"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "plays at http://127.0.0.1:" in line
+        url = line.split("plays at ")[1].split()[0]
+        # A browser keeps its connection: that must not hold up the end.
+        with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), timeout=10) as wire:
+            wire.sendall(b"GET / HTTP/1.1\r\nHost: " + urlsplit(url).netloc.encode() + b"\r\n\r\n")
+            assert wire.recv(12) == b"HTTP/1.1 200"
+            process.send_signal(signal.SIGINT)
+            rest, errors = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert rest.strip() == "Closed."
+    assert errors == ""
+
+
+@pytest.mark.parametrize("wrong", ["folder", "port"])
+def test_wrong_folders_and_ports_are_one_red_line(
+    folder: Path, tmp_path: Path, wrong: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        words, message = {
+            "folder": ([str(tmp_path)], "no playback.json in"),
+            "port": ([str(folder), "--port", str(port)], f"port {port} cannot be used"),
+        }[wrong]
+        monkeypatch.setattr(sys, "argv", ["inphase", "view", *words, "--no-open"])
+        monkeypatch.setenv("COLUMNS", "300")
+        with pytest.raises(SystemExit, match="1"):
+            cli.main()
+    assert message in capsys.readouterr().err
