@@ -4,9 +4,9 @@ import pytest
 
 from inphase.media.errors import MediaError, MissingExtraError
 from inphase.media.pose import JOINTS13, Pose
-from inphase.models import Encoder, PoseEncoder, sight
+from inphase.models import Encoder, PoseEncoder, looking
+from inphase.models.looking import look_at_all, look_at_each
 from inphase.models.pooled_features import PooledFeatures
-from inphase.models.sight import see, see_each
 from tests.media.people import make_pose
 from tests.media.recordings import write_video
 from tests.models.test_look import small
@@ -27,9 +27,9 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> dict[str, Encoder]:
             raise FileNotFoundError(f"no encoder of {sees} ships")
         return ships[sees]
 
-    monkeypatch.setattr(sight, "load_shipped", load)
-    monkeypatch.setattr(sight, "_without_people", lambda _: None)
-    monkeypatch.setattr(sight, "PooledFeatures", lambda: PooledFeatures(size=64, weights=None))
+    monkeypatch.setattr(looking, "load_shipped", load)
+    monkeypatch.setattr(looking, "_without_people", lambda _: None)
+    monkeypatch.setattr(looking, "PooledFeatures", lambda: PooledFeatures(size=64, weights=None))
     return ships
 
 
@@ -41,14 +41,14 @@ def following(monkeypatch: pytest.MonkeyPatch, *, found: float) -> None:
         made.found[:] = [frame < found * 20 for frame in range(20)]
         return made
 
-    monkeypatch.setattr(sight, "kept_pose", pose)
+    monkeypatch.setattr(looking, "kept_pose", pose)
 
 
 def test_people_are_seen_by_their_poses(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     following(monkeypatch, found=0.9)
-    seen = see(videos)
+    seen = look_at_all(videos)
     assert seen.encoder is shipped["poses"]
     assert [len(each) for each in seen.embeddings] == [20, 20]
     assert "a person is found in every video (in 90% of the frames or more)" in seen.why
@@ -58,7 +58,7 @@ def test_where_people_are_rarely_seen_pictures_are_used(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     following(monkeypatch, found=0.3)
-    seen = see(videos)
+    seen = look_at_all(videos)
     assert seen.encoder is shipped["pictures"]
     assert "a.mp4 shows a person in 30% of its frames only" in seen.why
 
@@ -66,9 +66,9 @@ def test_where_people_are_rarely_seen_pictures_are_used(
 def test_a_glance_is_enough_where_nobody_is(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sight, "_without_people", lambda paths: paths[1])
-    monkeypatch.setattr(sight, "kept_pose", lambda *_, **__: pytest.fail("searched every frame"))
-    assert "b.mp4 shows nobody" in see(videos).why
+    monkeypatch.setattr(looking, "_without_people", lambda paths: paths[1])
+    monkeypatch.setattr(looking, "kept_pose", lambda *_, **__: pytest.fail("searched every frame"))
+    assert "b.mp4 shows nobody" in look_at_all(videos).why
 
 
 def test_without_mediapipe_the_reason_says_how_to_get_it(
@@ -77,8 +77,8 @@ def test_without_mediapipe_the_reason_says_how_to_get_it(
     def missing(_: object) -> None:
         raise MissingExtraError("pose from video needs MediaPipe: pip install 'inphase[pose]'")
 
-    monkeypatch.setattr(sight, "_without_people", missing)
-    assert "pip install 'inphase[pose]'" in see(videos).why
+    monkeypatch.setattr(looking, "_without_people", missing)
+    assert "pip install 'inphase[pose]'" in look_at_all(videos).why
 
 
 def test_without_an_encoder_of_pictures_features_stand_in_and_it_is_said(
@@ -86,7 +86,7 @@ def test_without_an_encoder_of_pictures_features_stand_in_and_it_is_said(
 ) -> None:
     following(monkeypatch, found=0.0)
     del shipped["pictures"]
-    seen = see(videos)
+    seen = look_at_all(videos)
     assert isinstance(seen.encoder, PooledFeatures)
     assert "never trained to align" in seen.why
 
@@ -94,7 +94,7 @@ def test_without_an_encoder_of_pictures_features_stand_in_and_it_is_said(
 def test_the_encoder_asked_for_is_used(videos: list[Path]) -> None:
     encoder = small()
     told: set[tuple[int, int, int]] = set()
-    seen = see(videos, encoder=encoder, progress=lambda *news: told.add(news))
+    seen = look_at_all(videos, encoder=encoder, progress=lambda *news: told.add(news))
     assert seen.encoder is encoder
     assert {(0, 20, 20), (1, 20, 20)} <= told
 
@@ -102,12 +102,12 @@ def test_the_encoder_asked_for_is_used(videos: list[Path]) -> None:
 def test_one_that_cannot_be_read_stops_all_and_is_named(videos: list[Path]) -> None:
     videos[1].write_bytes(b"no video")
     with pytest.raises(MediaError, match=r"b\.mp4 cannot be opened"):
-        see(videos, encoder=small())
+        look_at_all(videos, encoder=small())
 
 
 def test_of_many_those_that_can_be_seen_are(videos: list[Path], tmp_path: Path) -> None:
     videos[1].write_bytes(b"no video")
-    seen, failed = see_each(videos, encoder=small())
+    seen, failed = look_at_each(videos, encoder=small())
     assert list(seen) == videos[:1]
     assert "cannot be opened" in failed[videos[1]]
 
@@ -124,5 +124,5 @@ def test_a_glance_looks_for_people(videos: list[Path], monkeypatch: pytest.Monke
         def find(self, picture: object) -> list[int]:
             return [] if nobody else [1]
 
-    monkeypatch.setattr(sight, "Landmarker", Eye)
-    assert sight._without_people(videos) == (videos[0] if nobody else None)
+    monkeypatch.setattr(looking, "Landmarker", Eye)
+    assert looking._without_people(videos) == (videos[0] if nobody else None)
