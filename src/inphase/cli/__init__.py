@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import data
+from inphase.cli import data, pose3d
 from inphase.media.atomic import explain
 from inphase.media.errors import MediaError, MissingExtraError
 
 app = SubcommandApp()
 app.command(data.commands, name="data", help="Look at collections of videos.")
+app.command(pose3d.pose3d)
 
 
 def main() -> None:
