@@ -211,7 +211,7 @@ def _report(console: Console, found: "Reconstruction", out: Path) -> None:
         f"{used.min()} to {used.max()} of them (median {np.median(used):.0f}); they agree to "
         f"{np.nanmedian(found.error):.2f} torso lengths (median over joints)"
     )
-    from inphase.apps.pose3d.reconstruct import COUNTS
+    from inphase.apps.pose3d.reconstruct import COUNTS, NARROW
 
     ignored = [name for name, trust in zip(found.names, found.trust.mean(1), strict=True) if trust < COUNTS]
     mirrored = [name for name, flip in zip(found.names, found.flipped, strict=True) if flip]
@@ -219,6 +219,11 @@ def _report(console: Console, found: "Reconstruction", out: Path) -> None:
         console.print(f"[yellow]hardly used, since they disagree with the rest:[/yellow] {escape(summarise(ignored))}")
     if mirrored:
         console.print(f"taken as mirror images: {escape(summarise(mirrored))}")
+    if found.spread < NARROW:
+        console.print(
+            f"[yellow]the cameras look along nearly the same line ({found.spread:.0f}° apart): the depth is little more "
+            "than a guess from the usual proportions of a body; add videos from other sides[/yellow]"
+        )
     if used.min() < 3:
         console.print("[yellow]some moments have fewer than 3 views that agree: do not rely on their depth[/yellow]")
     console.print(f"pose3d.npz, pose3d.png and the playback are in {escape(str(out))}: inphase view {escape(str(out))}")

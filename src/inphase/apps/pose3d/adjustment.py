@@ -5,6 +5,7 @@ With Y = R_v X[t, j], least over rotations R_v, scales s_v, positions b[v, t], j
     Σ w ρ(‖s_v Y₁₂ / (1 + k Y₃) + b[v, t] − x[v, t, j]‖² / noise²)           what the cameras see; ρ is soft L1
     + Σ (‖X[t, a] − X[t, b]‖ − ℓ_ab)² / stretch²                           bones; left and right share their ℓ
     + Σ ‖X[t−1] − 2 X[t] + X[t+1]‖² / acceleration²                        motion from frame to frame
+    + T Σ (log ℓ_ab − log of what is usual)² / build²                      how people are built
     + Σ ‖middle of the hips at t‖²                                         which position is b's alone
 
 The query's camera is the frame of reference: its R is 1 and its s what it was. What is nearer to a camera looks larger:
@@ -57,13 +58,14 @@ class Priors:
     noise: float = 0.05  # of a joint in a view, beyond which the error counts linearly
     stretch: float = 0.03  # of a bone
     acceleration: float = 0.1  # of a joint, a frame squared
+    build: float = 0.2  # of the logarithm of a bone's length
     nearness: float = 0.08  # one over the distance of the cameras: 6 metres for a torso of half a metre
 
     def __post_init__(self) -> None:
         """Refuse tolerances that are none."""
-        if not min(self.noise, self.stretch, self.acceleration) > 0 or not 0 <= self.nearness < 0.3:
+        if not min(self.noise, self.stretch, self.acceleration, self.build) > 0 or not 0 <= self.nearness < 0.3:
             raise ValueError(
-                f"noise, stretch and acceleration must be above 0 and nearness between 0 and 0.3; got {self}"
+                f"noise, stretch, acceleration and build must be above 0 and nearness between 0 and 0.3; got {self}"
             )
 
 
@@ -73,17 +75,20 @@ def adjust(
     weights: Array,
     *,
     bones: list[tuple[int, int]],
+    usual: Array,
     sides: Index,
     hips: tuple[int, int],
     priors: Priors,
     rounds: int = ROUNDS,
     progress: Callable[[int], None] | None = None,
 ) -> Bundle:
-    """Improve a bundle on points [V, T, J, 2] with weights [V, T, J]; `sides` [J] are the joints' mirror images.
+    """Improve a bundle on points [V, T, J, 2] with weights [V, T, J].
+
+    `usual` are the lengths of the bones as people are built, NaN where unknown; `sides` [J] the joints' mirror images.
 
     `progress` is told how many steps are done. O(V T J) memory and time for each of at most `rounds` steps.
     """
-    problem = _Problem(bundle, points, weights, bones=bones, sides=sides, hips=hips, priors=priors)
+    problem = _Problem(bundle, points, weights, bones=bones, usual=usual, sides=sides, hips=hips, priors=priors)
     steps = 0
 
     def jacobian(values: Array) -> csr_array:
@@ -119,6 +124,7 @@ class _Problem:
         weights: Array,
         *,
         bones: list[tuple[int, int]],
+        usual: Array,
         sides: Index,
         hips: tuple[int, int],
         priors: Priors,
@@ -130,6 +136,11 @@ class _Problem:
         self._gain = np.sqrt(self._weight) / priors.noise
         self._bones = np.array(bones, dtype=np.int64).reshape(-1, 2)
         self._kind, lengths = _lengths(bundle.joints, self._bones, sides)
+        # Each length once, by its first bone.
+        build = np.log(usual[[self._kind.tolist().index(kind) for kind in range(len(lengths))]])
+        self._built = np.flatnonzero(np.isfinite(build))
+        self._build = build[self._built]
+        self._build_gain = np.sqrt(points.shape[1]) / priors.build
         views, moments, joints, _ = points.shape
         sizes = [3 * (views - 1), views - 1, 2 * views * moments, 3 * moments * joints, len(lengths)]
         self._cuts = np.cumsum(sizes)[:-1]
@@ -170,6 +181,7 @@ class _Problem:
             stretched / self._priors.stretch,
             bent / self._priors.acceleration,
             joints[:, self._hips].mean(1),
+            self._build_gain * (np.log(lengths)[self._built] - self._build),
         ]
         return np.concatenate([part.ravel() for part in parts])
 
@@ -209,6 +221,7 @@ class _Problem:
             unit, -unit, np.broadcast_to(-lengths[self._kind] / self._priors.stretch, along.shape[:2]),
             ones, -2 * ones, ones,
             np.full(2 * 3 * len(joints), 0.5),
+            np.full(len(self._built), self._build_gain),
         ]  # fmt: skip
         data = np.concatenate([part.ravel() for part in values_in_order])
         return csr_array((data, (self._rows, self._columns)), shape=self._shape)
@@ -224,6 +237,7 @@ class _Problem:
         at_bone = seen.size + np.arange(moments * len(self._bones)).reshape(moments, -1)
         at_bend = seen.size + at_bone.size + np.arange(place[2:].size).reshape(place[2:].shape)
         at_hips = seen.size + at_bone.size + at_bend.size + np.arange(3 * moments).reshape(moments, 3)
+        at_build = at_hips.max() + 1 + np.arange(len(self._built))
         where_position = position + 2 * (self._view * moments + self._moment)
         blocks = [
             (seen[moving][..., None], turn + 3 * camera[:, None, None] + np.arange(3)),
@@ -237,10 +251,11 @@ class _Problem:
             (at_bend, place[1:-1]),
             (at_bend, place[2:]),
             (at_hips[:, None], place[:, self._hips]),
+            (at_build, length + self._built),
         ]  # fmt: skip
         pairs = [np.broadcast_arrays(row, column) for row, column in blocks]
         rows, columns = (np.concatenate([pair[side].ravel() for pair in pairs]) for side in (0, 1))
-        return rows, columns, (int(at_hips.max()) + 1, len(self.start))
+        return rows, columns, (int(at_hips.max()) + 1 + len(self._built), len(self.start))
 
 
 def _lengths(joints: Array, bones: Index, sides: Index) -> tuple[Index, Array]:

@@ -28,6 +28,21 @@ class Factors:
     shape: Array
 
 
+@dataclass(frozen=True, eq=False)
+class Bones:
+    """Pairs of joints [N, 2] and the lengths [N] that are usual between them, in any unit."""
+
+    pairs: NDArray[np.int64]
+    lengths: Array
+    gain: float = 1.0  # of proportions that are wrong by a factor of e against axes that are not orthonormal
+
+    def oddness(self, shape: Array, root: Array) -> Array:
+        """Say how far from the usual ones the proportions of root⁻¹·shape are, in logarithms: [N]."""
+        along = _undo(root, shape[:, self.pairs[:, 1]] - shape[:, self.pairs[:, 0]])
+        found = np.log(np.maximum((along**2).sum(-1).mean(0), 1e-12)) / 2 - np.log(self.lengths)
+        return self.gain * np.asarray(found - found.mean())
+
+
 def factorise(
     points: Array, weights: Array, *, start: Factors | None = None, rounds: int = 300, tolerance: float = 1e-10
 ) -> Factors:
@@ -117,12 +132,14 @@ def _undo(matrix: Array, shape: Array) -> Array:
     return np.asarray(np.linalg.solve(matrix, shape.reshape(-1, 3).T).T.reshape(shape.shape), np.float64)
 
 
-def upgrade(factors: Factors, weights: Array | None = None) -> tuple[Factors, bool]:
+def upgrade(factors: Factors, weights: Array | None = None, *, bones: Bones | None = None) -> tuple[Factors, bool]:
     """Find the 3 × 3 matrix that makes every camera a scaled orthographic one, and apply it.
 
     With B = A·G both rows of every B are equally long and perpendicular: linear in Q = G Gᵀ, two equations a camera.
     Where noise leaves Q without a root (not positive definite), or not clearly so, G itself is sought, as a triangular
-    matrix, by nonlinear least squares with a robust loss; `weights` [V] say how much a camera counts. Returns the
+    matrix, by nonlinear least squares with a robust loss; `weights` [V] say how much a camera counts. Cameras on one
+    side of the body say little of its depth, the bas-relief ambiguity: there `bones` of the usual proportions decide.
+    Returns the
     factors, up to a rotation and a reflection, and whether the linear solution was positive definite.
     """
     trust = np.ones(len(factors.cameras)) if weights is None else weights
@@ -136,7 +153,8 @@ def upgrade(factors: Factors, weights: Array | None = None) -> tuple[Factors, bo
     def misfit(entries: Array) -> Array:
         root = np.zeros((3, 3))
         root[lower] = entries
-        return (np.sqrt(trust)[:, None] * _skewness(factors.cameras @ root)).ravel()
+        skewness = (np.sqrt(trust)[:, None] * _skewness(factors.cameras @ root)).ravel()
+        return skewness if bones is None else np.concatenate([skewness, bones.oddness(factors.shape, root)])
 
     found = least_squares(misfit, start[lower], loss="soft_l1", f_scale=0.2, x_scale="jac").x
     root = np.zeros((3, 3))

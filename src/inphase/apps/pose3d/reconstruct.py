@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.apps.pose3d.adjustment import ROUNDS, Bundle, Priors, adjust
+from inphase.apps.pose3d.body import typical_lengths
 from inphase.apps.pose3d.factorisation import (
+    Bones,
     Factors,
     centre,
     factorise,
@@ -27,6 +29,8 @@ Array = NDArray[np.float64]
 TOLERANCE = 2.0
 # A view with less say than this does not count as used.
 COUNTS = 0.25
+# Cameras less far apart than this, in degrees, leave depth to the usual proportions of a body.
+NARROW = 15.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +56,14 @@ class Reconstruction:
     trust: Array
     flipped: NDArray[np.bool_]
     rotations: Array
+
+    @property
+    def spread(self) -> float:
+        """Say in degrees how far apart the cameras look, 0 where all do along one line: front and back are the same."""
+        directions = self.rotations[:, 2]
+        weights = self.trust.mean(1)
+        together = np.linalg.eigvalsh(np.einsum("v,va,vb->ab", weights, directions, directions) / weights.sum())[-1]
+        return float(np.degrees(np.arccos(np.sqrt(min(together, 1.0)))))
 
 
 def reconstruct(
@@ -87,6 +99,7 @@ def reconstruct(
                 views.points,
                 _weights(views, trust, query_weight=query_weight),
                 bones=bones(views.joints),
+                usual=typical_lengths(views.joints, bones(views.joints)),
                 sides=mirrored(views.joints),
                 hips=(views.joints.index(HIPS[0]), views.joints.index(HIPS[1])),
                 priors=priors or Priors(),
@@ -110,11 +123,18 @@ def _factorise(views: Views, *, query_weight: float, rounds: int = 4) -> tuple[B
         factors = factorise(views.points, weights, start=factors, rounds=60, tolerance=1e-4)
         trust = _trust(views, residuals(views.points, weights, factors.cameras, factors.shape))
     assert factors is not None
-    metric, _ = upgrade(factors, trust.mean(1))
+    metric, _ = upgrade(factors, trust.mean(1), bones=_known_bones(views.joints))
     rotations, scales = orthonormalise(metric.cameras)
     joints = metric.shape @ rotations[0].T
     rotations = rotations @ rotations[0].T
     return _centred(views, _right_way_round(views, rotations, scales, joints, trust), trust), trust
+
+
+def _known_bones(joints: tuple[str, ...]) -> Bones | None:
+    """List the bones whose usual length is known."""
+    pairs, lengths = np.array(bones(joints)), typical_lengths(joints, bones(joints))
+    known = np.isfinite(lengths)
+    return Bones(pairs[known], lengths[known]) if known.any() else None
 
 
 def _right_way_round(views: Views, rotations: Array, scales: Array, joints: Array, trust: Array) -> Bundle:
