@@ -221,7 +221,7 @@ def _report(console: Console, found: "Reconstruction", out: Path) -> None:
         console.print(f"taken as mirror images: {escape(summarise(mirrored))}")
     if found.spread < NARROW:
         console.print(
-            f"[yellow]the cameras look along nearly the same line ({found.spread:.0f}° apart): the depth is little more "
+            f"[yellow]the cameras look along nearly the same line ({found.spread:.0f}° apart): depth is little more "
             "than a guess from the usual proportions of a body; add videos from other sides[/yellow]"
         )
     if used.min() < 3:

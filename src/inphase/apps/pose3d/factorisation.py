@@ -66,7 +66,7 @@ def factorise(
         # The error is the same for A·G and G⁻¹·X: keep the shape's axes of unit spread, or its scale drifts.
         cameras, shape = _whiten(cameras, shape)
         error = float(np.sum(weights[..., None] * residuals(points, weights, cameras, shape) ** 2))
-        if before - error <= tolerance * before:
+        if error >= (1 - tolerance) * before:
             break
         before = error
     return Factors(cameras, shape)
