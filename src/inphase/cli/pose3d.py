@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -123,17 +124,20 @@ def _look_up(data: str, root: Path | None, *, action: str, query: str, rate: flo
     """Find the videos of an action in a collection, the query first."""
     if data not in DATASETS:
         raise ValueError(f"no collection {data!r}: choose one of {', '.join(DATASETS)}")
-    options: dict[str, Any] = {"actions": (action,)} if action else {}
-    loaded = DATASETS[data](root, split="all", **options) if root is not None or data == "stage" else None
-    if loaded is None:
+    if not (action or query):
+        raise ValueError("name an --action of the collection, or the id of a --query")
+    if root is None and data != "stage":
         raise ValueError(f"{data} is read from a folder: name it with --root")
-    videos = [video for video in loaded if video.keypoints is not None and action in ("", video.action)]
+    load = DATASETS[data]
+    # Those that can list one action do not read or draw the rest.
+    options: dict[str, Any] = {"actions": (action,)} if action and "actions" in signature(load).parameters else {}
+    found = load(root, split="all", **options)
+    videos = [video for video in found if video.keypoints is not None and action in ("", video.action)]
     if not videos:
         raise ValueError(f"{data} has no videos with keypoints of action {action!r}: choose a collection that has")
     chosen = [video for video in videos if query in ("", video.id)]
-    if not chosen or (not action and not query):
-        some = summarise(sorted({video.action for video in videos} if not query else {video.id for video in videos}))
-        raise ValueError(f"no video {query!r} there ({some})" if query else f"name an --action: {some}")
+    if not chosen:
+        raise ValueError(f"no video {query!r} there: it has {summarise(sorted(video.id for video in videos))}")
     others = [video for video in videos if video is not chosen[0] and video.action == chosen[0].action]
     tell(1, 1)
     return [_labelled(video, rate=rate) for video in (chosen[0], *others)]

@@ -49,7 +49,8 @@ def test_the_jacobian_is_that_of_the_residuals() -> None:
 
 def test_it_explains_the_views_better_and_bones_keep_their_lengths() -> None:
     scene = film(views=6, every=10, missing=0.2, noise=0.02)
-    start, told = disturbed(scene, by=0.1), []
+    start = disturbed(scene, by=0.1)
+    told: list[int] = []
     found = adjust(
         start, scene.points, scene.seen.astype(np.float64), bones=BONES, usual=USUAL, sides=mirrored(JOINTS13),
         hips=(7, 8), priors=Priors(nearness=0.0, acceleration=1.0), progress=told.append,
