@@ -10,7 +10,7 @@ With Y = R_v X[t, j], least over rotations R_v, scales s_v, positions b[v, t], j
 
 The query's camera is the frame of reference: its R is 1 and its s what it was. What is nearer to a camera looks larger:
 k is one over the distance of the camera, in torso lengths. A usual one for all cameras does better than none (an
-orthographic camera) and than one found for each, which takes up what is due to people's differences (docs/pose3d.md).
+orthographic camera) and than one found for each, which takes up what is due to people's differences.
 The Jacobian is sparse and analytic.
 """
 
