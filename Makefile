@@ -4,8 +4,8 @@ BIN := .venv/bin
 
 .PHONY: demo test check lint types bench clean
 
-demo: .venv/ready  ## align two sequences and draw the cost, the table and the path
-	$(BIN)/python examples/align_two_sequences.py
+demo: .venv/ready  ## learn to align drawn people, by keypoints and by pixels, and align two of them
+	$(BIN)/inphase demo --out out/demo
 
 test: lint types  ## what CI runs
 	$(BIN)/pytest

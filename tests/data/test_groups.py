@@ -183,12 +183,12 @@ def test_reading_ahead_stops_with_its_reader_and_passes_errors_on() -> None:
         seen.clear()
         batches = prefetch(Counted(videos(), read=read), iter(range(1000)), threads=1, ahead=ahead)
         assert next(batches).step == 0
-        batches.close()  # type: ignore[attr-defined]
+        batches.close()
         assert max(seen) < 100
     with pytest.raises(RuntimeError, match="no action has enough videos"):
         next(prefetch(GroupStream(videos(each=2), read=read_all_but("pitch0", "bowl0", "serve1")), range(3)))
-    with pytest.raises(ValueError, match="at least 1 thread"):
-        prefetch(stream=GroupStream(videos(), read=read), steps=range(3), threads=0)
+    with pytest.raises(ValueError, match="no fewer than 0 threads"):
+        prefetch(stream=GroupStream(videos(), read=read), steps=range(3), threads=-1)
 
 
 def test_looks_drawn_with_a_group_are_those_of_preparing_at_once() -> None:

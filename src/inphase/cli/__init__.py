@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import activations, align, data, evaluate, fit, pose3d, search, train, transfer, viewer
+from inphase.cli import activations, align, data, demo, evaluate, fit, pose3d, search, train, transfer, viewer
 from inphase.media.atomic import explain
 
 app = SubcommandApp()
+app.command(demo.demo)
 app.command(align.align)
 app.command(transfer.transfer)
 app.command(search.search)

@@ -192,8 +192,10 @@ class _Training:
         )
         steps = range(self.step * run.accumulate, run.steps * run.accumulate)
         pin = fabric.device.type == "cuda"
-        read = prefetch(stream, steps, threads=run.threads, ahead=2 * run.threads, pin=pin)
-        with contextlib.closing(read):  # type: ignore[type-var]
+        # Poses are a few arrays in memory: a thread that reads them would only contend for the interpreter.
+        threads = run.threads if run.threads is not None else 0 if self.method.encoder.sees == "poses" else 2
+        read = prefetch(stream, steps, threads=threads, ahead=max(1, 2 * threads), pin=pin)
+        with contextlib.closing(read):
             together: list[Batch] = []
             for batch in read:
                 together.append(batch)

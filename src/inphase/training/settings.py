@@ -76,7 +76,7 @@ class Run:
     """How long, how often saved, on what.
 
     `precision`, `accelerator`, `devices`, `nodes` and `strategy` are Lightning Fabric's. `accumulate` takes as many
-    batches for one step. `threads` read ahead.
+    batches for one step. `threads` read ahead, 0 reads when a step begins; by default 2 for pictures and 0 for poses.
     """
 
     steps: int = 1000
@@ -84,7 +84,7 @@ class Run:
     save_every: int = 500
     log_every: int = 10
     accumulate: int = 1
-    threads: int = 2
+    threads: int | None = None
     precision: str = "32-true"
     channels_last: bool = False
     accelerator: str = "auto"
@@ -94,7 +94,7 @@ class Run:
 
     def __post_init__(self) -> None:
         """Refuse counts that are none."""
-        for name in ("steps", "save_every", "log_every", "accumulate", "threads", "nodes"):
+        for name in ("steps", "save_every", "log_every", "accumulate", "nodes"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"[run] {name} must be a whole number of at least 1, got {value!r}")
