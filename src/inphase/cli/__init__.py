@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import activations, align, data, evaluate, retrieve, search, train, transfer, viewer
+from inphase.cli import activations, align, data, evaluate, fit, retrieve, search, train, transfer, viewer
 from inphase.media.atomic import explain
 
 app = SubcommandApp()
@@ -21,8 +21,9 @@ app.command(search.search)
 app.command(retrieve.retrieve)
 app.command(activations.activations)
 app.command(data.commands, name="data", help="Look at collections of videos.")
+app.command(fit.fit)
 app.command(name="train")(train.train_recipe)
-app.command(name="evaluate")(evaluate.evaluate)
+app.command(evaluate.evaluate)
 app.command(viewer.view)
 app.command(viewer.export)
 
