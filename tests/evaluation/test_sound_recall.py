@@ -90,9 +90,7 @@ def test_encoders_that_agree_find_every_event_and_random_ones_score_chance() -> 
         values = unit(np.stack([np.exp(-(clock**2)), np.full(len(clock), ord(item.video.action) - 96.0), clock], 1))
         agreed.append(Embedded(item.video, Embedding(values, item.embedding.times), length=item.length))
         heard = sounds[item.video.id].times
-        sounds[item.video.id] = Embedding(
-            values[np.abs(heard[:, None] - item.embedding.times).argmin(1)], heard
-        )
+        sounds[item.video.id] = Embedding(values[np.abs(heard[:, None] - item.embedding.times).argmin(1)], heard)
     found = sound_recall(agreed, sounds)
     assert found["sound/own/recall@1"] == found["sound/own/recall@5"] == 1.0
     assert found["sound/all/recall@1"] == found["sound/all/action@1"] == 1.0

@@ -42,7 +42,7 @@ def test_both_encoders_train_and_are_kept(out: Path) -> None:
     seer, listener = load_encoder(out), load_encoder(out / "sound.safetensors")
     assert (seer.sees, listener.sees) == ("poses", "sounds")
     assert read_recipe(out / "recipe.toml") == made
-    torch.manual_seed(made.run.get("seed", 0))  # type: ignore[arg-type]
+    torch.manual_seed(made.run.get("seed", 0))
     fresh = build_method(made)
     assert fresh.sound is not None
     for before, after in ((fresh.encoder, seer), (fresh.sound, listener)):

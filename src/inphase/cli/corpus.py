@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from inphase.media.audio import Sound
     from inphase.models import Embedding
 
+SHOWN = 256  # pixels
+
 
 class Corpus(Protocol):
     """What can be asked of recordings, each by its name."""
@@ -82,7 +84,8 @@ class Collection:
 
         self._encoder, self._model, self._draft = load_encoder(model), model, draft
         self._choice = choose_data(model, name=name, root=None, store=None)
-        size = self._encoder.shape[0] if self._encoder.sees == "pictures" else None
+        # Poses are the same at any size: these are drawn for people to look at.
+        size = self._encoder.shape[0] if self._encoder.sees == "pictures" else SHOWN
         listed = self._choice.load(split, size=size)
         self._videos = {video.id: video for video in listed if video.sound is not None or video.hear is not None}
         self.names, self.query = list(self._videos), _find(query, listed)
@@ -115,14 +118,14 @@ class Collection:
 
     def file(self, name: str) -> Path:
         """Give the file of a video; one that is drawn is written first."""
-        from inphase.data.stage.files import write_video
+        from inphase.data.stage.files import write_recording
 
         video = self._videos[name]
         if video.path is not None:
             return video.path
-        path = self._draft / "videos" / f"{video.id}.mp4"
+        path = self._draft / f"{video.id}.mp4"
         if not path.exists():
-            write_video(self._draft, video)
+            write_recording(path, video)
         return path
 
 
