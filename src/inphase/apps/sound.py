@@ -85,7 +85,9 @@ def show_found(title: str, question: Moment, answers: Sequence[Moment]) -> Playb
     return Playback(title, results=(Result(question, tuple(answers)),))
 
 
-def show_second(folder: Path, path: Path, name: str, second: float, *, score: float | None = None) -> Moment:
+def show_second(
+    folder: Path, path: Path, name: str, second: float, *, score: float | None = None, about: str = ""
+) -> Moment:
     """Show a moment of a file in the middle of the second that is played; of one without pictures its sound alone."""
     try:
         recording = Recording(path, name, probe(path))
@@ -96,6 +98,7 @@ def show_second(folder: Path, path: Path, name: str, second: float, *, score: fl
         shown = show_moment(folder, recording, second)
         media, thumbnail = shown.media, shown.thumbnail
     begin = max(0.0, second - SECOND / 2)
+    notes = [about, *([f"picture of {second:.2f} s"] if thumbnail else [])]
     return Moment(
-        name, begin, score=score, media=media, thumbnail=thumbnail, duration=SECOND, note=f"about {second:.2f} s"
+        name, begin, score=score, media=media, thumbnail=thumbnail, duration=SECOND, note=", ".join(filter(None, notes))
     )

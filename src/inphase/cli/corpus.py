@@ -36,6 +36,9 @@ class Corpus(Protocol):
     def file(self, name: str) -> Path:
         """Give the file of one, that is shown and played."""
 
+    def about(self, name: str) -> str:
+        """Say what is known of one beside its name."""
+
 
 class Files:
     """The videos below some folders, and the query beside them."""
@@ -73,6 +76,10 @@ class Files:
     def file(self, name: str) -> Path:
         """Give a file."""
         return self._paths[name]
+
+    def about(self, name: str) -> str:
+        """Say nothing: a file is its name."""
+        return ""
 
 
 class Collection:
@@ -127,6 +134,10 @@ class Collection:
         if not path.exists():
             write_recording(path, video)
         return path
+
+    def about(self, name: str) -> str:
+        """Say which action a video shows."""
+        return self._videos[name].action
 
 
 def _find(query: str, videos: Iterable[Video]) -> str:

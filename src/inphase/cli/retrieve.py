@@ -18,6 +18,7 @@ from inphase.data import DATASETS
 if TYPE_CHECKING:
     from inphase.apps.retrieval import Hit
     from inphase.apps.sound import Asked
+    from inphase.playback import Moment
 
 SOUND = "sound.safetensors"
 Query = Annotated[str | None, tyro.conf.arg(metavar="QUERY")]
@@ -62,7 +63,7 @@ def retrieve(
         raise ValueError(f"--top must be at least 1, got {top}")
     if not (model / SOUND).is_file():
         raise ValueError(f"{model} holds no {SOUND}: name the folder of a run whose recipe has a table [sound]")
-    from inphase.apps.sound import show_found, show_second
+    from inphase.apps.sound import show_found
     from inphase.playback import write_playback
 
     with ExitStack() as stack:
@@ -76,12 +77,20 @@ def retrieve(
         asked, hits = find(corpus, model=model, at=at, top=top)
         what = "frames that go with the sound" if sound is not None else "sounds that go with the picture"
         title = f"{what} of {corpus.query} at {asked.second:.2f} s"
-        question = show_second(out, corpus.file(corpus.query), corpus.query, asked.second)
-        answers = [show_second(out, corpus.file(hit.name), hit.name, hit.second, score=hit.score) for hit in hits]
+        show = partial(_show, corpus, out)
+        question = show(corpus.query, asked.second)
+        answers = [show(hit.name, hit.second, score=hit.score) for hit in hits]
         write_playback(out, show_found(title, question, answers))
     console = Console()
     console.print(summary(title, [(hit.name, f"{hit.second:.2f}", hit.score) for hit in hits]))
     console.print(f"inphase view {escape(str(out))}")
+
+
+def _show(corpus: Corpus, out: Path, name: str, second: float, *, score: float | None = None) -> "Moment":
+    """Bring a moment of a recording into the folder of the playback."""
+    from inphase.apps.sound import show_second
+
+    return show_second(out, corpus.file(name), name, second, score=score, about=corpus.about(name))
 
 
 def _find_pictures(corpus: Corpus, *, model: Path, at: float | None, top: int) -> "tuple[Asked, list[Hit]]":
