@@ -98,7 +98,7 @@ def show_second(
         shown = show_moment(folder, recording, second)
         media, thumbnail = shown.media, shown.thumbnail
     begin = max(0.0, second - SECOND / 2)
-    notes = [about, *([f"picture of {second:.2f} s"] if thumbnail else [])]
+    notes = [about, *([f"at {second:.2f} s"] if thumbnail else [])]
     return Moment(
         name, begin, score=score, media=media, thumbnail=thumbnail, duration=SECOND, note=", ".join(filter(None, notes))
     )
