@@ -140,6 +140,8 @@ def test_files_are_searched_with_a_sound_of_its_own(
     assert run(monkeypatch, *words) == 0
     assert {hit.name for hit in open_playback(tmp_path / "two").playback.results[0].hits} == {"b"}
     assert "left out: silent" in capsys.readouterr().err
+    assert run(monkeypatch, "--sound", tmp_path / "nowhere.wav", *common, "--out", tmp_path / "three") == 1
+    assert "nowhere.wav does not exist" in " ".join(capsys.readouterr().err.split())
 
 
 def write_wave(path: Path, sound: Sound) -> None:

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import torch
 
 from inphase.data import stage
 from inphase.data.sight import see
+from inphase.data.video import Problem
 from inphase.evaluation.embedded import Embedded, NotApplicableError
 from inphase.evaluation.sound_recall import chance_of_one, measure_sound_recall, sound_recall
 from inphase.models import AudioEncoder, Embedding, PoseEncoder, save_encoder
@@ -125,6 +127,12 @@ def test_two_encoders_are_measured_beside_chance_and_untrained_ones(
     ears = AudioEncoder(convolutions=[[2], [2]], hidden=(8,), dimension=8).eval()
     sight = see(eyes, stage.load(split="test", videos=2, actions=["squat", "kick"], level="plain"))
     columns = measure_sound_recall(eyes, ears, sight, untrained=2)
+    mute = [replace(sight.videos[0], id="mute", hear=None), *sight.videos]
+    with pytest.warns(Problem, match="mute: cannot be heard .* has no sound of its own"):
+        assert (
+            measure_sound_recall(eyes, ears, replace(sight, videos=mute), untrained=0)["this run"]
+            == columns["this run"]
+        )
     assert list(columns) == ["this run", "chance", "untrained", "untrained (best)"]
     assert all(column.keys() == columns["this run"].keys() for column in columns.values())
     assert columns["untrained (best)"]["sound/all/recall@5"] >= columns["untrained"]["sound/all/recall@5"]

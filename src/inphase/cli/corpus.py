@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from inphase.cli.evaluate import choose_data
 from inphase.cli.looking import bars, look_at_others, task_of
 from inphase.cli.search import corpus_files
-from inphase.data.video import Video, summarise
+from inphase.data.video import Video, present, summarise
 
 if TYPE_CHECKING:
     from inphase.media.audio import Sound
@@ -93,7 +93,7 @@ class Collection:
         self._choice = choose_data(model, name=name, root=None, store=None)
         # Poses are the same at any size: these are drawn for people to look at.
         size = self._encoder.shape[0] if self._encoder.sees == "pictures" else SHOWN
-        listed = self._choice.load(split, size=size)
+        listed, _ = present(self._choice.load(split, size=size))
         self._videos = {video.id: video for video in listed if video.sound is not None or video.hear is not None}
         self.names, self.query = list(self._videos), _find(query, listed)
 

@@ -129,11 +129,11 @@ class _Take:
 
 def _join(takes: Sequence[_Take], *, action: str, seconds: float) -> Group:
     """Lay clips end to end: their pictures one sequence, their sounds another, on one clock."""
-    begins = np.cumsum([0.0, *(take.duration for take in takes)])
-    firsts = np.cumsum([0, *(take.length for take in takes)])
-    frames = np.concatenate([take.strip.frames + first for take, first in zip(takes, firsts, strict=False)])
-    shown = np.concatenate([take.strip.times + begin for take, begin in zip(takes, begins, strict=False)])
-    heard = np.concatenate([take.starts + seconds / 2 + begin for take, begin in zip(takes, begins, strict=False)])
+    begins = np.cumsum([0.0, *(take.duration for take in takes)])[:-1]
+    firsts = np.cumsum([0, *(take.length for take in takes)])[:-1]
+    frames = np.concatenate([take.strip.frames + first for take, first in zip(takes, firsts, strict=True)])
+    shown = np.concatenate([take.strip.times + begin for take, begin in zip(takes, begins, strict=True)])
+    heard = np.concatenate([take.starts + seconds / 2 + begin for take, begin in zip(takes, begins, strict=True)])
     number = len(heard)
     name = " + ".join(take.strip.id for take in takes)
     return Group(

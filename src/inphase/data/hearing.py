@@ -43,7 +43,11 @@ class Patches:
 
     def __call__(self, video: Video, starts: NDArray[np.float64], seconds: float) -> NDArray[np.float32]:
         """Give the spectra of some stretches of a video's sound."""
-        return log_mel_windows(self._sounds.recall(video.id, partial(hear, video)), starts, seconds=seconds)
+        return log_mel_windows(self.hear(video), starts, seconds=seconds)
+
+    def hear(self, video: Video) -> Sound:
+        """Give the whole sound of a video, heard now or before."""
+        return self._sounds.recall(video.id, partial(hear, video))
 
     def __reduce__(self) -> tuple[Callable[[], "Patches"], tuple[()]]:
         """Go to another process without the sounds."""

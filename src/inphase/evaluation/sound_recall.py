@@ -11,14 +11,18 @@ random network may happen to point at. The reverse takes the frame of the event 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import comb
 from pathlib import Path
+from warnings import warn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.hearing import hear
+from inphase.data.hearing import Patches
 from inphase.data.sight import Sight
+from inphase.data.skips import try_reading
+from inphase.data.video import Problem, Video
 from inphase.evaluation.embedded import Embedded, NotApplicableError, mean
 from inphase.evaluation.embedding import embed_videos
 from inphase.evaluation.measure import untrained as renew
@@ -73,7 +77,7 @@ def measure_sound_recall(
     (best)" the highest of each number. `cache` is a run folder.
     """
     tell = progress or (lambda what, fraction: None)
-    sounds = {video.id: hear(video) for video in sight.videos if video.sound is not None or video.hear is not None}
+    patches, failed = Patches(), dict[str, str]()
 
     def measure(what: str, eyes: Encoder, ears: Encoder, keep: Path | None) -> Numbers:
         seen = embed_videos(
@@ -86,15 +90,18 @@ def measure_sound_recall(
             progress=lambda done: tell(f"looking, {what}", done / len(sight.videos)),
         )
         heard: dict[str, Embedding] = {}
-        for item in seen:
-            if item.video.id in sounds:
-                tell(f"listening, {what}", len(heard) / len(seen))
-                heard[item.video.id] = listen(ears, sounds[item.video.id])
+        for number, item in enumerate(seen):
+            tell(f"listening, {what}", number / len(seen))
+            work = partial(_listen, ears, patches, item.video)
+            found = try_reading(item.video, work, failed=failed, skipped=[])
+            heard |= {} if found is None else {item.video.id: found}
         return sound_recall(seen, heard)
 
     found = measure("this run", encoder, sound, cache)
     own = {key: value for key, value in found.items() if not key.startswith(CHANCE)}
     columns = {"this run": own, "chance": {key: found[CHANCE + key] for key in own}}
+    for name, reason in failed.items():
+        warn(Problem(name, f"cannot be heard ({reason})", "it is left out of every number"), stacklevel=2)
     fresh = [
         measure(f"untrained {seed}", renew(encoder, seed=seed), renew(sound, seed=seed), None)
         for seed in range(untrained)
@@ -103,6 +110,10 @@ def measure_sound_recall(
         columns["untrained"] = {key: mean(numbers[key] for numbers in fresh) for key in own}
         columns["untrained (best)"] = {key: max(numbers[key] for numbers in fresh) for key in own}
     return columns
+
+
+def _listen(ears: Encoder, patches: Patches, video: Video) -> Embedding:
+    return listen(ears, patches.hear(video))
 
 
 @dataclass(frozen=True, eq=False)
