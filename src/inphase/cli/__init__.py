@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import activations, align, data, evaluate, fit, retrieve, search, train, transfer, viewer
+from inphase.cli import activations, align, data, evaluate, fit, pose3d, retrieve, search, train, transfer, viewer
 from inphase.media.atomic import explain
 
 app = SubcommandApp()
@@ -26,6 +26,7 @@ app.command(name="train")(train.train_recipe)
 app.command(evaluate.evaluate)
 app.command(viewer.view)
 app.command(viewer.export)
+app.command(pose3d.pose3d)
 
 
 def main() -> None:

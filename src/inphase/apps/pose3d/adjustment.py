@@ -1,0 +1,295 @@
+"""Bundle adjustment: cameras and bodies that explain the views best, with bones of constant length and smooth motion.
+
+With Y = R_v X[t, j], least over rotations R_v, scales s_v, positions b[v, t], joints X[t, j] and lengths ℓ of
+
+    Σ w ρ(‖s_v Y₁₂ / (1 + k Y₃) + b[v, t] − x[v, t, j]‖² / noise²)           what the cameras see; ρ is soft L1
+    + Σ (‖X[t, a] − X[t, b]‖ − ℓ_ab)² / stretch²                           bones; left and right share their ℓ
+    + Σ ‖X[t−1] − 2 X[t] + X[t+1]‖² / acceleration²                        motion from frame to frame
+    + T Σ (log ℓ_ab − log of what is usual)² / build²                      how people are built
+    + Σ ‖middle of the hips at t‖²                                         which position is b's alone
+
+The query's camera is the frame of reference: its R is 1 and its s what it was. What is nearer to a camera looks larger:
+k is one over the distance of the camera, in torso lengths. A usual one for all cameras does better than none (an
+orthographic camera) and than one found for each, which takes up what is due to people's differences.
+The Jacobian is sparse and analytic.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+from scipy.sparse import csr_array
+from scipy.spatial.transform import Rotation
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+# Steps of the adjustment at most.
+ROUNDS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """Cameras and what they see: `joints` [T, J, 3].
+
+    `rotations` [V, 3, 3], `scales` [V], `positions` [V, T, 2]; `nearness` is 0 for orthographic cameras.
+    """
+
+    rotations: Array
+    scales: Array
+    positions: Array
+    joints: Array
+    nearness: float = 0.0
+
+    def project(self) -> Array:
+        """Give where each camera sees the joints: [V, T, J, 2]."""
+        seen = np.einsum("vca,tja->vtjc", self.rotations, self.joints)
+        nearer = _magnify(self.nearness, seen[..., 2])
+        return np.asarray((self.scales[:, None, None] * nearer)[..., None] * seen[..., :2] + self.positions[:, :, None])
+
+
+@dataclass(frozen=True)
+class Priors:
+    """How far things may stray, and how far cameras usually are, in torso lengths."""
+
+    noise: float = 0.05  # of a joint in a view, beyond which the error counts linearly
+    stretch: float = 0.03  # of a bone
+    acceleration: float = 0.1  # of a joint, a frame squared
+    build: float = 0.2  # of the logarithm of a bone's length
+    nearness: float = 0.08  # one over the distance of the cameras: 6 metres for a torso of half a metre
+
+    def __post_init__(self) -> None:
+        """Refuse tolerances that are none."""
+        if not min(self.noise, self.stretch, self.acceleration, self.build) > 0 or not 0 <= self.nearness < 0.3:
+            raise ValueError(
+                f"noise, stretch, acceleration and build must be above 0 and nearness between 0 and 0.3; got {self}"
+            )
+
+
+def adjust(
+    bundle: Bundle,
+    points: Array,
+    weights: Array,
+    *,
+    bones: list[tuple[int, int]],
+    usual: Array,
+    sides: Index,
+    hips: tuple[int, int],
+    priors: Priors,
+    rounds: int = ROUNDS,
+    progress: Callable[[int], None] | None = None,
+) -> Bundle:
+    """Improve a bundle on points [V, T, J, 2] with weights [V, T, J].
+
+    `usual` are the lengths of the bones as people are built, NaN where unknown; `sides` [J] the joints' mirror images.
+
+    `progress` is told how many steps are done. O(V T J) memory and time for each of at most `rounds` steps.
+    """
+    problem = _Problem(bundle, points, weights, bones=bones, usual=usual, sides=sides, hips=hips, priors=priors)
+    steps = 0
+
+    def jacobian(values: Array) -> csr_array:
+        nonlocal steps
+        steps += 1
+        if progress is not None:
+            progress(steps)
+        return problem.jacobian(values)
+
+    found = least_squares(
+        problem.residuals,
+        problem.start,
+        jac=jacobian,
+        method="trf",
+        tr_solver="lsmr",
+        loss=problem.loss,
+        x_scale="jac",
+        max_nfev=rounds,
+        ftol=1e-5,
+        xtol=1e-6,
+        tr_options={"regularize": True, "maxiter": 200},
+    )
+    return problem.read(found.x)
+
+
+class _Problem:
+    """The residuals of a bundle as a function of one vector: turns, log scales, positions, joints, log lengths."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        points: Array,
+        weights: Array,
+        *,
+        bones: list[tuple[int, int]],
+        usual: Array,
+        sides: Index,
+        hips: tuple[int, int],
+        priors: Priors,
+    ) -> None:
+        self._bundle, self._priors, self._hips = bundle, priors, np.array(hips)
+        self._view, self._moment, self._joint = np.nonzero(weights > 0)
+        self._points = points[self._view, self._moment, self._joint]
+        self._weight = weights[self._view, self._moment, self._joint]
+        self._gain = np.sqrt(self._weight) / priors.noise
+        self._bones = np.array(bones, dtype=np.int64).reshape(-1, 2)
+        self._kind, lengths = _lengths(bundle.joints, self._bones, sides)
+        # Each length once, by its first bone.
+        build = np.log(usual[[self._kind.tolist().index(kind) for kind in range(len(lengths))]])
+        self._built = np.flatnonzero(np.isfinite(build))
+        self._build = build[self._built]
+        self._build_gain = np.sqrt(points.shape[1]) / priors.build
+        views, moments, joints, _ = points.shape
+        sizes = [3 * (views - 1), views - 1, 2 * views * moments, 3 * moments * joints, len(lengths)]
+        self._cuts = np.cumsum(sizes)[:-1]
+        self.start = np.concatenate(
+            [
+                np.zeros(sizes[0]),
+                np.log(bundle.scales[1:] / bundle.scales[0]),
+                bundle.positions.ravel(),
+                bundle.joints.ravel(),
+                np.log(lengths),
+            ]
+        )
+        self._rows, self._columns, self._shape = self._pattern()
+
+    def read(self, values: Array) -> Bundle:
+        """Turn the vector back into a bundle."""
+        turns, scales, positions, joints, _ = np.split(values, self._cuts)
+        bundle = self._bundle
+        return Bundle(
+            Rotation.from_rotvec(_with_query(turns)).as_matrix() @ bundle.rotations,
+            bundle.scales[0] * np.exp(np.concatenate([np.zeros(1), scales])),
+            positions.reshape(bundle.positions.shape),
+            joints.reshape(bundle.joints.shape),
+            self._priors.nearness,
+        )
+
+    def residuals(self, values: Array) -> Array:
+        """List all residuals, those of the views first."""
+        seen = self.read(values)
+        joints, lengths = seen.joints, np.exp(values[self._cuts[-1] :])
+        body = np.einsum("nca,na->nc", seen.rotations[self._view], joints[self._moment, self._joint])
+        size = seen.scales[self._view] * _magnify(seen.nearness, body[:, 2])
+        places = size[:, None] * body[:, :2] + seen.positions[self._view, self._moment]
+        stretched = np.linalg.norm(self._along(joints), axis=-1) - lengths[self._kind]
+        bent = joints[:-2] - 2 * joints[1:-1] + joints[2:]
+        parts = [
+            self._gain[:, None] * (places - self._points),
+            stretched / self._priors.stretch,
+            bent / self._priors.acceleration,
+            joints[:, self._hips].mean(1),
+            self._build_gain * (np.log(lengths)[self._built] - self._build),
+        ]
+        return np.concatenate([part.ravel() for part in parts])
+
+    def loss(self, squares: Array) -> Array:
+        """Let what cameras see count by soft L1, the rest by squares: ρ, ρ′ and ρ″, [3, N]."""
+        seen = 2 * len(self._points)
+        rho = np.stack([squares, np.ones_like(squares), np.zeros_like(squares)])
+        weight = np.repeat(self._weight, 2)
+        root = np.sqrt(1 + squares[:seen] / weight)
+        rho[:, :seen] = 2 * weight * (root - 1), 1 / root, -0.5 / weight / root**3
+        return rho
+
+    def _along(self, joints: Array) -> Array:
+        return np.asarray(joints[:, self._bones[:, 1]] - joints[:, self._bones[:, 0]])  # [T, bones, 3]
+
+    def jacobian(self, values: Array) -> csr_array:
+        """Fill the sparse matrix of derivatives."""
+        seen = self.read(values)
+        joints, lengths, turns = seen.joints, np.exp(values[self._cuts[-1] :]), _with_query(values[: self._cuts[0]])
+        rotation = seen.rotations[self._view]
+        body = np.einsum("nca,na->nc", rotation, joints[self._moment, self._joint])
+        larger = _magnify(seen.nearness, body[:, 2])
+        size = self._gain * seen.scales[self._view] * larger
+        # How the place in the picture changes with the body before the camera, [N, 2, 3].
+        by_body = np.zeros((len(body), 2, 3))
+        by_body[:, 0, 0] = by_body[:, 1, 1] = size
+        by_body[:, :, 2] = -(size * larger * seen.nearness)[:, None] * body[:, :2]
+        by_turn = -by_body @ _cross(body) @ _left_jacobian(turns)[self._view]
+        by_joint = by_body @ rotation
+        by_scale = size[:, None] * body[:, :2]
+        moving = self._view > 0
+        along = self._along(joints)
+        unit = along / np.maximum(np.linalg.norm(along, axis=-1, keepdims=True), 1e-9) / self._priors.stretch
+        ones = np.ones(joints[2:].size) / self._priors.acceleration
+        values_in_order = [
+            by_turn[moving], by_scale[moving], np.repeat(self._gain, 2), by_joint,
+            unit, -unit, np.broadcast_to(-lengths[self._kind] / self._priors.stretch, along.shape[:2]),
+            ones, -2 * ones, ones,
+            np.full(2 * 3 * len(joints), 0.5),
+            np.full(len(self._built), self._build_gain),
+        ]  # fmt: skip
+        data = np.concatenate([part.ravel() for part in values_in_order])
+        return csr_array((data, (self._rows, self._columns)), shape=self._shape)
+
+    def _pattern(self) -> tuple[Index, Index, tuple[int, int]]:
+        """Say where the derivatives stand, in the order in which `jacobian` lists them."""
+        moments, joints, _ = self._bundle.joints.shape
+        turn, (scale, position, joint, length) = 0, self._cuts
+        place = joint + np.arange(moments * joints * 3).reshape(moments, joints, 3)
+        seen = np.arange(2 * len(self._points)).reshape(-1, 2)
+        moving = self._view > 0
+        camera = self._view[moving] - 1
+        at_bone = seen.size + np.arange(moments * len(self._bones)).reshape(moments, -1)
+        at_bend = seen.size + at_bone.size + np.arange(place[2:].size).reshape(place[2:].shape)
+        at_hips = seen.size + at_bone.size + at_bend.size + np.arange(3 * moments).reshape(moments, 3)
+        at_build = at_hips.max() + 1 + np.arange(len(self._built))
+        where_position = position + 2 * (self._view * moments + self._moment)
+        blocks = [
+            (seen[moving][..., None], turn + 3 * camera[:, None, None] + np.arange(3)),
+            (seen[moving], scale + camera[:, None]),
+            (seen, where_position[:, None] + np.arange(2)),
+            (seen[..., None], place[self._moment, self._joint][:, None]),
+            (at_bone[..., None], place[:, self._bones[:, 1]]),
+            (at_bone[..., None], place[:, self._bones[:, 0]]),
+            (at_bone, length + self._kind),
+            (at_bend, place[:-2]),
+            (at_bend, place[1:-1]),
+            (at_bend, place[2:]),
+            (at_hips[:, None], place[:, self._hips]),
+            (at_build, length + self._built),
+        ]  # fmt: skip
+        pairs = [np.broadcast_arrays(row, column) for row, column in blocks]
+        rows, columns = (np.concatenate([pair[side].ravel() for pair in pairs]) for side in (0, 1))
+        return rows, columns, (int(at_hips.max()) + 1 + len(self._built), len(self.start))
+
+
+def _lengths(joints: Array, bones: Index, sides: Index) -> tuple[Index, Array]:
+    """Give each bone the number of its length, the same left and right, and begin with the median over time."""
+    names = [min(sorted(bone), sorted(sides[bone].tolist())) for bone in bones.tolist()]
+    kind = np.array([names.index(name) for name in names], dtype=np.int64)
+    kind = np.unique(kind, return_inverse=True)[1]
+    measured = np.median(np.linalg.norm(joints[:, bones[:, 0]] - joints[:, bones[:, 1]], axis=-1), axis=0)
+    lengths = [float(measured[kind == number].mean()) for number in range(kind.max() + 1 if len(kind) else 0)]
+    return kind, np.maximum(np.array(lengths), 1e-3)
+
+
+def _with_query(turns: Array) -> Array:
+    """Put the query's camera, which does not turn, before the others: [V, 3]."""
+    return np.concatenate([np.zeros((1, 3)), turns.reshape(-1, 3)])
+
+
+def _magnify(nearness: float, depth: Array) -> Array:
+    """Say how much larger than at the hips things look at a depth; those near the camera's eye as at 0.2 of the way."""
+    return np.asarray(1 / np.maximum(1 + nearness * depth, 0.2))
+
+
+def _cross(vectors: Array) -> Array:
+    """Lay vectors [N, 3] out as the matrices [N, 3, 3] of their cross products."""
+    matrix = np.zeros((len(vectors), 3, 3))
+    for a, b, c in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+        matrix[:, a, b], matrix[:, b, a] = -vectors[:, c], vectors[:, c]
+    return matrix
+
+
+def _left_jacobian(turns: Array) -> Array:
+    """Say how a rotation vector's change [V, 3] turns what it has already turned: exp(ω + δ) ≈ exp(J δ) exp(ω)."""
+    angle = np.maximum(np.linalg.norm(turns, axis=-1), 1e-12)[:, None, None]
+    axis = turns / angle[:, :, 0]
+    small = np.sin(angle) / angle
+    outer = axis[:, :, None] * axis[:, None, :]
+    return np.asarray(small * np.eye(3) + (1 - small) * outer + (1 - np.cos(angle)) / angle * _cross(axis))

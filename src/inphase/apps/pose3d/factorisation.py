@@ -1,0 +1,200 @@
+"""Tomasi–Kanade factorisation where some joints are not seen, and its metric upgrade.
+
+Each of V videos sees the shape X [T, J, 3], the same for all, through one affine camera A_v [2, 3]:
+
+    x[v, t, j] = A_v X[t, j] + b[v, t]
+
+One camera a video and not one a moment: cameras hardly turn while somebody acts, and 2V equations of 13 joints at a
+single moment say little about 6V numbers of cameras. Where the picture shows the body, b, is free at every moment, so
+cameras may pan and bodies travel.
+
+Tomasi, Kanade, "Shape and motion from image streams under orthography", IJCV 1992.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """Affine `cameras` [V, 2, 3] and the `shape` [T, J, 3] they see, both up to one invertible 3 × 3 matrix."""
+
+    cameras: Array
+    shape: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Bones:
+    """Pairs of joints [N, 2] and the lengths [N] that are usual between them, in any unit."""
+
+    pairs: NDArray[np.int64]
+    lengths: Array
+    gain: float = 1.0  # of proportions that are wrong by a factor of e against axes that are not orthonormal
+
+    def oddness(self, shape: Array, root: Array) -> Array:
+        """Say how far from the usual ones the proportions of root⁻¹·shape are, in logarithms: [N]."""
+        along = _undo(root, shape[:, self.pairs[:, 1]] - shape[:, self.pairs[:, 0]])
+        found = np.log(np.maximum((along**2).sum(-1).mean(0), 1e-12)) / 2 - np.log(self.lengths)
+        return self.gain * np.asarray(found - found.mean())
+
+
+def factorise(
+    points: Array, weights: Array, *, start: Factors | None = None, rounds: int = 300, tolerance: float = 1e-10
+) -> Factors:
+    """Find cameras and shape of least Σ w ‖x − A X − b‖² by alternating least squares.
+
+    `points` [V, T, J, 2], `weights` [V, T, J], 0 where unseen. Given the shape every camera is a linear problem of its
+    own, given the cameras every moment is. Ends when a round lowers the error by less than `tolerance` of what it is.
+    O(T (V J² + J³)) a round.
+    """
+    factors = start or _impute(points, weights)
+    cameras, shape = factors.cameras, factors.shape
+    centred = centre(points, weights)
+    # [T, V, J, J]: weighs joints and takes out the position b, which every moment of a view has for itself.
+    total = np.maximum(weights.sum(-1), 1e-12)
+    projector = -weights[..., :, None] * weights[..., None, :] / total[..., None, None]
+    projector[..., np.arange(points.shape[2]), np.arange(points.shape[2])] += weights
+    before = np.inf
+    for _ in range(rounds):
+        cameras = fit_cameras(centred, shape, weights)
+        shape = _fit_shape(points, cameras, projector, last=shape)
+        # The error is the same for A·G and G⁻¹·X: keep the shape's axes of unit spread, or its scale drifts.
+        cameras, shape = _whiten(cameras, shape)
+        error = float(np.sum(weights[..., None] * residuals(points, weights, cameras, shape) ** 2))
+        if error >= (1 - tolerance) * before:
+            break
+        before = error
+    return Factors(cameras, shape)
+
+
+def centre(values: Array, weights: Array) -> Array:
+    """Take from values [V, T, J, C] the weighted mean over the joints."""
+    total = np.maximum(weights.sum(-1), 1e-12)[..., None, None]
+    return np.asarray(values - (weights[..., None] * values).sum(2, keepdims=True) / total)
+
+
+def residuals(points: Array, weights: Array, cameras: Array, shape: Array) -> Array:
+    """Give what is left of the points [V, T, J, 2] after cameras, shape and the best position of each moment."""
+    return centre(points - np.einsum("vca,tja->vtjc", cameras, shape), weights)
+
+
+def _impute(points: Array, weights: Array, *, rounds: int = 10) -> Factors:
+    """Begin from the best matrix of rank 3, in whose holes stands what it said itself a round before."""
+    views, moments, joints, _ = points.shape
+    seen = (weights > 0)[..., None]
+    filled = np.where(seen, centre(points, weights), 0.0)
+    for _ in range(rounds):
+        matrix = filled.transpose(0, 3, 1, 2).reshape(2 * views, -1)
+        left, values, right = np.linalg.svd(matrix, full_matrices=False)
+        guess = ((left[:, :3] * values[:3]) @ right[:3]).reshape(views, 2, moments, joints).transpose(0, 2, 3, 1)
+        filled = np.where(seen, filled, guess)
+    shape = right[:3].T.reshape(moments, joints, 3) * np.sqrt(moments * joints)
+    return Factors((left[:, :3] * values[:3]).reshape(views, 2, 3) / np.sqrt(moments * joints), shape)
+
+
+def fit_cameras(centred: Array, shape: Array, weights: Array) -> Array:
+    """Solve for each camera with the shape given: [V, 2, 3]."""
+    body = centre(np.broadcast_to(shape, (len(centred), *shape.shape)), weights)
+    weighted = weights[..., None] * body
+    gram = np.einsum("vtja,vtjb->vab", weighted, body)
+    right = np.einsum("vtja,vtjc->vac", weighted, centred)
+    ridge = 1e-9 * np.trace(gram, axis1=1, axis2=2)[:, None, None] * np.eye(3) + 1e-12 * np.eye(3)
+    return np.asarray(np.linalg.solve(gram + ridge, right).transpose(0, 2, 1))
+
+
+def _fit_shape(points: Array, cameras: Array, projector: Array, *, last: Array) -> Array:
+    """Solve for each moment's shape with the cameras given: [T, J, 3]; what no camera says stays as it was."""
+    moments, joints = last.shape[:2]
+    grams = np.einsum("vca,vcb->vab", cameras, cameras)
+    normal = np.tensordot(projector, grams, axes=(0, 0))  # [T, J, J, 3, 3]
+    normal = normal.transpose(0, 1, 3, 2, 4).reshape(moments, 3 * joints, 3 * joints)
+    seen = np.einsum("vtjk,vtkc->vtjc", projector, points)
+    right = np.tensordot(seen, cameras, axes=((0, 3), (0, 1))).reshape(moments, 3 * joints, 1)
+    ridge = 1e-9 * max(float(np.trace(normal, axis1=1, axis2=2).max()), 1e-9)
+    damped = normal + ridge * np.eye(3 * joints)
+    return np.asarray(np.linalg.solve(damped, right + ridge * last.reshape(moments, -1, 1)).reshape(last.shape))
+
+
+def _whiten(cameras: Array, shape: Array) -> tuple[Array, Array]:
+    """Give the shape's joints, about each moment's middle, unit spread in every direction."""
+    body = (shape - shape.mean(1, keepdims=True)).reshape(-1, 3)
+    factor = np.linalg.cholesky(body.T @ body / len(body) + 1e-12 * np.eye(3))
+    return cameras @ factor, _undo(factor, shape)
+
+
+def _undo(matrix: Array, shape: Array) -> Array:
+    """Apply the inverse of what was applied to the cameras: [T, J, 3]."""
+    return np.asarray(np.linalg.solve(matrix, shape.reshape(-1, 3).T).T.reshape(shape.shape), np.float64)
+
+
+def upgrade(factors: Factors, weights: Array | None = None, *, bones: Bones | None = None) -> tuple[Factors, bool]:
+    """Find the 3 × 3 matrix that makes every camera a scaled orthographic one, and apply it.
+
+    With B = A·G both rows of every B are equally long and perpendicular: linear in Q = G Gᵀ, two equations a camera.
+    Where noise leaves Q without a root (not positive definite), or not clearly so, G itself is sought, as a triangular
+    matrix, by nonlinear least squares with a robust loss; `weights` [V] say how much a camera counts. Cameras on one
+    side of the body say little of its depth, the bas-relief ambiguity: there `bones` of the usual proportions decide.
+    Returns the
+    factors, up to a rotation and a reflection, and whether the linear solution was positive definite.
+    """
+    trust = np.ones(len(factors.cameras)) if weights is None else weights
+    gram = _linear_gram(factors.cameras, trust)
+    values, vectors = np.linalg.eigh(gram)
+    definite = bool(values[0] > 1e-3 * values[2])
+    floor = np.maximum(values, 0.05 * values[2])
+    start = np.linalg.cholesky((vectors * floor) @ vectors.T)
+    lower = np.tril_indices(3)
+
+    def misfit(entries: Array) -> Array:
+        root = np.zeros((3, 3))
+        root[lower] = entries
+        skewness = (np.sqrt(trust)[:, None] * _skewness(factors.cameras @ root)).ravel()
+        return skewness if bones is None else np.concatenate([skewness, bones.oddness(factors.shape, root)])
+
+    found = least_squares(misfit, start[lower], loss="soft_l1", f_scale=0.2, x_scale="jac").x
+    root = np.zeros((3, 3))
+    root[lower] = found
+    # A matrix close to singular would flatten the body: the start is better than that.
+    if np.linalg.cond(root) > 1e3:
+        root = start
+    cameras = factors.cameras @ root
+    scale = float(np.median(np.sqrt((cameras**2).sum((1, 2)) / 2)))
+    return Factors(cameras / scale, _undo(root, factors.shape) * scale), definite
+
+
+def _linear_gram(cameras: Array, weights: Array) -> Array:
+    """Solve a₁ᵀQa₁ = a₂ᵀQa₂ and a₁ᵀQa₂ = 0 of all cameras for a symmetric Q of positive trace."""
+
+    def row(a: Array, b: Array) -> Array:
+        product = a[:, :, None] * b[:, None, :]
+        both = product + product.transpose(0, 2, 1)
+        i, j = np.triu_indices(3, k=1)
+        return np.concatenate([np.diagonal(product, axis1=1, axis2=2), both[:, i, j]], axis=1)
+
+    size = np.maximum((cameras**2).sum((1, 2)), 1e-12)[:, None]
+    first, second = cameras[:, 0], cameras[:, 1]
+    rows = np.concatenate([(row(first, first) - row(second, second)) / size, 2 * row(first, second) / size])
+    rows = rows * np.sqrt(np.tile(weights, 2))[:, None]
+    q = np.linalg.svd(rows)[2][-1]
+    gram = np.array([[q[0], q[3], q[4]], [q[3], q[1], q[5]], [q[4], q[5], q[2]]])
+    return gram if np.trace(gram) > 0 else -gram
+
+
+def _skewness(cameras: Array) -> Array:
+    """Measure how far cameras [V, 2, 3] are from scaled orthographic ones: [V, 2], 0 where they are."""
+    lengths = (cameras**2).sum(-1)
+    total = np.maximum(lengths.sum(-1), 1e-12)
+    across = 2 * (cameras[:, 0] * cameras[:, 1]).sum(-1)
+    return np.stack([(lengths[:, 0] - lengths[:, 1]) / total, across / total], -1)
+
+
+def orthonormalise(cameras: Array) -> tuple[Array, Array]:
+    """Split cameras [V, 2, 3] into rotations [V, 3, 3], the nearest ones, and scales [V]."""
+    left, values, right = np.linalg.svd(cameras, full_matrices=False)
+    rows = left @ right
+    return np.concatenate([rows, np.cross(rows[:, 0], rows[:, 1])[:, None]], axis=1), values.mean(-1)

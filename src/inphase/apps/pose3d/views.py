@@ -1,0 +1,156 @@
+"""Views: what several people's videos show of the same moments, on the clock of one of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from inphase.align.cost import contrastive_costs
+from inphase.align.path import Alignment, shortest_path
+from inphase.models.embed import Embedding, embed
+from inphase.models.encoder import Encoder
+
+# Fewer leave the cameras undetermined: three views of five points are the least that fixes them (Ullman 1979).
+FEWEST = 3
+SHOULDERS, HIPS = ("left_shoulder", "right_shoulder"), ("left_hip", "right_hip")
+
+
+@dataclass(frozen=True, eq=False)
+class Performance:
+    """One person's joints through a video.
+
+    `points` [T, J, 2] in any unit, y down, `seen` [T, J], `times` [T] seconds.
+    """
+
+    name: str
+    points: NDArray[np.float64]
+    seen: NDArray[np.bool_]
+    times: NDArray[np.float64]
+    joints: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what does not belong together, and mark what is not finite as unseen."""
+        length, joints = len(self.times), len(self.joints)
+        shapes = {"points": (length, joints, 2), "seen": (length, joints)}
+        for what, shape in shapes.items():
+            if getattr(self, what).shape != shape:
+                raise ValueError(f"{self.name}: {what} must be {list(shape)}, got {list(getattr(self, what).shape)}")
+        absent = [name for name in (*SHOULDERS, *HIPS) if name not in self.joints]
+        if absent:
+            raise ValueError(f"{self.name}: bodies are measured by hips and shoulders; no joint {', '.join(absent)}")
+        if not length or (np.diff(self.times) <= 0).any():
+            raise ValueError(f"{self.name}: a performance needs frames whose times increase")
+        object.__setattr__(self, "seen", self.seen & np.isfinite(self.points).all(-1))
+        object.__setattr__(self, "points", np.where(self.seen[..., None], self.points, 0.0).astype(np.float64))
+
+    def torso(self) -> float:
+        """Measure how long the torso appears, in the unit of the points: its 80th percentile over the frames.
+
+        It looks shorter where it leans towards the camera, never longer. One that shows no torso takes half of what its
+        joints span.
+        """
+        shoulders, hips = ([self.joints.index(name) for name in pair] for pair in (SHOULDERS, HIPS))
+        whole = self.seen[:, shoulders + hips].all(1)
+        lengths = np.linalg.norm(self.points[:, shoulders].mean(1) - self.points[:, hips].mean(1), axis=-1)[whole]
+        if not len(lengths):
+            visible = self.points[self.seen]
+            lengths = np.ptp(visible, axis=0).max(keepdims=True) / 2 if len(visible) > 1 else np.zeros(1)
+        length = float(np.percentile(lengths, 80))
+        if not length > 0:
+            raise ValueError(f"{self.name} shows no body: fewer than two joints are ever seen; leave it out")
+        return length
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """The same moments of an action seen by several cameras, those of the query video first.
+
+    `points` [V, T, J, 2] in torso lengths, y down, 0 where unseen; `seen` [V, T, J]; `times` [T] of the query.
+    """
+
+    names: tuple[str, ...]
+    points: NDArray[np.float64]
+    seen: NDArray[np.bool_]
+    times: NDArray[np.float64]
+    joints: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse too few views, or a moment that nobody shows."""
+        if len(self.names) < FEWEST:
+            raise ValueError(
+                f"depth needs at least {FEWEST} views of each moment, the query's among them; there are "
+                f"{len(self.names)} ({', '.join(self.names) or 'none'}): add videos of the same action"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Partner:
+    """A video chosen to be a view: which one of those offered, and its second for each frame of the query, [T]."""
+
+    index: int
+    seconds: NDArray[np.float64]
+
+
+def choose_partners(
+    encoder: Encoder,
+    query: Performance,
+    others: Sequence[Performance],
+    *,
+    count: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Partner]:
+    """Embed and align all videos, and choose the `count` that align best with the query, best first."""
+    goal = embed_performance(encoder, query)
+    costs, partners = [], []
+    for index, other in enumerate(others):
+        alignment = align(goal, embed_performance(encoder, other))
+        costs.append(alignment.cost / len(alignment.path))
+        partners.append(Partner(index, alignment.time_map(query.times, other.times)))
+        if progress is not None:
+            progress(index + 1, len(others))
+    return [partners[index] for index in np.argsort(costs, kind="stable")[:count]]
+
+
+def embed_performance(encoder: Encoder, shown: Performance) -> Embedding:
+    """Embed the joints of every frame."""
+    poses = np.concatenate([shown.points, shown.seen[..., None]], axis=-1).astype(np.float32)
+    return embed(encoder, (poses, shown.times), batch=512)
+
+
+def align(query: Embedding, other: Embedding, *, beta: float = 0.1) -> Alignment:
+    """Align another video with the query by DTW of the contrastive costs of both directions."""
+    x, y = (torch.from_numpy(embedding.values)[None] for embedding in (query, other))
+    return shortest_path(contrastive_costs(x, y, beta=beta).sum(0)[0])
+
+
+def gather(query: Performance, others: Sequence[Performance], maps: Sequence[NDArray[np.float64]]) -> Views:
+    """Collect what the others show at every moment of the query: `maps` [T] are their seconds for its frames.
+
+    Between two frames of another video the joints lie on a line; one is seen where both frames show it.
+    """
+    if len(others) != len(maps):
+        raise ValueError(f"{len(others)} other videos need as many maps of time, got {len(maps)}")
+    wrong = [other.name for other in others if other.joints != query.joints]
+    if wrong:
+        raise ValueError(f"{', '.join(wrong)} has other joints than {query.name}: reduce all of them to the same ones")
+    points, seen = [query.points / query.torso()], [query.seen]
+    for other, seconds in zip(others, maps, strict=True):
+        if seconds.shape != query.times.shape:
+            raise ValueError(f"{other.name}: a map has a second for each of {len(query.times)} frames of {query.name}")
+        places, shown = _at(other, seconds)
+        points.append(places / other.torso())
+        seen.append(shown)
+    names = (query.name, *(other.name for other in others))
+    return Views(names, np.stack(points), np.stack(seen), query.times, query.joints)
+
+
+def _at(shown: Performance, seconds: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Read a performance at any seconds; outside of it the first or last frame holds."""
+    place = np.interp(seconds, shown.times, np.arange(len(shown.times)))
+    before = np.floor(place).astype(int)
+    after = np.minimum(before + 1, len(shown.times) - 1)
+    part = (place - before)[:, None, None]
+    seen = shown.seen[before] & (shown.seen[after] | (part[..., 0] == 0))
+    return np.where(seen[..., None], (1 - part) * shown.points[before] + part * shown.points[after], 0.0), seen

@@ -1,0 +1,141 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inphase.apps.pose3d import Performance, gather, read_reconstruction, reconstruct, write_reconstruction
+from inphase.apps.pose3d.drawing import draw_reconstruction
+from inphase.apps.pose3d.files import make_playback, make_track
+from inphase.apps.pose3d.views import Views
+from inphase.data.pose import JOINTS13, mirrored
+from inphase.data.video import Video
+from inphase.playback import read_playback, write_playback
+from tests.apps.pose3d.scenes import about_hips, distance, film, videos
+
+
+def performance(video: Video) -> Performance:
+    assert video.keypoints is not None
+    assert video.visibility is not None
+    times = np.arange(len(video.keypoints)) / 30
+    return Performance(video.id, video.keypoints.astype(np.float64), video.visibility, times, JOINTS13)
+
+
+@pytest.fixture(scope="module")
+def kick() -> tuple[Video, Views]:
+    """Nine people kick, seen at every fourth frame of the first; the alignment is the true one."""
+    query, *others = videos("kick", count=9)
+    assert query.progress is not None
+    whole = performance(query)
+    some = Performance(query.id, whole.points[::4], whole.seen[::4], whole.times[::4], JOINTS13)
+    maps = [
+        np.interp(query.progress[::4], other.progress, performance(other).times)
+        for other in others
+        if other.progress is not None
+    ]
+    return query, gather(some, list(map(performance, others)), maps)
+
+
+def test_real_bodies_are_found_where_one_view_is_not_enough(kick: tuple[Video, Views]) -> None:
+    query, views = kick
+    true = about_hips(query)[::4]
+    assert query.keypoints is not None
+    flat = np.concatenate([query.keypoints[::4], np.zeros((len(true), 13, 1))], axis=-1)
+    told: list[float] = []
+    found = reconstruct(views, progress=told.append)
+    # Without reflection: front and back have to be right as well.
+    assert distance(found.joints3d, true) < 0.16
+    assert distance(flat - flat[:, [7, 8]].mean(1, keepdims=True), true, reflection=True) > 0.32
+    assert told == sorted(told)
+    assert told[-1] == 1
+    np.testing.assert_allclose(found.joints3d[:, [7, 8]].mean(1), 0, atol=1e-9)
+
+
+def test_sides_do_not_change_over_time() -> None:
+    found = reconstruct(film(views=6, every=4, noise=0.03).views())
+    forward = np.cross(found.joints3d[:, 1] - found.joints3d[:, 2], -found.joints3d[:, [1, 2]].mean(1))
+    assert ((forward[1:] * forward[:-1]).sum(-1) > 0).all()
+
+
+def test_noiseless_cameras_far_away_are_found_exactly() -> None:
+    scene = film(views=6, every=8)
+    found = reconstruct(scene.views(), adjusts=False, flips=False)
+    assert distance(found.joints3d, scene.body) < 0.02
+    np.testing.assert_allclose(found.rotations, scene.rotations, atol=0.05)
+
+
+def test_a_view_of_something_else_loses_its_say(kick: tuple[Video, Views]) -> None:
+    _, views = kick
+    rng = np.random.default_rng(0)
+    points = views.points.copy()
+    points[4] = points[4][rng.permutation(len(views.times))][:, rng.permutation(13)]
+    found = reconstruct(replace(views, points=points, seen=np.ones_like(views.seen)), adjusts=False)
+    others = np.delete(found.trust, [0, 4], axis=0)
+    assert found.trust[4].mean() < 0.5 * others.mean()
+    assert (found.views < 9).any()
+    assert found.confidence.max() <= 1
+
+
+def test_people_of_the_other_hand_are_turned_round() -> None:
+    scene = film(views=8, every=6, noise=0.02)
+    order = mirrored(JOINTS13)
+    points, seen = scene.points.copy(), scene.seen.copy()
+    points[5], seen[5] = points[5][:, order], seen[5][:, order]
+    found = reconstruct(replace(scene.views(), points=points, seen=seen))
+    assert found.flipped.nonzero()[0].tolist() == [5]
+    assert distance(found.joints3d, scene.body) < 0.1
+
+
+def test_files_keep_everything(kick: tuple[Video, Views], tmp_path: Path) -> None:
+    query, views = kick
+    found = reconstruct(views, adjusts=False)
+    write_reconstruction(tmp_path / "pose3d.npz", found)
+    again = read_reconstruction(tmp_path / "pose3d.npz")
+    for name, value in vars(found).items():
+        np.testing.assert_array_equal(getattr(again, name), value)
+    with np.load(tmp_path / "pose3d.npz") as archive:
+        assert archive["joints"].shape == (len(views.times), 13, 3)
+        assert archive["joint_names"].tolist() == list(JOINTS13)
+    (tmp_path / "other.npz").write_bytes(b"no archive")
+    with pytest.raises(ValueError, match="holds no reconstruction"):
+        read_reconstruction(tmp_path / "other.npz")
+
+    shown = performance(query)
+    track = make_track(shown, size=(32, 32))
+    second = make_track(shown, size=(32, 32), query=shown, seconds=shown.times)
+    write_playback(tmp_path / "play", make_playback("a kick", found, [track, second]))
+    played = read_playback(tmp_path / "play")
+    np.testing.assert_allclose(played.skeletons[0].points, found.joints3d, atol=1e-6)
+    assert played.skeletons[0].up == "-y"
+    picture = draw_reconstruction(found, shown, columns=3, cell=40)
+    assert len(picture.convert("L").getcolors(256) or []) > 10
+
+
+def test_wrong_input_is_named(kick: tuple[Video, Views]) -> None:
+    query, _ = kick
+    shown = performance(query)
+    with pytest.raises(ValueError, match="at least 3 views"):
+        gather(shown, [shown], [shown.times])
+    with pytest.raises(ValueError, match="as many maps"):
+        gather(shown, [shown, shown], [shown.times])
+    with pytest.raises(ValueError, match="a second for each"):
+        gather(shown, [shown, shown], [shown.times[1:]] * 2)
+    hidden = Performance("x", shown.points, np.zeros_like(shown.seen), shown.times, JOINTS13)
+    with pytest.raises(ValueError, match="shows no body"):
+        gather(shown, [hidden, hidden], [shown.times] * 2)
+    with pytest.raises(ValueError, match="hips and shoulders"):
+        Performance("x", shown.points[:, :3], shown.seen[:, :3], shown.times, JOINTS13[:3])
+    with pytest.raises(ValueError, match="increase"):
+        Performance("x", shown.points, shown.seen, shown.times[::-1], JOINTS13)
+
+
+def test_between_frames_joints_lie_on_a_line() -> None:
+    joints = ("left_shoulder", "right_shoulder", "left_hip", "right_hip")
+    body = np.array([[0.0, 0], [1, 0], [0, 1], [1, 1]])
+    shown = Performance("x", np.stack([body, body + 2]), np.ones((2, 4), bool), np.array([0.0, 1.0]), joints)
+    seen = shown.seen.copy()
+    seen[1, 0] = False
+    other = Performance("y", shown.points, seen, shown.times, joints)
+    views = gather(shown, [other, other], [np.array([0.0, 0.5])] * 2)
+    np.testing.assert_allclose(views.points[1, 1, 1:], body[1:] + 1)
+    assert views.seen[1].tolist() == [[True] * 4, [False, True, True, True]]
