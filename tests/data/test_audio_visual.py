@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from inphase.data.audio_visual import AudioVisualStream
+from inphase.data.augment import Look
 from inphase.data.groups import Batch
 from inphase.data.sampling import Context
 from inphase.data.video import Video
@@ -98,3 +99,39 @@ def test_impossible_streams_are_refused() -> None:
 def test_context_is_taken_from_the_whole_clip() -> None:
     group = stream(sounds=2, context=Context((-5, 0), "valid"))[0].groups[0]
     assert torch.equal(group.values[0, :, 0, 0], group.frames[0].float() - 5)
+
+
+def test_clips_of_other_actions_are_laid_end_to_end_on_one_clock() -> None:
+    group = stream(clips=2, count=5, sounds=3)[0].groups[0]
+    assert group.sound is not None
+    one, other = group.ids[0].split(" + ")
+    assert {one[:-1], other[:-1]} == {"cannon", "bell"}
+    assert one.startswith(group.action)
+    assert group.lengths.tolist() == [10, 6]
+    assert group.values.shape == (1, 10, 2, 1)
+    assert group.sound.shape == (1, 6, 8)
+    assert (group.frames[0].diff() > 0).all()
+    assert group.times[0, 4] < 10 <= group.times[0, 5]
+    assert group.times[1, 2] < 10 <= group.times[1, 3]
+    # The second clip's own seconds go on after the ten of the first.
+    assert torch.allclose(group.times[1, 3:6] - 10, group.sound[0, 3:, 4])
+    assert torch.allclose(group.times[0], group.frames[0].double() / 25)
+
+
+def test_a_clip_that_cannot_be_read_leaves_the_others_of_its_group() -> None:
+    def patchy(video: Video, starts: np.ndarray, seconds: float) -> np.ndarray:
+        if video.action == "bell":
+            raise OSError("no sound stream")
+        return read_sound(video, starts, seconds)
+
+    skipping = AudioVisualStream(clips(), read=read, read_sound=patchy, groups=1, clips=2, count=5)
+    batches = [skipping[step] for step in range(6)]
+    assert {group.lengths[0].item() for batch in batches for group in batch.groups} == {5}
+    assert any(batch.skipped for batch in batches)
+
+
+def test_a_look_is_drawn_for_a_group() -> None:
+    groups = stream(look=lambda *, rng: Look(brightness=float(rng.random())), clips=2)[3].groups
+    looks = [look for group in groups for look in group.looks]
+    assert len(looks) == len(groups) == 4
+    assert len(set(looks)) == 4

@@ -12,6 +12,7 @@ from inphase.data import stage
 from inphase.data.audio_visual import AudioVisualStream
 from inphase.data.augment import stand_once
 from inphase.data.groups import GroupStream
+from inphase.data.hearing import read_sounds
 from inphase.data.pose import JOINTS13, add_poses, select_joints
 from inphase.data.reading import (
     Drawings,
@@ -21,7 +22,6 @@ from inphase.data.reading import (
     measured_length,
     read_pictures,
     read_pose,
-    read_sounds,
     read_stored,
     read_stored_pose,
     sources,

@@ -38,7 +38,9 @@ def test_pictures_are_read_at_the_encoders_size_from_files_or_a_store(tmp_path: 
         Video("b", "squat", "test", path=tmp_path / "b.mp4"),
     ]
     encoder = pictures(32)
-    seen = see(encoder, videos)
+    with pytest.warns(Problem, match=r"1 videos \(b\): no pictures; they are left out"):
+        seen = see(encoder, videos)
+    assert [video.id for video in seen.videos] == ["a"]
     assert seen.read(videos[0], np.arange(6))[0].shape == (6, 32, 32, 3)
     fill_store(tmp_path / "store", {"a": Source(tmp_path / "a.mp4")}, size=(32, 32))
     with pytest.warns(Problem, match="fill it with `inphase data cache`"):

@@ -1,12 +1,16 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from inphase.media.audio import Sound
 from inphase.media.context import Context
 from inphase.media.log_mel import log_mel_patches
 from inphase.models.audio_encoder import AudioEncoder, load_vggish
 from inphase.models.embed import embed
+from inphase.models.weights import load_encoder, save_encoder
 
 
 def build() -> AudioEncoder:
@@ -49,6 +53,32 @@ def test_weights_are_loaded_by_key_and_laid_out_as_vggish_has_them() -> None:
         load_vggish(AudioEncoder(hidden=(8, 8)), weights)
     with pytest.raises(ValueError, match=r"no features\.0\.weight"):
         load_vggish(encoder, {"conv1": torch.zeros(1)})
+
+
+def test_a_narrow_one_is_built_again_from_its_file(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    encoder = AudioEncoder(convolutions=[[2], [3, 4]], norm=True, hidden=(8,), dimension=5)
+    patches = torch.randn(1, 3, 1, 96, 64)
+    encoder(patches)  # moves the running statistics of the norms
+    save_encoder(tmp_path / "ears.safetensors", encoder)
+    again = load_encoder(tmp_path / "ears.safetensors")
+    with torch.no_grad():
+        torch.testing.assert_close(again(patches), encoder.eval()(patches))
+    assert again(patches).shape == (1, 3, 5)
+    assert encoder.features(patches[0, :, 0]).shape == (3, 4, 24, 16)
+    for wrong in ([], [[8], []], [[0]], [[4]] * 6):
+        with pytest.raises(ValueError, match="convolutions must be 1 to 5 groups of channels"):
+            AudioEncoder(convolutions=wrong)
+
+
+def test_vggish_s_weights_are_read_from_a_file(tmp_path: Path) -> None:
+    source = build()
+    names = {"features": source.convolutions, "embeddings": source.head}
+    weights = {f"{group}.{name}": value for group, part in names.items() for name, value in part.state_dict().items()}
+    save_file(weights, tmp_path / "vggish.safetensors")
+    loaded = AudioEncoder(hidden=(32, 16), weights=str(tmp_path / "vggish.safetensors"))
+    assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), source.parameters(), strict=True))
+    assert loaded.config["weights"] is None, "what was saved later does not need that file"
 
 
 def test_another_spectrogram_is_refused() -> None:

@@ -1,7 +1,7 @@
 """`inphase evaluate`: what a run's embeddings are worth, beside what others would score."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -21,8 +21,11 @@ from inphase.data.video import Video
 if TYPE_CHECKING:
     from inphase.evaluation.measure import Measured
     from inphase.evaluation.report import Report, Table
+    from inphase.models import Encoder
 
 DETAILS = ", by action and event"
+# The task of runs with two encoders, and the file of the second.
+HEARD, SOUND = "sound_recall", "sound.safetensors"
 
 Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN", help="a run folder, or an encoder's file")]
 
@@ -36,6 +39,7 @@ NOTES = {
     "phase_progression": "R² of a linear regression of the time since each key event.",
     "retrieval": "Fraction of the nearest frames in other videos that show the same phase.",
     "cycle_error": "Frames that do not return to themselves by nearest neighbours there and back. Less is better.",
+    "sound_recall": "A second of sound finds its event within ±0.5 s among all videos, or those of its own action.",
     "health": "mean_cosine 1 or variance 0: collapsed to a point. effective_rank: dimensions in use.",
 }
 
@@ -73,7 +77,8 @@ def evaluate(
         details: print the numbers of each action and event, too; the report has them.
         device: where the network runs.
     """
-    from inphase.evaluation.measure import measure
+    from inphase.evaluation import NotApplicableError
+    from inphase.evaluation.measure import Measured, measure
     from inphase.evaluation.report import write_report
     from inphase.models import load_encoder
 
@@ -93,18 +98,34 @@ def evaluate(
         "retrieval": {"device": device},
     }
     console = Console()
+    others = tuple(task for task in tasks if task != HEARD)
     with Progress(console=console, transient=True) as bar:
         line = bar.add_task("", total=1)
-        measured = measure(
-            encoder,
-            test=partial(look, split),
-            train=partial(look, "train"),
-            tasks=tasks or None,
-            options=options,
-            compare=controls,
-            cache=folder,
-            progress=lambda what, done: bar.update(line, description=what, completed=done),
-        )
+
+        def tell(what: str, done: float) -> None:
+            bar.update(line, description=what, completed=done)
+
+        measured = Measured({}, {}, {})
+        if others or not tasks:
+            measured = measure(
+                encoder,
+                test=partial(look, split),
+                train=partial(look, "train"),
+                tasks=others or None,
+                options=options,
+                compare=controls,
+                cache=folder,
+                progress=tell,
+            )
+        if HEARD in tasks or (not tasks and (folder / SOUND).is_file()):
+            sight = look(split)
+            measured.sizes["test videos"] = len(sight.videos)
+            try:
+                measured.numbers[HEARD] = _measure_sound(encoder, folder, sight, controls=controls, tell=tell)
+            except NotApplicableError as error:
+                if tasks:
+                    raise
+                measured.left_out[HEARD] = str(error)
     report = describe(measured, title=f"{run.resolve().name} on {choice.name}, {split}", recipe=choice.recipe)
     for table in report.tables:
         if details or not table.title.endswith(DETAILS):
@@ -113,6 +134,19 @@ def evaluate(
         console.print(f"[dim]{name} left out: {escape(reason)}[/dim]")
     files = write_report(report, out or folder / "evaluation")
     console.print(f"[green]{escape(str(files[-1]))}[/green] and the same as report.md and report.json")
+
+
+def _measure_sound(
+    encoder: "Encoder", folder: Path, sight: Sight, *, controls: bool, tell: Callable[[str, float], None]
+) -> dict[str, dict[str, float]]:
+    """Measure the encoders of pictures and of sounds of one run together."""
+    from inphase.evaluation.sound_recall import measure_sound_recall
+    from inphase.models import load_encoder
+
+    if not (folder / SOUND).is_file():
+        raise ValueError(f"{folder} holds no {SOUND}: {HEARD} is of runs whose recipe has a table [sound]")
+    sound = load_encoder(folder / SOUND, device=next(encoder.parameters()).device)
+    return measure_sound_recall(encoder, sound, sight, untrained=5 if controls else 0, cache=folder, progress=tell)
 
 
 @dataclass(frozen=True)
@@ -218,7 +252,12 @@ def _is_headline(key: str) -> bool:
     """Tell a number over everything from that of one action or event."""
     kinds = ("mean", "median", "mean_fraction", "median_fraction", "nc", "per_action")
     parts = key.split("/")
-    return len(parts) == 1 or parts[-1] in kinds or parts[-1].startswith("k=") or _is_fraction(parts)
+    return (
+        len(parts) == 1
+        or parts[-1] in kinds
+        or parts[-1].startswith(("k=", "recall@", "action@"))
+        or _is_fraction(parts)
+    )
 
 
 def _is_fraction(parts: Sequence[str]) -> bool:

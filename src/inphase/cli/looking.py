@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 if TYPE_CHECKING:
     from inphase.models.embed import Embedding
+    from inphase.models.encoder import Encoder
     from inphase.models.looking import Looked
 
 Videos = Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="VIDEO", help="video files")]
@@ -53,10 +54,17 @@ def look_at_corpus(
     query: Path, paths: Sequence[Path], *, model: Path | None, cache: Path | None, rate: float | None
 ) -> "tuple[Embedding, dict[Path, Embedding]]":
     """Look at a query, and with the same model at other videos; those that cannot be seen are named and left out."""
+    looked = look_together([query], model=model, cache=cache, rate=rate)
+    return looked.embeddings[0], look_at_others(paths, encoder=looked.encoder, cache=cache, rate=rate)
+
+
+def look_at_others(
+    paths: Sequence[Path], *, encoder: "Encoder", cache: Path | None, rate: float | None
+) -> "dict[Path, Embedding]":
+    """Look at many videos; those that cannot be seen are named and left out."""
     from inphase.media.shelf import Shelf, default_folder
     from inphase.models.looking import look_at_each
 
-    looked = look_together([query], model=model, cache=cache, rate=rate)
     with bars() as bar:
         tell = task_of(bar, f"looking at {len(paths)} videos")
         done: set[int] = set()
@@ -66,12 +74,12 @@ def look_at_corpus(
             tell(len(done), len(paths))
 
         shelf = Shelf(cache or default_folder())
-        seen, failed = look_at_each(paths, encoder=looked.encoder, shelf=shelf, rate=rate, progress=progress)
+        seen, failed = look_at_each(paths, encoder=encoder, shelf=shelf, rate=rate, progress=progress)
     for reason in failed.values():
         Console(stderr=True).print(f"[yellow]left out: {escape(reason)}[/yellow]")
     if not seen:
-        raise ValueError(f"none of {len(paths)} videos can be seen by {looked.encoder.sees}: name others, or a --model")
-    return looked.embeddings[0], seen
+        raise ValueError(f"none of {len(paths)} videos can be seen by {encoder.sees}: name others, or a --model")
+    return seen
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Groups of one clip's pictures and its own sound: consecutive seconds of sound against randomly drawn frames."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -9,11 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from inphase.data.augment import Look
 from inphase.data.groups import Group, Stream
 from inphase.data.reading import Read, annotated_measure
 from inphase.data.sampling import Context, Rule, sample
 from inphase.data.skips import Skip, try_reading
-from inphase.data.strip import Prepare, pad, read_strip, stack
+from inphase.data.strip import Prepare, Strip, pad, read_strip, stack
 from inphase.data.video import Video, summarise
 
 # A video and the second at which each stretch of sound begins, and how long each is → [N, …]: waveforms or spectra.
@@ -22,10 +24,12 @@ Measure = Callable[[Video], tuple[int, float]]  # how many frames, how many seco
 
 
 class AudioVisualStream(Stream):
-    """A stream of groups of one clip each: `count` of its frames, and all or `sounds` of its stretches of sound.
+    """A stream of groups: `count` frames of a clip, and all or `sounds` of its stretches of sound.
 
     The stretches are `seconds` long and follow each other without a gap from a drawn second on; the frames are drawn
-    from the time they cover.
+    from the time they cover. With several `clips` a group lays them end to end, each of another action as far as there
+    are enough, `count` frames of each: a sound is then told from those of other clips as well. `context` may depend on
+    the video, whose rate it is. `prepare` changes each clip's frames, `look` the pictures of all of a group alike.
     """
 
     def __init__(
@@ -36,12 +40,14 @@ class AudioVisualStream(Stream):
         read_sound: ReadSound,
         measure: Measure | None = None,
         prepare: Prepare | None = None,
+        look: Callable[..., Look] | None = None,
         groups: int = 4,
+        clips: int = 1,
         rule: Rule = "random",
         count: int = 20,
         sounds: int | None = None,
         seconds: float = 1.0,
-        context: Context | None = None,
+        context: Context | Callable[[Video], Context] | None = None,
         seed: int = 0,
         rank: int = 0,
         world: int = 1,
@@ -51,26 +57,47 @@ class AudioVisualStream(Stream):
         silent = [video.id for found in self._by_action.values() for video in found if not (video.sound or video.hear)]
         if silent:
             raise ValueError(f"audio-visual training needs clips with sound; {summarise(silent)} has none")
-        if seconds <= 0 or (sounds is not None and sounds < 1):
-            raise ValueError(f"need sounds ≥ 1 of more than 0 seconds, got {sounds=}, {seconds=}")
-        self._read, self._read_sound, self._prepare = read, read_sound, prepare
+        if seconds <= 0 or clips < 1 or (sounds is not None and sounds < 1):
+            raise ValueError(
+                f"need clips ≥ 1 and sounds ≥ 1 of more than 0 seconds, got {clips=}, {sounds=}, {seconds=}"
+            )
+        self._read, self._read_sound, self._prepare, self._look = read, read_sound, prepare, look
         self._measure = measure or annotated_measure
+        self._measured: dict[str, tuple[int, float]] = {}
         self._rule: Rule = rule
-        self._count, self._sounds, self._seconds, self._context = count, sounds, seconds, context or Context()
+        self._clips, self._count, self._sounds, self._seconds = clips, count, sounds, seconds
+        self._context = Context() if context is None else context
 
     def _draw_group(self, action: str, *, step: int, slot: int, skipped: list[Skip]) -> Group | None:
-        """Read the first clip of a sound, in a drawn order, that can be read."""
+        """Read a clip of the action and, where a group has several, clips of other actions in a drawn order."""
+        others = [other for other in self._actions if other != action]
+        order = [others[index] for index in self._generator(step, slot, 0).permutation(len(others))]
+        takes: list[_Take] = []
+        for place in range(self._clips):
+            name = [action, *order][place % len(self._actions)]
+            take = self._read_first(name, step=step, slot=slot, place=place, skipped=skipped)
+            if take is None and not place:
+                return None
+            takes.extend([take] if take is not None else [])
+        look = () if self._look is None else (self._look(rng=self._generator(step, slot, 1)),)
+        return replace(_join(takes, action=action, seconds=self._seconds), looks=look)
+
+    def _read_first(self, action: str, *, step: int, slot: int, place: int, skipped: list[Skip]) -> "_Take | None":
+        """Read the first clip of an action, in a drawn order, that can be read."""
         videos = self._by_action[action]
-        for attempt, index in enumerate(self._generator(step, slot).permutation(len(videos))):
-            video, rng = videos[index], self._generator(step, slot, attempt)
-            group = try_reading(video, partial(self._read_group, video, rng), failed=self._failed, skipped=skipped)
-            if group is not None:
-                return group
+        for attempt, index in enumerate(self._generator(step, slot, place, 0).permutation(len(videos))):
+            video, rng = videos[index], self._generator(step, slot, place, 1, attempt)
+            take = try_reading(video, partial(self._read_take, video, rng), failed=self._failed, skipped=skipped)
+            if take is not None:
+                return take
         return None
 
-    def _read_group(self, video: Video, rng: np.random.Generator) -> Group:
+    def _read_take(self, video: Video, rng: np.random.Generator) -> "_Take":
         """Read one clip's frames and sounds of the same stretch of time."""
-        length, duration = self._measure(video)
+        if video.id not in self._measured:
+            self._measured[video.id] = self._measure(video)
+        length, duration = self._measured[video.id]
+        context = self._context if isinstance(self._context, Context) else self._context(video)
         fitting = int(duration / self._seconds + 1e-6)
         number = fitting if self._sounds is None else min(self._sounds, fitting)
         if number < 1:
@@ -82,17 +109,40 @@ class AudioVisualStream(Stream):
             raise ValueError(f"{number} stretches of sound asked for, {len(sound)} read")
         rate = length / duration
         within = range(int(np.ceil(begin * rate)), min(length, int((begin + number * self._seconds) * rate + 1e-6)))
-        drawn = sample(length, rule=self._rule, count=self._count, context=self._context, within=within, rng=rng)
+        drawn = sample(length, rule=self._rule, count=self._count, context=context, within=within, rng=rng)
         strip = read_strip(
-            video, drawn, length=length, context=self._context, read=self._read, prepare=self._prepare, rng=rng
+            video, drawn, length=length, context=context, read=self._read, prepare=self._prepare, rng=rng
         )
-        return Group(
-            action=video.action,
-            ids=(video.id, video.id),
-            values=stack([strip]),
-            frames=pad([torch.from_numpy(strip.frames), torch.arange(number)]),
-            times=pad([torch.from_numpy(strip.times), torch.from_numpy(starts + self._seconds / 2)]),
-            lengths=torch.tensor([len(strip.frames), number]),
-            totals=torch.tensor([strip.total, number]),
-            sound=sound[None],
-        )
+        return _Take(strip, sound, starts, length, duration)
+
+
+@dataclass(frozen=True, eq=False)
+class _Take:
+    """Frames and sounds of one stretch of a clip."""
+
+    strip: Strip
+    sound: Tensor  # [N, …]
+    starts: NDArray[np.float64]  # [N]
+    length: int
+    duration: float
+
+
+def _join(takes: Sequence[_Take], *, action: str, seconds: float) -> Group:
+    """Lay clips end to end: their pictures one sequence, their sounds another, on one clock."""
+    begins = np.cumsum([0.0, *(take.duration for take in takes)])[:-1]
+    firsts = np.cumsum([0, *(take.length for take in takes)])[:-1]
+    frames = np.concatenate([take.strip.frames + first for take, first in zip(takes, firsts, strict=True)])
+    shown = np.concatenate([take.strip.times + begin for take, begin in zip(takes, begins, strict=True)])
+    heard = np.concatenate([take.starts + seconds / 2 + begin for take, begin in zip(takes, begins, strict=True)])
+    number = len(heard)
+    name = " + ".join(take.strip.id for take in takes)
+    return Group(
+        action=action,
+        ids=(name, name),
+        values=torch.cat([stack([take.strip]) for take in takes], dim=1),
+        frames=pad([torch.from_numpy(frames), torch.arange(number)]),
+        times=pad([torch.from_numpy(shown), torch.from_numpy(heard)]),
+        lengths=torch.tensor([len(frames), number]),
+        totals=torch.tensor([sum(take.strip.total for take in takes), number]),
+        sound=torch.cat([take.sound for take in takes])[None],
+    )

@@ -2,19 +2,16 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inphase.data.memory import Memory
 from inphase.data.sampling import Frames
 from inphase.data.video import Video
-from inphase.media.audio import Sound, cut_sound
-from inphase.media.audio import read_sound as decode_sound
 from inphase.media.cache import Source
 from inphase.media.frames import Clip, read_clip, read_spans
-from inphase.media.log_mel import PATCH, RATE, log_mel
 from inphase.media.pose_store import PoseStore
 from inphase.media.probe import probe
 from inphase.media.recording import open_recording
@@ -58,31 +55,18 @@ class Drawings:
 
     def __init__(self, *, room: int = 2**30) -> None:
         """Begin with nothing drawn."""
-        self._room, self._used = room, 0
-        self._clips: dict[Callable[[], Clip], Clip] = {}
-        self._lock = Lock()
+        self._clips: Memory[Callable[[], Clip], Clip] = Memory(room=room, size=lambda clip: clip.frames.nbytes)
 
     def __call__(self, video: Video, frames: Frames) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
         """Give some frames of a video, drawn now or before."""
         if video.draw is None:
             raise ValueError(f"{video.id} is not drawn: use read_pictures or read_stored")
-        clip = self._clips.get(video.draw) or video.draw()
-        with self._lock:
-            # A dictionary keeps the order of insertion: the clip used longest ago comes first.
-            self._used += clip.frames.nbytes - self._forget(video.draw)
-            self._clips[video.draw] = clip
-            while self._used > self._room and len(self._clips) > 1:
-                self._used -= self._forget(next(iter(self._clips)))
+        clip = self._clips.recall(video.draw, video.draw)
         return clip.frames[frames], clip.times[frames]
 
     def __reduce__(self) -> tuple[Callable[[], "Drawings"], tuple[()]]:
         """Go to another process without the clips."""
-        return partial(Drawings, room=self._room), ()
-
-    def _forget(self, draw: Callable[[], Clip]) -> int:
-        """Drop a clip and give the bytes it took."""
-        clip = self._clips.pop(draw, None)
-        return 0 if clip is None else clip.frames.nbytes
+        return partial(Drawings, room=self._clips.room), ()
 
 
 def read_pose(video: Video, frames: Frames) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
@@ -156,27 +140,6 @@ def measure(video: Video) -> tuple[int, float]:
         raise ValueError(f"{video.id} is not one whole file: picture and sound are read together from those")
     properties = probe(video.path, native_rate=_native_rate(video))
     return properties.frames, properties.duration
-
-
-def read_sounds(video: Video, starts: NDArray[np.float64], seconds: float, *, rate: int = 16000) -> NDArray[np.float32]:
-    """Read stretches of a video's sound that begin at `starts`, each `seconds` long: waveforms [N, samples]."""
-    if video.hear is not None:
-        sound = video.hear()
-        if sound.rate != rate:
-            raise ValueError(f"{video.id} is heard at {sound.rate} samples a second, not {rate}: ask for that rate")
-    elif video.sound is not None and not video.spans:
-        sound = decode_sound(video.sound, rate=rate)
-    else:
-        raise ValueError(f"{video.id} has no sound of its own: sound is read from whole files")
-    return np.stack([cut_sound(sound, start=start, end=start + seconds).samples for start in starts.tolist()])
-
-
-def read_patches(video: Video, starts: NDArray[np.float64], seconds: float) -> NDArray[np.float32]:
-    """Read the log-mel spectrum of the first 0.96 s of each stretch of sound, `AudioEncoder`'s input: [N, 96, 64]."""
-    if seconds < PATCH / 100 + 0.015:
-        raise ValueError(f"a patch of sound needs {PATCH / 100 + 0.015} s, the stretches are {seconds} s long")
-    waves = read_sounds(video, starts, seconds, rate=RATE)
-    return np.stack([log_mel(Sound(wave, RATE))[:PATCH] for wave in waves]).astype(np.float32)
 
 
 def sources(videos: Iterable[Video]) -> dict[str, Source]:

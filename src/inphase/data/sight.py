@@ -11,7 +11,7 @@ import numpy as np
 
 from inphase.data.pose import JOINTS13, add_poses, select_joints
 from inphase.data.reading import Drawings, Read, measured_length, read_pictures, read_pose, read_stored
-from inphase.data.video import Problem, Video, summarise
+from inphase.data.video import Problem, Video, present, summarise
 from inphase.media.pose_store import PoseStore
 from inphase.media.store import FrameStore
 
@@ -92,7 +92,8 @@ def _require_plane(shape: Sequence[int]) -> None:
 
 
 def _files_or_drawings(videos: Sequence[Video], size: tuple[int, int]) -> Sight:
-    shown = [video for video in videos if video.path is not None or video.draw is not None]
+    here, _ = present(videos)
+    shown = [video for video in here if video.path is not None or video.draw is not None]
     _warn_of_absent(videos, shown, "no pictures", "name a run on poses, or get the files")
     drawn = all(video.draw is not None for video in shown)
     read: Read = Drawings() if drawn else partial(read_pictures, size=size)

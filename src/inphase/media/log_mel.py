@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.media.audio import Sound
+from inphase.media.audio import Sound, cut_sound
 
 RATE = 16000
 WINDOW, HOP, FFT = 400, 160, 512  # 25 ms every 10 ms
@@ -39,6 +39,18 @@ def log_mel_patches(sound: Sound) -> NDArray[np.float64]:
     spectra = log_mel(sound)
     count = len(spectra) // PATCH
     return spectra[: count * PATCH].reshape(count, PATCH, BANDS)
+
+
+def log_mel_windows(sound: Sound, starts: NDArray[np.float64], *, seconds: float = 1.0) -> NDArray[np.float32]:
+    """Compute the log-mel spectrum of the first 0.96 s of each stretch that begins at `starts`: [N, 96, 64].
+
+    The stretches are `seconds` long; before the beginning of a sound and after its end there is silence.
+    """
+    least = (PATCH - 1) * HOP / RATE + WINDOW / RATE
+    if seconds < least:
+        raise ValueError(f"a patch of sound needs {least} s, the stretches are {seconds} s long")
+    cut = [cut_sound(sound, start=start, end=start + seconds) for start in np.asarray(starts).tolist()]
+    return np.stack([log_mel(part)[:PATCH] for part in cut]).astype(np.float32)
 
 
 def mel_bands() -> NDArray[np.float64]:

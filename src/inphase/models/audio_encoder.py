@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from inphase.media.context import Edges
@@ -11,16 +12,17 @@ from inphase.media.log_mel import BANDS, PATCH
 from inphase.models.embedder import glorot_uniform
 from inphase.models.encoder import Encoder, Sees, unit
 
-# Channels of the 3×3 convolutions, a 2×2 maximum after each group.
-GROUPS = ((64,), (128,), (256, 256), (512, 512))
-POOLED = (PATCH // 16) * (BANDS // 16) * GROUPS[-1][-1]
+# Channels of VGGish's 3×3 convolutions, a 2×2 maximum after each group.
+VGGISH = ((64,), (128,), (256, 256), (512, 512))
 
 
 class AudioEncoder(Encoder):
     """Embed log-mel patches [B, T, C, 96, 64], as `media.log_mel` computes them.
 
-    With the default widths VGGish's 72,141,184 parameters. Its last layer is not rectified here, as in its later
-    releases: half the sphere would be lost. The vectors of C context patches are averaged, then L2-normalised.
+    With the defaults VGGish's 72,141,184 parameters. Its last layer is not rectified here, as in its later releases:
+    half the sphere would be lost. The vectors of C context patches are averaged, then L2-normalised. For less, narrow
+    `convolutions` and `hidden`; `norm` puts a batch norm after every convolution, without which a small network that
+    begins from random weights takes long to tell anything from silence.
     """
 
     sees: ClassVar[Sees] = "sounds"
@@ -31,35 +33,50 @@ class AudioEncoder(Encoder):
         context: Sequence[int] = (0,),
         edges: Edges = "clamp",
         rate: float | None = None,
+        convolutions: Sequence[Sequence[int]] = VGGISH,
+        norm: bool = False,
         hidden: Sequence[int] = (4096, 4096),
         dimension: int = 128,
+        weights: str | None = None,
     ) -> None:
-        """Build the layers, their weights drawn from glorot_uniform."""
+        """Build the layers, their weights drawn from glorot_uniform, or VGGish's out of a safetensors file."""
         super().__init__(context=context, edges=edges, rate=rate)
-        self.config |= {"hidden": list(hidden), "dimension": dimension}
+        if not 1 <= len(convolutions) <= 5 or not all(convolutions) or min(min(group) for group in convolutions) < 1:
+            raise ValueError(f"convolutions must be 1 to 5 groups of channels, as {VGGISH}; got {convolutions}")
+        self.config |= {
+            "convolutions": [list(group) for group in convolutions],
+            "norm": norm,
+            "hidden": list(hidden),
+            "dimension": dimension,
+            "weights": None,  # where they began is no part of what was learned
+        }
         self.shape = (PATCH, BANDS)
         layers: list[nn.Module] = []
         before = 1
-        for group in GROUPS:
+        for group in convolutions:
             for after in group:
-                layers += [glorot_uniform(nn.Conv2d(before, after, 3, padding=1)), nn.ReLU(inplace=True)]
+                layers.append(glorot_uniform(nn.Conv2d(before, after, 3, padding=1)))
+                layers += [nn.BatchNorm2d(after)] if norm else []
+                layers.append(nn.ReLU(inplace=True))
                 before = after
             layers.append(nn.MaxPool2d(2))
         self.convolutions = nn.Sequential(*layers)
         dense: list[nn.Module] = []
-        width = POOLED
+        width = (PATCH >> len(convolutions)) * (BANDS >> len(convolutions)) * before
         for after in hidden:
             dense += [glorot_uniform(nn.Linear(width, after)), nn.ReLU(inplace=True)]
             width = after
         self.head = nn.Sequential(*dense, glorot_uniform(nn.Linear(width, dimension)))
+        if weights is not None:
+            load_vggish(self, load_file(weights))
 
     def features(self, frames: Tensor) -> Tensor:
-        """Compute the last convolution's maps, pooled: [N, 96, 64] → [N, 512, 6, 4]."""
+        """Compute the last convolution's maps, pooled: [N, 96, 64] → [N, 512, 6, 4] in VGGish."""
         maps: Tensor = self.convolutions(frames[:, None])
         return maps
 
     def combine(self, features: Tensor) -> Tensor:
-        """Embed the maps of patches and their context: [N, C, 512, 6, 4] → [N, D]."""
+        """Embed the maps of patches and their context: [N, C, 512, 6, 4] in VGGish → [N, D]."""
         # VGGish flattens time, band, channel.
         flat = features.movedim(2, -1).flatten(2)
         return unit(self.head(flat).mean(1))
@@ -69,8 +86,8 @@ def load_vggish(encoder: AudioEncoder, weights: Mapping[str, Tensor]) -> None:
     """Load VGGish's weights, converted to torch, by key: `features.0.weight` … and `embeddings.0.weight` ….
 
     That is the layout of the conversions in circulation: [out, in, 3, 3] convolutions and [out, in] linear maps, each
-    numbered in a row with its ReLUs and pools. Read a file of them with `safetensors.torch.load_file`, or with
-    `torch.load(path, weights_only=True)`.
+    numbered in a row with its ReLUs and pools. `weights=` of the encoder reads a safetensors
+    file of them; another kind is read with `torch.load(path, weights_only=True)`.
     """
     ours = {"features": encoder.convolutions, "embeddings": encoder.head}
     with torch.no_grad():

@@ -15,7 +15,8 @@ from inphase.data import DATASETS
 from inphase.data.audio_visual import AudioVisualStream
 from inphase.data.augment import apply_stance, draw_look, draw_stance
 from inphase.data.groups import GroupStream, Stream
-from inphase.data.reading import measure, read_patches
+from inphase.data.hearing import Patches
+from inphase.data.reading import measure
 from inphase.data.sight import Sight, see
 from inphase.data.video import Video
 from inphase.models import ENCODERS, Encoder
@@ -39,7 +40,12 @@ def build_method(recipe: Recipe) -> Method:
     encoder = call(kind, table, where="[encoder]")
     sound = None if recipe.sound is None else call(ENCODERS["audio"], recipe.sound, where="[sound]")
     # What a frozen network sees of a picture that never changes need not be seen twice.
-    known = getattr(encoder, "mode", None) == "frozen" and recipe.augment is None and sound is None
+    known = getattr(encoder, "mode", None) == "frozen" and recipe.augment is None
+    if sound is not None and sound.config["dimension"] != encoder.config["dimension"]:
+        raise ValueError(
+            f"[encoder] and [sound] embed into one space: {encoder.config['dimension']} and "
+            f"{sound.config['dimension']} dimensions differ"
+        )
     return Method(encoder, build_objective(recipe, dimension=encoder.config["dimension"]), sound=sound, known=known)
 
 
@@ -99,28 +105,38 @@ def _by_action(videos: Sequence[Video]) -> dict[str, list[Video]]:
 def build_stream(recipe: Recipe, method: Method, sight: Sight, *, seed: int, rank: int, world: int) -> Stream:
     """Make the stream of groups that a method trains on; `sight` gives features where the method takes those."""
     encoder = method.encoder
-    common = {"read": sight.read, "seed": seed, "rank": rank, "world": world}
+    common: dict[str, Any] = {
+        "videos": sight.videos,
+        "read": sight.read,
+        "context": lambda video: encoder.context_at(video.rate),
+        "seed": seed,
+        "rank": rank,
+        "world": world,
+        **_changes(recipe, encoder),
+    }
     if method.sound is not None:
-        sounds = {"read_sound": read_patches, "measure": measure, "context": encoder.context}
-        return call(AudioVisualStream, recipe.groups, where="[groups]", videos=sight.videos, **common, **sounds)
-    changes: dict[str, Any] = {}
-    if recipe.augment is not None and encoder.sees == "pictures":
-        call(draw_look, recipe.augment, where="[augment]", rng=np.random.default_rng(0))
-        changes = {"look": partial(draw_look, **recipe.augment)}
-    elif recipe.augment is not None:
-        call(draw_stance, recipe.augment, where="[augment]", rng=np.random.default_rng(0))
-        changes = {"prepare": partial(change_stance, settings=recipe.augment)}
-    return call(
-        GroupStream,
-        recipe.groups,
-        where="[groups]",
-        videos=sight.videos,
-        frame_count=sight.frame_count,
-        choose=method.objective.frames,
-        context=lambda video: encoder.context_at(video.rate),
-        **changes,
-        **common,
-    )
+        _require_plain_draw(method.objective)
+        sounds = {"read_sound": Patches(), "measure": measure}
+        return call(AudioVisualStream, recipe.groups, where="[groups]", **common, **sounds)
+    drawing = {"frame_count": sight.frame_count, "choose": method.objective.frames}
+    return call(GroupStream, recipe.groups, where="[groups]", **common, **drawing)
+
+
+def _require_plain_draw(objective: Objective) -> None:
+    """Refuse a method that wants frames of its own choice: seconds of sound cannot be chosen so."""
+    if objective.blocks != 1 or not objective.shares:
+        raise ValueError("audio-visual training draws frames at random: choose a method that takes them, as gta does")
+
+
+def _changes(recipe: Recipe, encoder: Encoder) -> dict[str, Any]:
+    """Make what changes a video at random, as far as the recipe says."""
+    if recipe.augment is None:
+        return {}
+    draw = draw_look if encoder.sees == "pictures" else draw_stance
+    call(draw, recipe.augment, where="[augment]", rng=np.random.default_rng(0))
+    if encoder.sees == "pictures":
+        return {"look": partial(draw_look, **recipe.augment)}
+    return {"prepare": partial(change_stance, settings=recipe.augment)}
 
 
 def change_stance(

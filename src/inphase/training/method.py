@@ -1,6 +1,7 @@
 """An encoder and an objective as one network: groups of frames in, the terms of the loss out."""
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -30,8 +31,10 @@ class Method(nn.Module):
     def forward(self, given: "Given") -> dict[str, Tensor]:
         """Give the mean over groups of `loss` and its terms, and the health of the embeddings."""
         vectors = self.embed([self._prepare(group) for group in given.groups])
-        groups = [self._sequences(*pair) for pair in zip(given.groups, vectors, strict=True)]
-        return self.objective.mean_over(groups) | health(torch.cat([part.detach().flatten(0, 1) for part in vectors]))
+        heard = self._hear([group.sound for group in given.groups if group.sound is not None])
+        groups = [_sequences(group, seen, sound) for group, seen, sound in zip_longest(given.groups, vectors, heard)]
+        everything = torch.cat([part.detach().flatten(0, 1) for part in (*vectors, *heard)])
+        return self.objective.mean_over(groups) | health(everything)
 
     def embed(self, values: Sequence[Tensor]) -> list[Tensor]:
         """Embed the frames of groups [K, T, C, …]: at once where their shapes agree."""
@@ -49,22 +52,29 @@ class Method(nn.Module):
             return apply_looks(group.values, looks=group.looks)
         return self.encoder.prepare(group.values)
 
-    def _sequences(self, group: Group, vectors: Tensor) -> Sequences:
-        """Give the objective a group's embeddings; those of pictures and of sound are two sequences."""
-        if group.sound is not None:
-            if self.sound is None:
-                raise ValueError("these groups have sound: the recipe needs a table [sound] for its encoder")
-            heard = self.sound(self.sound.prepare(group.sound)[:, :, None])
-            longest = max(vectors.shape[1], heard.shape[1])
-            vectors = torch.cat([_pad(part, longest) for part in (vectors, heard)])
-        return Sequences(
-            values=vectors,
-            lengths=group.lengths,
-            frames=group.frames,
-            totals=group.totals,
-            labels=group.labels,
-            progress=group.progress,
-        )
+    def _hear(self, sounds: Sequence[Tensor]) -> list[Tensor]:
+        """Embed the sounds of groups, [1, N, …] each, together: [1, N, D]."""
+        if bool(sounds) != (self.sound is not None):
+            raise ValueError("groups with sound and a table [sound] for its encoder need each other")
+        if self.sound is None:
+            return []
+        together: Tensor = self.sound(self.sound.prepare(torch.cat(list(sounds), 1))[:, :, None])
+        return list(torch.split(together, [part.shape[1] for part in sounds], dim=1))
+
+
+def _sequences(group: Group, vectors: Tensor, heard: Tensor | None) -> Sequences:
+    """Give the objective a group's embeddings; those of pictures and of sound are two sequences."""
+    if heard is not None:
+        longest = max(vectors.shape[1], heard.shape[1])
+        vectors = torch.cat([_pad(part, longest) for part in (vectors, heard)])
+    return Sequences(
+        values=vectors,
+        lengths=group.lengths,
+        frames=group.frames,
+        totals=group.totals,
+        labels=group.labels,
+        progress=group.progress,
+    )
 
 
 class Given:

@@ -21,7 +21,7 @@ class Recipe:
 
     - `data`        `name` of a collection and the arguments of its loader; `store` of its frames or poses, `split`
     - `encoder`     `name` of an encoder and its arguments
-    - `sound`       those of the encoder of sounds, for audio-visual training
+    - `sound`       the arguments of `AudioEncoder`, for training on pictures and sound
     - `objective`   `name` of a method and its arguments
     - `groups`      of `GroupStream`: how many groups, videos of each and frames of each; or of `AudioVisualStream`
     - `augment`     of `draw_look` for pictures, `draw_stance` for poses; nothing is changed where it is absent
@@ -42,7 +42,9 @@ class Recipe:
 
     def tables(self) -> dict[str, Table]:
         """Give the tables that say something, by name."""
-        return {name: table for name, table in vars(self).items() if table is not None and (table or name == "augment")}
+        said = {name: table for name, table in vars(self).items() if table is not None}
+        # That these are there says something, even where all of it is at its defaults.
+        return {name: table for name, table in said.items() if table or name in ("augment", "sound")}
 
 
 def find_recipe(name: Path | str) -> Path:

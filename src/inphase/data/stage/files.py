@@ -50,14 +50,18 @@ def is_whole(root: Path, video_id: str) -> bool:
 
 def write_video(root: Path, video: Video, *, quality: int = 18) -> None:
     """Write one drawn recording and its labels; `quality` is x264's crf, lower is better."""
-    if video.draw is None or video.hear is None:
-        raise ValueError(f"{video.id} has nothing to draw: it was read from files")
-    path = root / "videos" / f"{video.id}.mp4"
-    write_mp4(path, video.draw().frames, rate=RATE, sound=_blocks(video.hear()), quality=quality)
+    write_recording(root / "videos" / f"{video.id}.mp4", video, quality=quality)
     about = {"events": dict(video.events), "phase_names": video.phase_names, "notes": dict(video.notes)}
     arrays = {name: getattr(video, name) for name in ARRAYS}
     with atomic_write(root / "labels" / f"{video.id}.npz") as part:
         np.savez_compressed(part, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
+
+
+def write_recording(path: Path, video: Video, *, quality: int = 18) -> None:
+    """Write pictures and sound of one drawn recording."""
+    if video.draw is None or video.hear is None:
+        raise ValueError(f"{video.id} has nothing to draw: it was read from files")
+    write_mp4(path, video.draw().frames, rate=RATE, sound=_blocks(video.hear()), quality=quality)
 
 
 def read_size(root: Path) -> int:

@@ -1,0 +1,65 @@
+"""Train a recipe of sound and picture and print its recall beside chance and untrained networks.
+
+    python -m benchmarks.sound [--recipe stage_sound] [--seeds 0 1] [--set run.steps=300]
+
+Recall is that of `inphase.evaluation.sound_recall` on the test split, mean over seeds.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from inphase.cli.evaluate import choose_data
+from inphase.data.sight import see
+from inphase.evaluation.sound_recall import measure_sound_recall
+from inphase.models import load_encoder
+from inphase.training import find_recipe, read_recipe, train
+
+
+def main() -> None:
+    """Train once for each seed, measure, print one table."""
+    options = argparse.ArgumentParser(description="recall of sound and picture")
+    options.add_argument("--recipe", default="stage_sound")
+    options.add_argument("--seeds", type=int, nargs="+", default=[0])
+    options.add_argument("--set", action="append", default=[])
+    options.add_argument("--untrained", type=int, default=5)
+    chosen = options.parse_args()
+    found: dict[str, dict[str, list[float]]] = {}
+    for seed in chosen.seeds:
+        begin = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "run"
+            train(read_recipe(find_recipe(chosen.recipe), changes=[*chosen.set, f"run.seed={seed}"]), out)
+            print(f"seed {seed}: trained in {time.perf_counter() - begin:.0f} s", flush=True)
+            # What random weights score does not depend on the run: it is measured once.
+            columns = measure(out, untrained=chosen.untrained if seed == chosen.seeds[0] else 0)
+        for column, numbers in columns.items():
+            for key, value in numbers.items():
+                found.setdefault(column, {}).setdefault(key, []).append(value)
+    show(found)
+
+
+def measure(out: Path, *, untrained: int) -> dict[str, dict[str, float]]:
+    """Measure a run on the test split of its data."""
+    encoder, sound = load_encoder(out), load_encoder(out / "sound.safetensors")
+    choice = choose_data(out, name=None, root=None, store=None)
+    size = encoder.shape[0] if encoder.sees == "pictures" else None
+    sight = see(encoder, choice.load("test", size=size), store=choice.store, name=str(choice))
+    return measure_sound_recall(encoder, sound, sight, untrained=untrained)
+
+
+def show(found: dict[str, dict[str, list[float]]]) -> None:
+    """Print a row for each number, a column for each network."""
+    columns = list(found)
+    print(f"{'':24}" + "".join(f"{name:>18}" for name in columns))
+    for key in found["this run"]:
+        cells = [np.array(found[column].get(key, [np.nan])) for column in columns]
+        text = [f"{cell.mean():.3f}" + (f" ± {cell.std():.3f}" if len(cell) > 1 else "") for cell in cells]
+        print(f"{key:24}" + "".join(f"{cell:>18}" for cell in text))
+
+
+if __name__ == "__main__":
+    main()
