@@ -11,13 +11,14 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import data, evaluate, train, viewer
+from inphase.cli import data, evaluate, reproduce, train, viewer
 from inphase.media.atomic import explain
 
 app = SubcommandApp()
 app.command(data.commands, name="data", help="Look at collections of videos.")
 app.command(name="train")(train.train_recipe)
 app.command(name="evaluate")(evaluate.evaluate)
+app.command(name="reproduce")(reproduce.reproduce)
 app.command(viewer.view)
 app.command(viewer.export)
 

@@ -73,7 +73,7 @@ def evaluate(
         details: print the numbers of each action and event, too; the report has them.
         device: where the network runs.
     """
-    from inphase.evaluation.measure import measure
+    from inphase.evaluation.measure import CONTROLS, measure
     from inphase.evaluation.report import write_report
     from inphase.models import load_encoder
 
@@ -101,14 +101,14 @@ def evaluate(
             train=partial(look, "train"),
             tasks=tasks or None,
             options=options,
-            compare=controls,
+            compare=CONTROLS if controls else (),
             cache=folder,
             progress=lambda what, done: bar.update(line, description=what, completed=done),
         )
     report = describe(measured, title=f"{run.resolve().name} on {choice.name}, {split}", recipe=choice.recipe)
     for table in report.tables:
         if details or not table.title.endswith(DETAILS):
-            console.print(_grid(table))
+            console.print(lay_out(table))
     for name, reason in measured.left_out.items():
         console.print(f"[dim]{name} left out: {escape(reason)}[/dim]")
     files = write_report(report, out or folder / "evaluation")
@@ -201,7 +201,7 @@ def _figures(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> tuple[An
     return (picture(plot_few_shot(curves), title="Few-shot classification", caption=NOTES["few_shot"]),)
 
 
-def _grid(table: "Table") -> Grid:
+def lay_out(table: "Table") -> Grid:
     """Lay out a table for the terminal."""
     from inphase.evaluation.report import UNDEFINED
 

@@ -88,6 +88,7 @@ class Report:
     figures: tuple[Figure, ...] = ()
     recipe: str = ""
     notes: tuple[str, ...] = ()
+    about: dict[str, str] = field(default_factory=dict)  # command, data, machine, time …
     versions: dict[str, str] = field(default_factory=dict)
 
 
@@ -129,6 +130,7 @@ def write_report(report: Report, folder: Path) -> list[Path]:
 def to_markdown(report: Report, *, pictures: Sequence[str] = ()) -> str:
     """Write the report as Markdown; `pictures` are the figures' files, beside it."""
     parts = [f"# {_plain(report.title)}", *map(_plain, report.notes)]
+    parts.append("\n".join(f"- {_plain(name)}: {_plain(text)}" for name, text in report.about.items()))
     for table in report.tables:
         head = [f"{name} (published)" if name in table.published else name for name in table.head]
         lines = [_row(head), _row(["---", *["---:"] * (len(head) - 1)])]
@@ -150,6 +152,7 @@ def to_json(report: Report) -> str:
     """Write the report as JSON: an undefined number has the mean null; figures are left to their files."""
     content = {
         "title": report.title,
+        "about": report.about,
         "notes": report.notes,
         "tables": [
             {
@@ -171,6 +174,8 @@ def to_json(report: Report) -> str:
 def to_html(report: Report) -> str:
     """Write the report as one page that asks nobody for anything: style and pictures are in it."""
     parts = [f"<h1>{html.escape(report.title)}</h1>", *(f"<p>{html.escape(note)}</p>" for note in report.notes)]
+    about = "".join(f"<dt>{html.escape(name)}<dd>{html.escape(text)}" for name, text in report.about.items())
+    parts.append(f"<dl>{about}</dl>" if about else "")
     for table in report.tables:
         marked = [" class=published" if name in table.published else "" for name in table.head]
         head = "".join(f"<th{mark}>{html.escape(name)}" for name, mark in zip(table.head, marked, strict=True))
@@ -209,6 +214,9 @@ th:first-child, td:first-child {{ text-align: left }}
 thead th {{ border-bottom: 1px solid; font-weight: 600 }}
 tbody tr:nth-child(even) {{ background: color-mix(in srgb, currentColor 5%, transparent) }}
 .published, .undefined, .note {{ opacity: .65 }}
+dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; font-size: .93em }}
+dt {{ opacity: .65 }}
+dd {{ margin: 0; overflow-wrap: anywhere }}
 .undefined {{ font-style: italic }}
 figure {{ margin: 0 }}
 img {{ max-width: 100%; background: #fff }}
