@@ -1,5 +1,6 @@
 """`inphase reproduce`: the tables and figures of the paper, trained and measured."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ from inphase.cli.train import Changes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from inphase.evaluation.report import Report
+    from inphase.evaluation.report import Report, Table
     from inphase.reproduction.runs import Job
     from inphase.reproduction.workers import Event
 
@@ -92,10 +93,28 @@ def _minima(out: Path) -> "Report":
 
 def _show(console: Console, report: "Report", folder: Path) -> None:
     """Print the table, what is to be known of it, and where the rest is."""
-    console.print(lay_out(report.tables[0]))
+    for table in split(report.tables[0], width=console.width):
+        console.print(lay_out(table))
     for note in report.notes:
         console.print(f"[dim]{escape(note)}[/dim]")
     console.print(f"[green]{escape(str(folder / 'report.html'))}[/green] and the same as report.md and report.json")
+
+
+def split(table: "Table", *, width: int) -> "list[Table]":
+    """Cut a table into several, one below the other, that are no wider than the terminal."""
+    names = 5 + max(len(str(row[0])) for row in table.rows)
+    room = max(1, (width - names) // _COLUMN)
+    parts = []
+    for first in range(1, len(table.head), room):
+        kept = (0, *range(first, min(first + room, len(table.head))))
+        rows = tuple(tuple(row[place] for place in kept) for row in table.rows)
+        last = kept[-1] == len(table.head) - 1
+        head = tuple(table.head[place] for place in kept)
+        parts.append(replace(table, title=table.title * (first == 1), head=head, rows=rows, note=table.note * last))
+    return parts
+
+
+_COLUMN = 19  # as wide as a mean and a deviation
 
 
 class Watching:

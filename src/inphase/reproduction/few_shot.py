@@ -31,7 +31,7 @@ def columns(setup: Setup) -> list[Column]:
 STUDY = Study(
     name="few-shot",
     title="Few-shot recognition (Figure 4)",
-    about="Frames classified rightly from k labelled videos of each action. The paper draws its curves without numbers.",
+    about="Frames classified rightly from k labelled videos of each action. The paper draws curves without numbers.",
     rows=rows,
     columns=columns,
     unlike=lambda setup: measures.unlike(setup, collection="FineGym"),

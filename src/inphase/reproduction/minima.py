@@ -4,6 +4,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import torch
+from scipy.special import lambertw
 
 from inphase.align import min_gamma_penalty, smooth_min_penalty
 from inphase.evaluation.report import Figure, Number, Report, Table, picture, versions
@@ -11,8 +12,8 @@ from inphase.evaluation.report import Figure, Number, Report, Table, picture, ve
 TITLE = "The smooth minima (Figure 3)"
 FAR = 1e6
 CASES = ("r3 = r2", "r3 → ∞")
-# The supplement: the largest penalty is x − 1, in γ, where x − 1 = (N − 1) e^(−x).
-LARGEST = {"r3 = r2": 0.4631, "r3 → ∞": 0.2785}
+# The supplement: of N costs the largest penalty is x − 1, in γ, where x − 1 = (N − 1) e^(−x): W((N − 1)/e) by Lambert.
+LARGEST = {case: float(lambertw((count - 1) / np.e).real) for case, count in zip(CASES, (3, 2), strict=True)}
 
 
 def minima() -> Report:
@@ -25,15 +26,17 @@ def minima() -> Report:
             (
                 case,
                 Number(float(smooth[peak])),
-                f"{LARGEST[case]:.4f}",
+                Number(LARGEST[case]),
                 Number(float(delta[peak])),
                 Number(float(soft[0])),
             )
         )
-    head = ("", "largest d of smoothMin", "paper: largest d", "at Δ", "least d of min^γ")
+    head = ("", "largest d of smoothMin", "supplement's bound", "at Δ", "least d of min^γ")
     return Report(
         title=TITLE,
-        tables=(Table(TITLE, head, tuple(rows), note="In units of γ, Δ = r2 − r1.", published=("paper: largest d",)),),
+        tables=(
+            Table(TITLE, head, tuple(rows), note="In units of γ, Δ = r2 − r1.", published=("supplement's bound",)),
+        ),
         figures=_figures() if find_spec("matplotlib") is not None else (),
         notes=(
             "smoothMin adds a penalty that is largest about 1.5 γ from a tie: it rewards a clear winner, or a tie. "

@@ -58,9 +58,13 @@ def main_table(results: Results) -> Table:
         results.study.title,
         tuple(head),
         tuple(kept),
-        note=f"Mean ± deviation over {results.setup.seeds} seeds. {results.study.about}".strip(),
+        note=_spread(results.setup.seeds),
         published=tuple(name for name in head if name.startswith(f"{PAPER}: ")),
     )
+
+
+def _spread(seeds: int) -> str:
+    return "One seed: nothing is known of chance." if seeds == 1 else f"Mean ± deviation over {seeds} seeds."
 
 
 _BLIND = ("time only", "clamped only", LINEAR)

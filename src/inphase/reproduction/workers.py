@@ -1,4 +1,4 @@
-"""Jobs side by side: a process for each, so that one that fails, or is killed for its memory, takes no other with it."""
+"""Jobs side by side, a process for each: one that fails, or is killed for its memory, takes no other with it."""
 
 import multiprocessing
 import warnings
