@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,9 @@ from inphase.training import Recipe, TrainingError, train
 from tests.data.test_finegym import CATEGORIES, annotate
 from tests.media.recordings import write_video
 from tests.test_cli import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TINY = ('data.actions=["kick", "squat"]', "data.videos=3", "data.level=plain", "run.steps=3", "encoder.hidden=[16]",
         "encoder.dimension=8", "groups.groups=2", "groups.videos_per_group=2", "groups.count=8",
@@ -84,7 +87,7 @@ def test_nothing_is_trained_twice_and_studies_share_runs(tmp_path: Path, trained
 
 
 def test_a_study_that_was_stopped_goes_on(tmp_path: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = runs_module.train
+    counted: "Callable[..., Path]" = vars(runs_module)["train"]
 
     def stopped(recipe: Recipe, out: Path, **given: Any) -> Path:
         if len(trained) == 1:
@@ -101,13 +104,13 @@ def test_a_study_that_was_stopped_goes_on(tmp_path: Path, trained: list[str], mo
     )
     assert started == [4, 6]  # the controls and one run were done
     assert len(trained) == len(set(trained)) == 5
-    assert len(report.tables[1].rows) == 5
+    assert len(report.details[0].rows) == 5
 
 
 def test_a_run_that_fails_is_reported_and_the_rest_goes_on(
     tmp_path: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = runs_module.train
+    counted: "Callable[..., Path]" = vars(runs_module)["train"]
 
     def failing(recipe: Recipe, out: Path, **given: Any) -> Path:
         if recipe.objective["name"] == "tcc":

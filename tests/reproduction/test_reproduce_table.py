@@ -1,8 +1,10 @@
+from typing import Any
+
 import pytest
 
 from benchmarks.reproduce_table import LAST, insert, key_of
 
-REPORT = {
+REPORT: dict[str, Any] = {
     "title": "Ablation, on stage by poses",
     "about": {
         "command": "inphase reproduce ablation --data stage --see poses --seeds 3 --budget small",
@@ -27,7 +29,7 @@ def test_a_report_finds_its_place_and_keeps_it() -> None:
     assert "| GTA | 71.2 ± 1.00 | 49.51 |\n| none | – | – |" in once
     assert "Not comparable with the paper: other data." in once
     assert insert(once, REPORT) == once
-    other = {**REPORT, "about": {**REPORT["about"], "command": "inphase reproduce few-shot --data stage"}}  # type: ignore[dict-item]
+    other = {**REPORT, "about": {**REPORT["about"], "command": "inphase reproduce few-shot --data stage"}}
     both = insert(once, other)
     assert both.count("<!-- report ") == 2
     better = {**REPORT, "title": "Ablation again"}
@@ -38,6 +40,6 @@ def test_a_report_finds_its_place_and_keeps_it() -> None:
 
 
 def test_reports_are_told_apart_by_what_they_were_run_on() -> None:
-    assert key_of(str(REPORT["about"]["command"])) == "ablation stage poses small"  # type: ignore[call-overload,index]
+    assert key_of(REPORT["about"]["command"]) == "ablation stage poses small"
     with pytest.raises(ValueError, match="needs one line"):
         insert("# Title\n", REPORT)

@@ -51,7 +51,7 @@ def test_the_ablation_has_the_papers_numbers() -> None:
 
 
 def test_recognition_has_the_papers_numbers_in_three_settings() -> None:
-    expected = {}
+    expected: dict[str, list[float]] = {}
     for line in RECOGNITION.strip().splitlines():
         mode, rows = line.split(": ")
         expected |= {f"{name}, {mode}": figures for name, figures in read(rows).items()}
@@ -103,12 +103,12 @@ def test_a_full_budget_for_pictures_is_the_papers_network_and_steps() -> None:
 
 def test_a_method_has_its_own_recipe_where_one_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     general = '[data]\nname = "stage"\n[encoder]\nname = "pose"\n[objective]\nname = "{}"\n[run]\nsteps = {}\n'
-    for name, method, steps in (
+    for name, method, count in (
         ("penn_pose_gta", "gta", 80),
         ("penn_pose_tcc", "tcc", 800),
         ("golf_pose_tcc", "tcc", 8),
     ):
-        (tmp_path / f"{name}.toml").write_text(general.format(method, steps))
+        (tmp_path / f"{name}.toml").write_text(general.format(method, count))
     for module in ("inphase.reproduction.bases", "inphase.training.recipe"):
         monkeypatch.setattr(f"{module}.SHIPPED", tmp_path)
     golf = Setup("golfdb", Path("golf"), budget="full")

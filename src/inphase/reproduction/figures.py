@@ -87,19 +87,34 @@ def scatter(results: Results) -> tuple[Figure, ...]:
     points += [(name, results.control(name, tau), results.control(name, error), colour) for name, colour in blind]
     figure = Drawing(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
+    shown = []
     for label, x, y, colour in points:
-        if isinstance(x, Number) and isinstance(y, Number):
+        if isinstance(x, Number) and isinstance(y, Number) and not np.isnan([x.mean, y.mean]).any():
             axes.errorbar(x.mean, y.mean, y.deviation, x.deviation, "o", color=colour, capsize=2, markersize=5)
-            axes.annotate(label, (x.mean, y.mean), (6, 5), textcoords="offset points", fontsize="small", color=colour)
+            shown.append((label, x.mean, y.mean, colour))
     stretched = results.control(LINEAR, error)
     if isinstance(stretched, Number):
         axes.axhline(stretched.mean, color=GREY, linestyle=":", label=LINEAR)
     axes.set(xlabel=tau.head, ylabel=error.head)
     axes.set_ylim(bottom=0)
-    axes.margins(x=0.15)
+    axes.margins(x=0.2)
+    axes.autoscale_view()
+    _name_points(axes, shown)
     _finish(axes)
     caption = "Right and below is better. What knows only the time has a high τ and misses as linear stretch does."
     return (picture(figure, title="Order in time, and error", caption=caption),)
+
+
+def _name_points(axes: "Axes", points: Sequence[tuple[str, float, float, str]]) -> None:
+    """Write names beside points, one below the other where they would lie on each other."""
+    taken: list[tuple[float, float]] = []
+    for label, x, y, colour in points:
+        across, up = axes.transData.transform((x, y))
+        lift = 5.0
+        while any(abs(across - other) < 130 and abs(up + lift - height) < 12 for other, height in taken):
+            lift -= 3
+        taken.append((across, up + lift))
+        axes.annotate(label, (x, y), (7, lift), textcoords="offset points", fontsize="small", color=colour)
 
 
 @where_installed
@@ -155,4 +170,4 @@ def _finish(axes: "Axes") -> None:
     axes.grid(alpha=0.25)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize="small", frameon=False)
+    axes.legend(fontsize="small", frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2)

@@ -18,8 +18,9 @@ def summarise_study(results: Results) -> Report:
     runs = results.runs()
     return Report(
         title=f"{study.title}, on {setup.data} by {setup.see}",
-        tables=(main_table(results), _runs_table(runs)),
+        tables=(main_table(results),),
         figures=study.figures(results),
+        details=(_runs_table(runs),),
         recipe=write_recipe(results.recipe(_shown(results), results.columns[0], results.actions[0])),
         notes=_notes(results),
         about={
@@ -124,7 +125,7 @@ def _against_stretch(results: Results) -> list[str]:
         return []
     share = ours.mean / stretched.mean
     return [
-        f"After DTW, {row.label} misses by {ours} % of the action, linear stretch by {stretched} %: "
+        f"After DTW, {row.label} misses by {ours.mean:.1f} % of the action, linear stretch by {stretched.mean:.1f} %: "
         f"{share:.2f} times as much."
     ]
 
