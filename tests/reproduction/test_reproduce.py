@@ -87,7 +87,7 @@ def test_nothing_is_trained_twice_and_studies_share_runs(tmp_path: Path, trained
 
 
 def test_a_study_that_was_stopped_goes_on(tmp_path: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    counted: "Callable[..., Path]" = vars(runs_module)["train"]
+    counted: Callable[..., Path] = vars(runs_module)["train"]
 
     def stopped(recipe: Recipe, out: Path, **given: Any) -> Path:
         if len(trained) == 1:
@@ -110,7 +110,7 @@ def test_a_study_that_was_stopped_goes_on(tmp_path: Path, trained: list[str], mo
 def test_a_run_that_fails_is_reported_and_the_rest_goes_on(
     tmp_path: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted: "Callable[..., Path]" = vars(runs_module)["train"]
+    counted: Callable[..., Path] = vars(runs_module)["train"]
 
     def failing(recipe: Recipe, out: Path, **given: Any) -> Path:
         if recipe.objective["name"] == "tcc":

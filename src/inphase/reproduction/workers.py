@@ -1,6 +1,7 @@
 """Jobs side by side, a process for each: one that fails, or is killed for its memory, takes no other with it."""
 
 import multiprocessing
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -80,21 +81,36 @@ class _Workers:
             self._context.set_forkserver_preload(["inphase.reproduction.workers"])
         self._running: dict[Connection, tuple[Job, BaseProcess]] = {}
         self._failed: dict[Path, str] = {}
+        self._interrupted = False
 
     def go(self) -> dict[Path, str]:
         """Run all; interrupted, wait until those that run have saved themselves."""
         try:
-            while self._waiting or self._running:
+            while (self._waiting or self._running) and not self._interrupted:
                 while self._waiting and len(self._running) < self._processes:
                     self._start(self._waiting.pop())
-                for connection in wait(list(self._running)):
-                    assert isinstance(connection, Connection)
-                    self._hear(connection)
-        finally:
-            for _, process in self._running.values():
-                process.join(_PATIENCE)
-                process.terminate()
+                self._hear_all(None)
+        except KeyboardInterrupt:
+            self._interrupted = True
+        if self._interrupted:
+            self._end()
+            raise KeyboardInterrupt
         return self._failed
+
+    def _end(self) -> None:
+        """Hear those out that run, which Ctrl-C has reached as well; ask those that it has not."""
+        for ask in (False, True):
+            for _, process in self._running.values():
+                if ask:
+                    process.terminate()
+            deadline = time.monotonic() + _PATIENCE
+            while self._running and time.monotonic() < deadline:
+                self._hear_all(deadline - time.monotonic())
+
+    def _hear_all(self, patience: float | None) -> None:
+        for connection in wait(list(self._running), patience):
+            assert isinstance(connection, Connection)
+            self._hear(connection)
 
     def _start(self, job: Job) -> None:
         ours, theirs = self._context.Pipe(duplex=False)
@@ -116,7 +132,8 @@ class _Workers:
             connection.close()
             process.join()
             if event.failed == _INTERRUPTED:
-                raise KeyboardInterrupt
+                self._interrupted = True
+                return
             if event.failed:
                 self._failed[job.folder] = event.failed
         self._watch(event)
