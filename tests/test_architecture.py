@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "objectives": {"align"},
     "training": {"data", "media", "models", "objectives"},
     "evaluation": {"align", "data", "media", "models"},
+    "reproduction": {"align", "data", "evaluation", "media", "models", "objectives", "training"},
     "apps": {"models", "align", "media", "playback"},
     "viewer": {"playback"},
 }

@@ -11,7 +11,21 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import activations, align, data, demo, evaluate, fit, pose3d, retrieve, search, train, transfer, viewer
+from inphase.cli import (
+    activations,
+    align,
+    data,
+    demo,
+    evaluate,
+    fit,
+    pose3d,
+    reproduce,
+    retrieve,
+    search,
+    train,
+    transfer,
+    viewer,
+)
 from inphase.media.atomic import explain
 
 app = SubcommandApp()
@@ -25,6 +39,8 @@ app.command(data.commands, name="data", help="Look at collections of videos.")
 app.command(fit.fit)
 app.command(name="train")(train.train_recipe)
 app.command(evaluate.evaluate)
+app.command(name="evaluate")(evaluate.evaluate)
+app.command(name="reproduce")(reproduce.reproduce)
 app.command(viewer.view)
 app.command(viewer.export)
 app.command(pose3d.pose3d)

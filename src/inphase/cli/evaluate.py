@@ -78,7 +78,7 @@ def evaluate(
         device: where the network runs.
     """
     from inphase.evaluation import NotApplicableError
-    from inphase.evaluation.measure import Measured, measure
+    from inphase.evaluation.measure import CONTROLS, Measured, measure
     from inphase.evaluation.report import write_report
     from inphase.models import load_encoder
 
@@ -113,7 +113,7 @@ def evaluate(
                 train=partial(look, "train"),
                 tasks=others or None,
                 options=options,
-                compare=controls,
+                compare=CONTROLS if controls else (),
                 cache=folder,
                 progress=tell,
             )
@@ -129,7 +129,7 @@ def evaluate(
     report = describe(measured, title=f"{run.resolve().name} on {choice.name}, {split}", recipe=choice.recipe)
     for table in report.tables:
         if details or not table.title.endswith(DETAILS):
-            console.print(_grid(table))
+            console.print(lay_out(table))
     for name, reason in measured.left_out.items():
         console.print(f"[dim]{name} left out: {escape(reason)}[/dim]")
     files = write_report(report, out or folder / "evaluation")
@@ -235,7 +235,7 @@ def _figures(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> tuple[An
     return (picture(plot_few_shot(curves), title="Few-shot classification", caption=NOTES["few_shot"]),)
 
 
-def _grid(table: "Table") -> Grid:
+def lay_out(table: "Table") -> Grid:
     """Lay out a table for the terminal."""
     from inphase.evaluation.report import UNDEFINED
 

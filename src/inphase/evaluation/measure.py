@@ -1,6 +1,6 @@
 """Measure an encoder: embed its videos once, run tasks on them, and on what they have to be compared with."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -15,6 +15,8 @@ from inphase.models import Encoder
 
 # What is being done, and the fraction of it that is.
 Progress = Callable[[str, float], None]
+# What numbers are compared with: an encoder before training, and what has not looked at the video.
+CONTROLS = ("untrained", "time only", "clamped only")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +35,16 @@ def measure(
     train: Callable[[], Sight],
     tasks: Sequence[str] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    compare: bool = True,
+    compare: Collection[str] = CONTROLS,
+    optional: bool = False,
     cache: Path | None = None,
     progress: Progress | None = None,
 ) -> Measured:
     """Run tasks, all that the labels allow or those that are named; one named that they do not allow is an error.
 
-    `train` is asked for only where a task learns. `options` are keyword arguments of a task. With `compare` the columns
-    "untrained" (the encoder before training), "time only" and "clamped only" follow; what has not looked at the video
-    runs no task that learns. `cache` is a run folder.
+    With `optional` it is left out instead. `train` is asked for only where a task learns. `options` are keyword
+    arguments of a task. The columns `compare` follow the encoder's own; what has not looked at the video runs no task
+    that learns. `cache` is a run folder.
     """
     wanted = tuple(TASKS if tasks is None else tasks)
     unknown = [name for name in wanted if name not in TASKS]
@@ -56,12 +59,12 @@ def measure(
     run = partial(_run, options=options or {}, tell=tell)
     videos = embedded(encoder)
     left_out: dict[str, str] = {}
-    columns = {"this run": run(wanted, videos, left_out=None if tasks is not None else left_out)}
-    if compare:
-        possible = [task for task in wanted if task not in left_out]
-        fresh = embedded(untrained(encoder))
-        columns["untrained"] = run(possible, fresh)
-        for name, found in controls(videos["test"]).items():
+    columns = {"this run": run(wanted, videos, left_out=left_out if tasks is None or optional else None)}
+    possible = [task for task in wanted if task not in left_out]
+    if "untrained" in compare:
+        columns["untrained"] = run(possible, embedded(untrained(encoder)))
+    for name, found in controls(videos["test"]).items():
+        if name in compare:
             columns[name] = run([task for task in possible if task not in LEARN], {"test": found})
     sizes = {f"{split} videos": len(found) for split, found in videos.items()}
     sizes["test frames"] = sum(map(len, videos["test"]))

@@ -86,8 +86,10 @@ class Report:
     title: str
     tables: tuple[Table, ...]
     figures: tuple[Figure, ...] = ()
+    details: tuple[Table, ...] = ()  # tables that follow the figures
     recipe: str = ""
     notes: tuple[str, ...] = ()
+    about: dict[str, str] = field(default_factory=dict)  # command, data, machine, time …
     versions: dict[str, str] = field(default_factory=dict)
 
 
@@ -129,13 +131,11 @@ def write_report(report: Report, folder: Path) -> list[Path]:
 def to_markdown(report: Report, *, pictures: Sequence[str] = ()) -> str:
     """Write the report as Markdown; `pictures` are the figures' files, beside it."""
     parts = [f"# {_plain(report.title)}", *map(_plain, report.notes)]
-    for table in report.tables:
-        head = [f"{name} (published)" if name in table.published else name for name in table.head]
-        lines = [_row(head), _row(["---", *["---:"] * (len(head) - 1)])]
-        lines += [_row([_text(cell) for cell in row]) for row in table.rows]
-        parts += [f"## {_plain(table.title)}", "\n".join(lines), *([_plain(table.note)] if table.note else [])]
+    parts.append("\n".join(f"- {_plain(name)}: {_plain(text)}" for name, text in report.about.items()))
+    parts += [_markdown_table(table) for table in report.tables]
     for figure, name in zip(report.figures, pictures, strict=False):
         parts += [f"## {_plain(figure.title)}", f"![{_plain(figure.title)}]({name})", _plain(figure.caption)]
+    parts += [_markdown_table(table) for table in report.details]
     if report.recipe:
         fence = "```"
         while fence in report.recipe:
@@ -146,10 +146,18 @@ def to_markdown(report: Report, *, pictures: Sequence[str] = ()) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def _markdown_table(table: Table) -> str:
+    head = [f"{name} (published)" if name in table.published else name for name in table.head]
+    lines = [_row(head), _row(["---", *["---:"] * (len(head) - 1)])]
+    lines += [_row([_text(cell) for cell in row]) for row in table.rows]
+    return "\n\n".join([f"## {_plain(table.title)}", "\n".join(lines), *([_plain(table.note)] if table.note else [])])
+
+
 def to_json(report: Report) -> str:
     """Write the report as JSON: an undefined number has the mean null; figures are left to their files."""
     content = {
         "title": report.title,
+        "about": report.about,
         "notes": report.notes,
         "tables": [
             {
@@ -159,7 +167,7 @@ def to_json(report: Report) -> str:
                 "rows": [[_value(cell) for cell in row] for row in table.rows],
                 "note": table.note,
             }
-            for table in report.tables
+            for table in (*report.tables, *report.details)
         ],
         "figures": [{"title": figure.title, "caption": figure.caption} for figure in report.figures],
         "recipe": report.recipe,
@@ -171,25 +179,31 @@ def to_json(report: Report) -> str:
 def to_html(report: Report) -> str:
     """Write the report as one page that asks nobody for anything: style and pictures are in it."""
     parts = [f"<h1>{html.escape(report.title)}</h1>", *(f"<p>{html.escape(note)}</p>" for note in report.notes)]
-    for table in report.tables:
-        marked = [" class=published" if name in table.published else "" for name in table.head]
-        head = "".join(f"<th{mark}>{html.escape(name)}" for name, mark in zip(table.head, marked, strict=True))
-        rows = "".join(
-            "<tr>" + "".join(f"<td{mark}>{_cell(cell)}" for cell, mark in zip(row, marked, strict=True))
-            for row in table.rows
-        )
-        parts.append(f"<h2>{html.escape(table.title)}</h2>")
-        parts.append(f"<div class=wide><table><thead><tr>{head}</thead><tbody>{rows}</tbody></table></div>")
-        parts.append(f"<p class=note>{html.escape(table.note)}</p>" if table.note else "")
+    about = "".join(f"<dt>{html.escape(name)}<dd>{html.escape(text)}" for name, text in report.about.items())
+    parts.append(f"<dl>{about}</dl>" if about else "")
+    parts += [_html_table(table) for table in report.tables]
     for figure in report.figures:
         data, title = base64.b64encode(figure.png).decode(), html.escape(figure.title)
         parts.append(f'<h2>{title}</h2><figure><img alt="{title}" src="data:image/png;base64,{data}">')
         parts.append(f"<figcaption>{html.escape(figure.caption)}</figcaption></figure>")
+    parts += [_html_table(table) for table in report.details]
     if report.recipe:
         parts.append(f"<h2>Recipe</h2><pre>{html.escape(report.recipe)}</pre>")
     made = ", ".join(f"{html.escape(name)} {html.escape(v)}" for name, v in report.versions.items())
     parts.append(f"<p class=note>Made with {made}</p>" if made else "")
     return _PAGE.format(title=html.escape(report.title), body="\n".join(part for part in parts if part))
+
+
+def _html_table(table: Table) -> str:
+    marked = [" class=published" if name in table.published else "" for name in table.head]
+    head = "".join(f"<th{mark}>{html.escape(name)}" for name, mark in zip(table.head, marked, strict=True))
+    rows = "".join(
+        "<tr>" + "".join(f"<td{mark}>{_cell(cell)}" for cell, mark in zip(row, marked, strict=True))
+        for row in table.rows
+    )
+    shown = f"<div class=wide><table><thead><tr>{head}</thead><tbody>{rows}</tbody></table></div>"
+    note = f"<p class=note>{html.escape(table.note)}</p>" if table.note else ""
+    return f"<h2>{html.escape(table.title)}</h2>\n{shown}\n{note}"
 
 
 _PAGE = """<!doctype html>
@@ -200,18 +214,21 @@ _PAGE = """<!doctype html>
 <title>{title}</title>
 <style>
 :root {{ color-scheme: light dark }}
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 82rem; margin: 2rem auto; padding: 0 1rem }}
 h2 {{ margin: 2.2rem 0 .5rem; font-size: 1.15rem }}
 .wide {{ overflow-x: auto }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums }}
 th, td {{ padding: .25rem .9rem .25rem 0; text-align: right; white-space: nowrap }}
 th:first-child, td:first-child {{ text-align: left }}
-thead th {{ border-bottom: 1px solid; font-weight: 600 }}
+thead th {{ border-bottom: 1px solid; font-weight: 600; white-space: normal; vertical-align: bottom; max-width: 8rem }}
 tbody tr:nth-child(even) {{ background: color-mix(in srgb, currentColor 5%, transparent) }}
 .published, .undefined, .note {{ opacity: .65 }}
+dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; font-size: .93em }}
+dt {{ opacity: .65 }}
+dd {{ margin: 0; overflow-wrap: anywhere }}
 .undefined {{ font-style: italic }}
 figure {{ margin: 0 }}
-img {{ max-width: 100%; background: #fff }}
+img {{ max-width: min(100%, 56rem); background: #fff }}
 pre {{ overflow-x: auto; padding: .8rem; background: color-mix(in srgb, currentColor 6%, transparent) }}
 </style>
 {body}

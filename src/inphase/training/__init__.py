@@ -1,7 +1,16 @@
 """One loop, recipes, checkpoints: from a recipe to a run folder that every other command takes."""
 
 from inphase.training.loop import train
-from inphase.training.recipe import Recipe, find_recipe, read_recipe, write_recipe
+from inphase.training.recipe import Recipe, change_recipe, find_recipe, read_recipe, write_recipe
 from inphase.training.status import Status, TrainingError
 
-__all__ = ["Recipe", "Status", "TrainingError", "find_recipe", "read_recipe", "train", "write_recipe"]
+__all__ = [
+    "Recipe",
+    "Status",
+    "TrainingError",
+    "change_recipe",
+    "find_recipe",
+    "read_recipe",
+    "train",
+    "write_recipe",
+]

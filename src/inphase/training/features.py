@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from inphase.data.sampling import Frames
@@ -36,15 +37,20 @@ class Features:
         return values[frames], times[frames]
 
     def look_at_all(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Compute what is missing; a video that cannot be read is left for training to report."""
-        for done, video in enumerate(self._sight.videos):
-            if progress is not None:
-                progress(done, len(self._sight.videos))
-            try:
-                self.look(video)
-            # Whatever is wrong with one video, the run skips it and says so when it is drawn.
-            except Exception:
-                continue
+        """Compute what is missing; a video that cannot be read is left for training to report.
+
+        Where several runs share the folder one of them looks, and the others wait for it.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self._folder / "lock"):
+            for done, video in enumerate(self._sight.videos):
+                if progress is not None:
+                    progress(done, len(self._sight.videos))
+                try:
+                    self.look(video)
+                # Whatever is wrong with one video, the run skips it and says so when it is drawn.
+                except Exception:
+                    continue
 
     def look(self, video: Video) -> None:
         """Compute the features of one video, or find them."""

@@ -37,11 +37,19 @@ Watch = Callable[[Status], None]
 Validate = Callable[[Encoder, Sight], Mapping[str, float]]
 
 
-def train(recipe: Recipe, out: Path, *, watch: Watch | None = None, validate: Validate | None = None) -> Path:
+def train(
+    recipe: Recipe,
+    out: Path,
+    *,
+    watch: Watch | None = None,
+    validate: Validate | None = None,
+    features: Path | None = None,
+) -> Path:
     """Train what a recipe describes into the run folder `out`, and give it; one begun before is gone on with.
 
     `watch` is told how it stands, on the first process alone; `validate` measures the encoder on the videos that are
-    watched, at the end and as often as the recipe says.
+    watched, at the end and as often as the recipe says. `features` is where what a frozen network sees is kept, in the
+    run folder unless several runs share it.
     """
     run = call(Run, recipe.run, where="[run]")
     fabric = Fabric(
@@ -57,7 +65,8 @@ def train(recipe: Recipe, out: Path, *, watch: Watch | None = None, validate: Va
             stack.enter_context(held(out, doing="training in"))
             _write_recipe(recipe, out)
         fabric.barrier()
-        _Training(recipe, run, out, fabric, watch=watch or (lambda _: None), validate=validate).go()
+        watch = watch or (lambda _: None)
+        _Training(recipe, run, out, fabric, watch=watch, validate=validate, features=features or out / "features").go()
         fabric.barrier()
     return out
 
@@ -93,10 +102,19 @@ class _Training:
     """One process' share of a run."""
 
     def __init__(
-        self, recipe: Recipe, run: Run, out: Path, fabric: Fabric, *, watch: Watch, validate: Validate | None
+        self,
+        recipe: Recipe,
+        run: Run,
+        out: Path,
+        fabric: Fabric,
+        *,
+        watch: Watch,
+        validate: Validate | None,
+        features: Path,
     ) -> None:
         """Build everything, and go back to where the run was left."""
         self.recipe, self.run, self.out, self.fabric, self.watch = recipe, run, out, fabric, watch
+        self.features = features
         self.settings = call(Optimiser, recipe.optimiser, where="[optimiser]")
         self.every = call(Validation, recipe.validation, where="[validation]").every
         torch.manual_seed(run.seed)
@@ -174,7 +192,7 @@ class _Training:
         sight = self.sights.train
         if not self.method.known:
             return sight
-        features = Features(self.method.encoder, sight, folder=self.out / "features")
+        features = Features(self.method.encoder, sight, folder=self.features)
         if self.fabric.is_global_zero:
             features.look_at_all(
                 lambda done, total: self.watch(

@@ -3,6 +3,7 @@
 import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from inspect import Parameter, signature
@@ -71,6 +72,14 @@ def read_recipe(path: Path, *, changes: Sequence[str] = ()) -> Recipe:
     if wrong:
         raise ValueError(f"{path}: {wrong[0]} stands outside a table: put it under [run], [data] …")
     return call(Recipe, tables, where=str(path))
+
+
+def change_recipe(recipe: Recipe, changes: Sequence[str]) -> Recipe:
+    """Make changes to a recipe, each written as for `read_recipe`."""
+    tables: dict[str, Any] = deepcopy(dict(recipe.tables()))
+    for change in changes:
+        _apply(tables, change)
+    return call(Recipe, tables, where="a recipe")
 
 
 def _apply(tables: dict[str, Any], change: str) -> None:

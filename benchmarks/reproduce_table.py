@@ -1,0 +1,82 @@
+"""Put the tables of reports into docs/reproduce.md, so that nobody copies numbers by hand.
+
+    python -m benchmarks.reproduce_table reproduced/*/*/report.json [--page docs/reproduce.md]
+
+Each report has a place of its own there, by its study, collection, way of seeing and budget: a report made again takes
+the place of the one before, and the others stay.
+"""
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parents[1] / "docs" / "reproduce.md"
+BEGIN, END = "<!-- report {key} -->", "<!-- end of report -->"
+LAST = "<!-- reports end here -->"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("reports", type=Path, nargs="+")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    chosen = parser.parse_args()
+    text = chosen.page.read_text(encoding="utf-8")
+    for file in chosen.reports:
+        text = insert(text, json.loads(file.read_text(encoding="utf-8")))
+    chosen.page.write_text(text, encoding="utf-8")
+
+
+def insert(page: str, report: dict[str, Any]) -> str:
+    """Put a report into a page, in its own place or after the others."""
+    key = key_of(report["about"]["command"])
+    block = f"{BEGIN.format(key=key)}\n{lay_out(report)}\n{END}\n"
+    own = re.compile(re.escape(BEGIN.format(key=key)) + r"\n.*?" + re.escape(END) + r"\n", re.DOTALL)
+    if own.search(page):
+        return own.sub(lambda _: block, page)
+    if page.count(LAST) != 1:
+        raise ValueError(f"the page needs one line {LAST}: reports go before it")
+    return page.replace(LAST, f"{block}\n{LAST}")
+
+
+def key_of(command: str) -> str:
+    """Name a report by its study, and what it was run on."""
+    words = command.split()
+    given = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("--")}
+    parts = [given[name] for name in ("--data", "--see", "--budget") if name in given]
+    return " ".join([words[2], *parts])
+
+
+def lay_out(report: dict[str, Any]) -> str:
+    """Write a report's first table, what made it and why it cannot be compared."""
+    about, table = report["about"], report["tables"][0]
+    lines = [f"### {report['title']}", "", f"`{about['command']}`  "]
+    if "trained on" in about:
+        lines += [f"{about['trained on']}; training {about['training took']}.", ""]
+        lines += [f"Not comparable with the paper: {about['not comparable']}."]
+    lines += ["", _row(table["head"]), _row(["---", *["---:"] * (len(table["head"]) - 1)])]
+    lines += [_row([_cell(cell) for cell in row]) for row in table["rows"]]
+    return "\n".join([*lines, "", " ".join([table["note"], *report["notes"]])])
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _cell(cell: Any) -> str:
+    """Write three significant decimals at most, as a page has room for."""
+    if not isinstance(cell, dict):
+        return "–" if cell is None else str(cell)
+    if cell["mean"] is None:
+        return "undefined"
+    spread = "" if cell["deviation"] is None else f" ± {_decimal(cell['deviation'])}"
+    return f"{_decimal(cell['mean'])}{spread}"
+
+
+def _decimal(number: float) -> str:
+    return f"{number:.1f}" if abs(number) >= 10 else f"{number:.2f}"
+
+
+if __name__ == "__main__":
+    main()

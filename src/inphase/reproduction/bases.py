@@ -1,0 +1,99 @@
+"""The recipe a run begins with: the method's own for a collection and a way of seeing, as long as the budget lasts."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from inphase.data import DATASETS
+from inphase.data.groups import GroupStream
+from inphase.data.reading import read_pose
+from inphase.data.video import Video
+from inphase.reproduction.study import Changes, Setup
+from inphase.training import Recipe, change_recipe, find_recipe, read_recipe
+from inphase.training.recipe import SHIPPED, Table, call, choose, write_recipe
+
+# Steps as a share of what the recipe says; for pictures "full" is the paper's network, and its 150,000 steps.
+SHARES: Mapping[str, float] = {"small": 1 / 8, "medium": 1 / 2, "full": 1.0}
+# Where a method's recipe is looked for: the collection's own, then what was tuned on another one.
+_OWN = {"stage": "stage", "penn_action": "penn", "golfdb": "golf", "finegym": "finegym"}
+
+
+def compose(setup: Setup, method: str, changes: Changes | None = None) -> Recipe:
+    """Make the recipe of a run: the method's, on this data, within this budget, changed by the user, then by `changes`.
+
+    Runs train on the whole training split: settings were chosen before, on videos held out of it.
+    """
+    recipe = _find(setup, method)
+    run = {**recipe.run, "steps": max(1, round(recipe.run.get("steps", 1000) * SHARES[setup.budget]))}
+    recipe = replace(recipe, data=_data(setup, recipe), validation={"fraction": 0.0}, run=run)
+    recipe = merge(change_recipe(recipe, setup.changes), changes or {})
+    if method == "supervised" and recipe.objective.get("kind", "phase") == "phase":
+        recipe = merge(recipe, {"objective": {"outputs": _count_phases(recipe.data)}})
+    return recipe
+
+
+def merge(recipe: Recipe, changes: Changes) -> Recipe:
+    """Change entries of a recipe's tables."""
+    tables: dict[str, Any] = {name: {**(getattr(recipe, name) or {}), **table} for name, table in changes.items()}
+    return replace(recipe, **tables)
+
+
+def load_videos(data: Table, *, split: str) -> list[Video]:
+    """List the videos that a table of data names."""
+    kind, table = choose(DATASETS, data, where="data")
+    for key in ("store", "split"):
+        table.pop(key, None)
+    return call(kind, table, where="[data]", split=split)
+
+
+def list_actions(setup: Setup) -> list[str]:
+    """Name the actions of the test videos."""
+    return sorted({video.action for video in load_videos(compose(setup, "gta").data, split="test")})
+
+
+def families(setup: Setup) -> list[str]:
+    """Name the families of recipes to look in, nearest first."""
+    if setup.see == "poses":
+        return list(dict.fromkeys([f"{_OWN[setup.data]}_pose", "penn_pose"]))
+    general = "paper" if setup.budget == "full" else "pixels"
+    return [f"{_OWN[setup.data]}_{general}", general]
+
+
+def _find(setup: Setup, method: str) -> Recipe:
+    """Read the recipe of a method; where it has none, GTA's with the objective as its source sets it."""
+    for name in families(setup):
+        if (SHIPPED / f"{name}_{method}.toml").is_file():
+            return read_recipe(find_recipe(f"{name}_{method}"))
+    for name in families(setup):
+        if (SHIPPED / f"{name}_gta.toml").is_file():
+            return replace(read_recipe(find_recipe(f"{name}_gta")), objective={"name": method})
+    raise ValueError(f"no recipe ships for {', '.join(families(setup))}")
+
+
+def _data(setup: Setup, recipe: Recipe) -> Table:
+    data: dict[str, Any] = {"name": setup.data}
+    if setup.root is not None:
+        data["root"] = str(setup.root.resolve())
+    if setup.store is not None:
+        data["store"] = str(setup.store.resolve())
+    if setup.data == "finegym":
+        data["labels"] = 101  # the loader's default, said so that runs with and without the word are one
+    if setup.data == "stage" and setup.see == "pictures" and setup.root is None:
+        data["size"] = recipe.encoder.get("size", [224, 224])[0]  # drawn as large as they are seen
+    return data
+
+
+def _count_phases(data: Table) -> int:
+    """Count the phases of all actions, numbered through as training numbers them."""
+    found = _phases_of(write_recipe(Recipe(data, {}, {})))
+    if not found:
+        raise ValueError(f"{data['name']} has no phases here: a supervised network needs them")
+    return found
+
+
+@cache
+def _phases_of(text: str) -> int:
+    import tomllib
+
+    return GroupStream(load_videos(tomllib.loads(text)["data"], split="train"), read=read_pose).phases

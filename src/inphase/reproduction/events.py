@@ -1,0 +1,40 @@
+"""The supplement's classification of each event by itself: one network for all, a classifier for each."""
+
+from inphase.data.finegym_lists import EVENTS
+from inphase.reproduction import measures
+from inphase.reproduction.bases import list_actions
+from inphase.reproduction.figures import heat
+from inphase.reproduction.published import EVENTS_OF
+from inphase.reproduction.recognition import MODES
+from inphase.reproduction.study import Column, Row, Setup, Study, method_rows
+
+
+def rows(setup: Setup) -> list[Row]:
+    """Train every method, the backbone's batch norms alone where there is one to train."""
+    trains = setup.see == "pictures" and setup.budget != "small"
+    return method_rows(EVENTS_OF, changes=MODES["only_bn"] if trains else {})
+
+
+def columns(setup: Setup) -> list[Column]:
+    """Measure the classifier of each event, or of each action elsewhere, and their mean."""
+    known = setup.data == "finegym"
+    actions = list(EVENTS.values()) if known else list_actions(setup)
+    task, key = "phase_classification", "linear/raw/1"
+    found = [
+        Column(f"{action}, %", task, f"{key}/{action}", 100, f"FineGym101 {action}" if known else "")
+        for action in actions
+    ]
+    # A single action has no classifier of its own beside that of all.
+    mean = Column("mean, %", task, f"{key}/per_action", 100)
+    return [*found, mean] if len(actions) > 1 else [*measures.accuracy(setup)]
+
+
+STUDY = Study(
+    name="events",
+    title="Recognition, event by event",
+    about="A support vector machine for the phases of each action by itself, on embeddings of one network for all.",
+    rows=rows,
+    columns=columns,
+    unlike=lambda setup: measures.unlike(setup, collection="FineGym"),
+    figures=heat,
+)

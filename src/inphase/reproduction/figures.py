@@ -1,0 +1,173 @@
+"""The plots of studies. matplotlib is imported where it is used: it is an extra, and reports do without it."""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from inphase.evaluation.few_shot import plot_few_shot
+from inphase.evaluation.report import Figure, Number, picture
+from inphase.reproduction.results import LINEAR, Results
+from inphase.reproduction.study import Column, Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+OURS, PAPER, GREY = "#2f6fde", "#b9bec9", "#8a8f99"
+Draw = Callable[[Results], tuple[Figure, ...]]
+
+
+def where_installed(draw: Draw) -> Draw:
+    """Draw where matplotlib is installed, otherwise nothing."""
+
+    @wraps(draw)
+    def drawn(results: Results) -> tuple[Figure, ...]:
+        return draw(results) if find_spec("matplotlib") is not None else ()
+
+    return drawn
+
+
+@where_installed
+def bars(results: Results) -> tuple[Figure, ...]:
+    """Draw the first column of each kind that the paper has figures for, ours beside the paper's."""
+    return tuple(_bars(results, column) for column in results.columns if column.paper and _drawn(results, column))
+
+
+@where_installed
+def bars_and_errors(results: Results) -> tuple[Figure, ...]:
+    """Draw the bars, and τ beside the error that people feel."""
+    return (*bars(results), *scatter(results))
+
+
+def _bars(results: Results, column: Column) -> Figure:
+    from matplotlib.figure import Figure as Drawing
+
+    rows = _drawn(results, column)
+    figure = Drawing(figsize=(7, 0.9 + 0.48 * len(rows)), layout="constrained")
+    axes = figure.add_subplot()
+    places = np.arange(len(rows))
+    for place, (row, number) in zip(places, rows, strict=True):
+        spread = 0 if number.deviation is None else number.deviation
+        axes.barh(place - 0.19, number.mean, 0.36, color=OURS, xerr=spread, ecolor="#17376f", capsize=2)
+        axes.annotate(f"{number.mean:.1f}", (number.mean + spread, place - 0.19), (4, 0), **_WORDS)  # type: ignore[arg-type]
+        known = row.published.get(column.paper)
+        if known is not None:
+            axes.barh(place + 0.19, known, 0.36, color=PAPER)
+            axes.annotate(f"{known:.1f}", (known, place + 0.19), (4, 0), color=GREY, **_WORDS)  # type: ignore[arg-type]
+    control = results.control("untrained", column)
+    if isinstance(control, Number) and not np.isnan(control.mean):
+        axes.axvline(control.mean, color="#d2691e", linestyle="--", linewidth=1, label="untrained")
+    axes.barh([0], [0], color=OURS, label="here")
+    if any(column.paper in row.published for row, _ in rows):
+        axes.barh([0], [0], color=PAPER, label=f"paper, {column.paper}")
+    axes.set_yticks(places, [row.label for row, _ in rows])
+    axes.invert_yaxis()
+    axes.set(xlabel=column.head)
+    axes.margins(x=0.12)
+    _finish(axes)
+    return picture(figure, title=column.head, caption=results.study.unlike(results.setup))
+
+
+_WORDS = {"textcoords": "offset points", "va": "center", "fontsize": "small"}
+
+
+@where_installed
+def scatter(results: Results) -> tuple[Figure, ...]:
+    """Draw τ beside the error after nearest neighbours: the one rewards order in time, the other is what people see."""
+    from matplotlib.figure import Figure as Drawing
+
+    tau = next((column for column in results.columns if column.key == "tau"), None)
+    error = next((column for column in results.columns if column.key in ("nearest", "nearest/mean")), None)
+    if tau is None or error is None:
+        return ()
+    points = [(row.label, results.cell(row, tau), results.cell(row, error), OURS) for row in results.rows]
+    blind = [("untrained", "#d2691e"), ("time only", GREY), ("clamped only", GREY)]
+    points += [(name, results.control(name, tau), results.control(name, error), colour) for name, colour in blind]
+    figure = Drawing(figsize=(7, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    shown = []
+    for label, x, y, colour in points:
+        if isinstance(x, Number) and isinstance(y, Number) and not np.isnan([x.mean, y.mean]).any():
+            axes.errorbar(x.mean, y.mean, y.deviation, x.deviation, "o", color=colour, capsize=2, markersize=5)
+            shown.append((label, x.mean, y.mean, colour))
+    stretched = results.control(LINEAR, error)
+    if isinstance(stretched, Number):
+        axes.axhline(stretched.mean, color=GREY, linestyle=":", label=LINEAR)
+    axes.set(xlabel=tau.head, ylabel=error.head)
+    axes.set_ylim(bottom=0)
+    axes.margins(x=0.2)
+    axes.autoscale_view()
+    _name_points(axes, shown)
+    _finish(axes)
+    caption = "Right and below is better. What knows only the time has a high τ and misses as linear stretch does."
+    return (picture(figure, title="Order in time, and error", caption=caption),)
+
+
+def _name_points(axes: "Axes", points: Sequence[tuple[str, float, float, str]]) -> None:
+    """Write names beside points, one below the other where they would lie on each other."""
+    taken: list[tuple[float, float]] = []
+    for label, x, y, colour in points:
+        across, up = axes.transData.transform((x, y))
+        lift = 5.0
+        while any(abs(across - other) < 130 and abs(up + lift - height) < 12 for other, height in taken):
+            lift -= 3
+        taken.append((across, up + lift))
+        axes.annotate(label, (x, y), (7, lift), textcoords="offset points", fontsize="small", color=colour)
+
+
+@where_installed
+def few_shot_curves(results: Results) -> tuple[Figure, ...]:
+    """Draw Figure 4: accuracy over labelled videos, means over seeds."""
+    curves = {}
+    for row in results.trained:
+        found = [results.measured(row, results.columns[0], None, seed) for seed in range(results.setup.seeds)]
+        numbers = [item.numbers.get("few_shot", {}).get("this run", {}) for item in found if item is not None]
+        if numbers and all(numbers):
+            curves[row.label] = {key: float(np.mean([part[key] for part in numbers])) for key in numbers[0]}
+    if not curves:
+        return ()
+    return (picture(plot_few_shot(curves), title="Few-shot classification", caption=results.study.about),)
+
+
+@where_installed
+def heat(results: Results) -> tuple[Figure, ...]:
+    """Draw rows and columns of one kind as coloured cells."""
+    from matplotlib.figure import Figure as Drawing
+
+    columns = [column for column in results.columns if column.key == results.columns[0].key or "/" in column.key]
+    columns = [column for column in columns if column.scale == results.columns[0].scale and _drawn(results, column)]
+    rows = results.trained
+    if not columns or not rows:
+        return ()
+    values = np.array([[_mean(results, row, column) for column in columns] for row in rows])
+    figure = Drawing(figsize=(2 + 1.1 * len(columns), 1.2 + 0.42 * len(rows)), layout="constrained")
+    axes = figure.add_subplot()
+    axes.imshow(values, aspect="auto", cmap="Blues", vmin=np.nanmin(values) - 10, vmax=np.nanmax(values) + 10)
+    for (y, x), value in np.ndenumerate(values):
+        axes.annotate(f"{value:.1f}", (x, y), ha="center", va="center", fontsize="small")
+    axes.set_xticks(range(len(columns)), [column.head.replace(", ", "\n") for column in columns], fontsize="small")
+    axes.set_yticks(range(len(rows)), [row.label for row in rows])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    return (picture(figure, title=results.study.title, caption=results.study.about),)
+
+
+def _mean(results: Results, row: Row, column: Column) -> float:
+    cell = results.cell(row, column)
+    return cell.mean if isinstance(cell, Number) else float("nan")
+
+
+def _drawn(results: Results, column: Column) -> Sequence[tuple[Row, Number]]:
+    """List the rows that have a defined number."""
+    cells = [(row, results.cell(row, column)) for row in results.rows]
+    return [(row, cell) for row, cell in cells if isinstance(cell, Number) and not np.isnan(cell.mean)]
+
+
+def _finish(axes: "Axes") -> None:
+    """Leave out what carries nothing."""
+    axes.grid(alpha=0.25)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize="small", frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2)

@@ -1,0 +1,231 @@
+"""Studies run: small ones on the stage, a miniature FineGym, and what happens when runs stop or fail."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from inphase.evaluation.report import to_json
+from inphase.reproduction import STUDIES, Setup, reproduce
+from inphase.reproduction import runs as runs_module
+from inphase.reproduction.results import Results
+from inphase.reproduction.runs import fingerprint
+from inphase.reproduction.workers import Event, perform_all
+from inphase.training import Recipe, TrainingError, train
+from tests.data.test_finegym import CATEGORIES, annotate
+from tests.media.recordings import write_video
+from tests.test_cli import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TINY = ('data.actions=["kick", "squat"]', "data.videos=3", "data.level=plain", "run.steps=3", "encoder.hidden=[16]",
+        "encoder.dimension=8", "groups.groups=2", "groups.videos_per_group=2", "groups.count=8",
+        "run.accelerator=cpu")  # fmt: skip
+
+
+def setup(*methods: str, seeds: int = 1) -> Setup:
+    return Setup(methods=methods, seeds=seeds, changes=TINY)
+
+
+def rows_of(report: Any) -> dict[str, dict[str, Any]]:
+    """Give the cells of a report's table by row and head."""
+    table = report["tables"][0]
+    return {row[0]: dict(zip(table["head"], row, strict=True)) for row in table["rows"]}
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note the runs that are trained."""
+    found: list[str] = []
+
+    def counted(recipe: Recipe, out: Path, **given: Any) -> Path:
+        found.append(out.name)
+        return train(recipe, out, **given)
+
+    monkeypatch.setattr(runs_module, "train", counted)
+    return found
+
+
+def test_the_command_trains_measures_and_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["reproduce", "synchronisation", "--data", "stage", "--seeds", "1", "--out", str(tmp_path), "--jobs", "1",
+             "--methods", "gta", "soft_dtw"]  # fmt: skip
+    assert run(monkeypatch, *words, *(word for change in TINY for word in ("--set", change))) == 0
+    out = capsys.readouterr().out
+    assert "3 runs and controls" in out
+    assert "linear stretch" in out
+    report = json.loads((tmp_path / "synchronisation" / "report.json").read_text())
+    rows = rows_of(report)
+    assert list(rows) == ["soft-DTW", "GTA", "untrained", "time only", "clamped only", "linear stretch"]
+    assert rows["GTA"]["paper: PennAction τ"] == "74.84"
+    assert rows["time only"]["τ, %"]["mean"] > 95
+    assert rows["clamped only"]["τ nc, %"]["mean"] is None
+    # Position alone is linear stretch, up to rounding to whole frames.
+    linear, timed = (rows[name]["alignment error, nearest, %"]["mean"] for name in ("linear stretch", "time only"))
+    assert timed == pytest.approx(linear, rel=0.05)
+    assert 0 < rows["GTA"]["phases, SVM, %"]["mean"] <= 100
+    assert "--methods gta soft_dtw" in report["about"]["command"]
+    assert "this one poses" in report["about"]["not comparable"]
+    assert any("times as much" in note for note in report["notes"])
+    page = (tmp_path / "synchronisation" / "report.html").read_text()
+    assert page.count("<img") == 3
+    assert 'src="http' not in page
+
+
+def test_nothing_is_trained_twice_and_studies_share_runs(tmp_path: Path, trained: list[str]) -> None:
+    first = reproduce(STUDIES["synchronisation"], setup("gta", seeds=2), tmp_path)
+    assert len(trained) == len(set(trained)) == 2
+    again = reproduce(STUDIES["synchronisation"], setup("gta", seeds=2), tmp_path)
+    assert to_json(again) == to_json(first)
+    reproduce(STUDIES["few-shot"], setup("gta", seeds=1), tmp_path)
+    assert len(trained) == 2
+    reproduce(STUDIES["recognition"], setup("gta", seeds=3), tmp_path)
+    assert len(trained) == 3
+
+
+def test_a_study_that_was_stopped_goes_on(tmp_path: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: Callable[..., Path] = vars(runs_module)["train"]
+
+    def stopped(recipe: Recipe, out: Path, **given: Any) -> Path:
+        if len(trained) == 1:
+            raise KeyboardInterrupt
+        return counted(recipe, out, **given)
+
+    monkeypatch.setattr(runs_module, "train", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(STUDIES["ablation"], setup(), tmp_path)
+    monkeypatch.setattr(runs_module, "train", counted)
+    started: list[int] = []
+    report = reproduce(
+        STUDIES["ablation"], setup(), tmp_path, begin=lambda left, total: started.extend([len(left), total])
+    )
+    assert started == [4, 6]  # the controls and one run were done
+    assert len(trained) == len(set(trained)) == 5
+    assert len(report.details[0].rows) == 5
+
+
+def test_a_run_that_fails_is_reported_and_the_rest_goes_on(
+    tmp_path: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: Callable[..., Path] = vars(runs_module)["train"]
+
+    def failing(recipe: Recipe, out: Path, **given: Any) -> Path:
+        if recipe.objective["name"] == "tcc":
+            raise TrainingError("the loss of step 7 is nan")
+        return counted(recipe, out, **given)
+
+    monkeypatch.setattr(runs_module, "train", failing)
+    reproduce(STUDIES["recognition"], setup("tcc", "gta"), tmp_path)
+    report = json.loads((tmp_path / "recognition" / "report.json").read_text())
+    rows = rows_of(report)
+    assert rows["TCC"]["phases, SVM, %"] == "failed"
+    assert rows["TCC"]["paper: FineGym101"] == "45.62"
+    assert rows["GTA"]["phases, SVM, %"]["mean"] > 0
+    assert any("the loss of step 7 is nan" in note for note in report["notes"])
+    states = {row[0]: row[4] for row in report["tables"][1]["rows"]}
+    assert states["TCC"].startswith("failed: TrainingError: the loss of step 7")
+    monkeypatch.setattr(runs_module, "train", counted)
+    reproduce(STUDIES["recognition"], setup("tcc", "gta"), tmp_path)
+    assert rows_of(json.loads((tmp_path / "recognition" / "report.json").read_text()))["TCC"]["phases, SVM, %"]["mean"]
+    assert len(trained) == 2
+
+
+def test_one_failed_seed_of_several_is_not_averaged_away(tmp_path: Path) -> None:
+    results = Results(STUDIES["recognition"], setup("gta", seeds=2), tmp_path)
+    jobs = results.jobs()
+    failed = perform_all(jobs[:2], tmp_path, processes=1, watch=lambda _: None)
+    assert not failed
+    assert results.cell(results.rows[0], results.columns[0]) == "1 of 2 failed"
+
+
+def test_runs_side_by_side_fail_alone(tmp_path: Path) -> None:
+    jobs = Results(STUDIES["recognition"], setup("gta"), tmp_path).jobs()[1:]
+    wrong = Results(
+        STUDIES["recognition"], Setup(methods=("gta",), seeds=1, changes=(*TINY, "objective.gamma=-1")), tmp_path
+    ).jobs()[1:]
+    events: list[Event] = []
+    failed = perform_all([*wrong, *jobs], tmp_path, processes=2, watch=events.append)
+    assert list(failed) == [wrong[0].folder]
+    assert "gamma" in failed[wrong[0].folder]
+    assert (tmp_path / jobs[0].folder / jobs[0].tests[0].file).is_file()
+    assert {event.doing for event in events if event.key == jobs[0].folder} >= {"training", "phase_classification"}
+    assert [event.key for event in events if event.ended and not event.failed] == [jobs[0].folder]
+
+
+def test_a_run_is_named_by_what_it_learns() -> None:
+    recipe = Recipe({"name": "stage"}, {"name": "pose"}, {"name": "gta"}, run={"steps": 5, "seed": 1})
+    elsewhere = Recipe({"name": "stage"}, {"name": "pose"}, {"name": "gta"}, run={"steps": 5, "accelerator": "cuda"})
+    longer = Recipe({"name": "stage"}, {"name": "pose"}, {"name": "gta"}, run={"steps": 6})
+    assert fingerprint(recipe) == fingerprint(elsewhere) != fingerprint(longer)
+
+
+def test_a_network_for_each_action_is_measured_on_that_action(tmp_path: Path, trained: list[str]) -> None:
+    reproduce(STUDIES["per-class"], setup("gta"), tmp_path)
+    assert len(trained) == 2
+    report = json.loads((tmp_path / "per-class" / "report.json").read_text())
+    assert [row[0] for row in report["tables"][1]["rows"]] == ["GTA, kick", "GTA, squat"]
+    taus = [json.loads(file.read_text())["numbers"]["kendall_tau"]["this run"] for file in
+            sorted(tmp_path.glob("runs/*/measured/*.json"))]  # fmt: skip
+    assert sorted(key for tau in taus for key in tau if key.startswith("nc/")) == ["nc/kick", "nc/squat"]
+    mean = sum(tau["tau"] for tau in taus) / 2
+    assert rows_of(report)["GTA"]["τ, %"]["mean"] == pytest.approx(100 * mean)
+
+
+@pytest.fixture
+def gym(tmp_path: Path) -> Path:
+    """Write a FineGym of two vaults and two floor exercises for training, and as many for testing."""
+    root = tmp_path / "gym"
+    (root / "videos").mkdir(parents=True)
+    lists: dict[str, str] = {"train": "", "val": ""}
+    for number, split in enumerate(("train", "train", "val", "val")):
+        name = f"{'abcd'[number] * 11}_E_000000_000009"
+        lists[split] += "".join(f"{name}_A_000{2 * part}_000{2 * part + 2} {label}\n" for part, label in
+                                enumerate((6, 7, 8)))  # fmt: skip
+        lists[split] += f"{'efgh'[number] * 11}_E_000000_000009_A_0001_0006 0\n"
+        for letter in ("abcd"[number], "efgh"[number]):
+            write_video(root / "videos" / f"{letter * 11}.mp4", count=54, rate=6, height=32, width=32)
+    for base in (99, 288):
+        (root / f"gym{base}_categories.txt").write_text(CATEGORIES)
+        (root / f"gym{base}_train_element_v1.0.txt").write_text(lists["train"])
+        (root / f"gym{base}_val_element.txt").write_text(lists["val"])
+    (root / "finegym_annotation_info_v1.0.json").write_text(json.dumps(annotate(*lists.values())))
+    return root
+
+
+def test_a_miniature_finegym_runs_at_all_its_labels(gym: Path, tmp_path: Path, trained: list[str]) -> None:
+    small = ("encoder.size=[32, 32]", "encoder.convolutions=[4]", "encoder.hidden=[8]", "encoder.dimension=8",
+             "run.steps=2", "groups.groups=2", "groups.videos_per_group=2", "groups.count=6",
+             "run.accelerator=cpu")  # fmt: skip
+    chosen = Setup("finegym", gym, see="pictures", seeds=1, methods=("gta",), changes=small)
+    reproduce(STUDIES["recognition"], chosen, tmp_path)
+    assert len(trained) == 2  # one for 101 and 99, one for 290 and 288
+    cells = rows_of(json.loads((tmp_path / "recognition" / "report.json").read_text()))["GTA"]
+    for name, paper in {"101": 49.51, "99 clips": 27.81, "290": 46.54, "288 clips": 24.16}.items():
+        assert 0 <= cells[f"{name}, SVM, %"]["mean"] <= 100
+        assert cells[f"paper: FineGym{name.removesuffix(' clips')}"] == f"{paper:.2f}"
+    assert len(list(tmp_path.glob("features/*/*.times.npy"))) == 8
+    reproduce(STUDIES["events"], chosen, tmp_path)
+    cells = rows_of(json.loads((tmp_path / "events" / "report.json").read_text()))["GTA"]
+    assert cells["paper: FineGym101 vault"] == "70.69"
+    assert {cells["vault, %"]["mean"], cells["floor exercise, %"]["mean"]} > set()
+
+
+def test_figure_3_needs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    assert run(monkeypatch, "reproduce", "minima", "--out", str(tmp_path)) == 0
+    rows = rows_of(json.loads((tmp_path / "minima" / "report.json").read_text()))
+    for case in ("r3 = r2", "r3 → ∞"):
+        assert rows[case]["largest d of smoothMin"]["mean"] == pytest.approx(
+            rows[case]["supplement's bound"]["mean"], abs=1e-6
+        )
+    assert rows["r3 = r2"]["least d of min^γ"]["mean"] == pytest.approx(-1.0986, abs=1e-4)  # −log 3
+    assert (tmp_path / "minima" / "figure_2.png").stat().st_size > 10_000
+
+
+def test_wrong_words_are_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "reproduce", "tables") == 1
+    assert "no study 'tables': choose one of ablation" in capsys.readouterr().err
+    assert run(monkeypatch, "reproduce", "ablation", "--data", "golfdb") == 1
+    assert "golfdb is read from a folder" in capsys.readouterr().err
