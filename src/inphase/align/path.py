@@ -34,10 +34,15 @@ class Alignment:
         x_times, y_times = np.asarray(x_times, np.float64), np.asarray(y_times, np.float64)
         if x_times.shape != (m,) or y_times.shape != (n,):
             raise ValueError(f"times must be [{m}] and [{n}], got {list(x_times.shape)} and {list(y_times.shape)}")
-        i, j = self.path.numpy().T
-        first = np.searchsorted(i, np.arange(m), side="left")
-        last = np.searchsorted(i, np.arange(m), side="right") - 1
-        return np.asarray((y_times[j[first]] + y_times[j[last]]) / 2)
+        return seconds_along(self.path, x_times, y_times)
+
+
+def seconds_along(path: Tensor, x_times: NDArray[np.float64], y_times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Read a path [L, 2] through all of x as the second of y at each frame of x: the middle where there are several."""
+    i, j = path.numpy().T
+    first = np.searchsorted(i, np.arange(len(x_times)), side="left")
+    last = np.searchsorted(i, np.arange(len(x_times)), side="right") - 1
+    return np.asarray((y_times[j[first]] + y_times[j[last]]) / 2)
 
 
 def shortest_path(cost: Tensor, *, subsequence: bool = False) -> Alignment:

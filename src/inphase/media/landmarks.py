@@ -9,6 +9,7 @@ Bazarevsky et al., "BlazePose: On-device Real-time Body Pose tracking", CVPR wor
 
 import contextlib
 import os
+import threading
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -36,6 +37,8 @@ LANDMARKS = (
 # The black margin to add on each side before people are looked for, as a fraction of the longer side: the network wants
 # the whole circle around a person inside the picture.
 MARGIN = 0.25
+
+_TERMINAL = threading.RLock()
 
 FIND = """
 input_stream: "IMAGE:image"
@@ -123,7 +126,7 @@ class Landmarker:
         edge = round(margin * max(picture.shape[:2]))
         framed = np.pad(picture, ((edge, edge), (edge, edge), (0, 0)))
         height, width = framed.shape[:2]
-        with _deprecations_ignored():
+        with deprecations_ignored():
             people = self._find.process({"image": framed}).people
         found = [[(point.x, point.y) for point in person.location_data.relative_keypoints] for person in people or ()]
         regions = [_region(points[0], points[1], height=height, width=width) for points in found]
@@ -139,7 +142,7 @@ class Landmarker:
             height=2.5 * region.radius / height,
             rotation=region.angle,
         )
-        with _deprecations_ignored():
+        with deprecations_ignored():
             answer = self._read.process({"image": np.ascontiguousarray(picture), "region": rectangle})
         if answer.joints is None or answer.circle is None or answer.world is None:
             return None
@@ -178,7 +181,7 @@ def _fetch(pose: Any, complexity: int) -> None:
 
 
 @contextlib.contextmanager
-def _deprecations_ignored() -> Iterator[None]:
+def deprecations_ignored() -> Iterator[None]:
     """Ignore what protobuf says of the way MediaPipe calls it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"SymbolDatabase\.GetPrototype\(\) is deprecated")
@@ -188,11 +191,13 @@ def _deprecations_ignored() -> Iterator[None]:
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
     """Keep C++ from writing to the terminal, past Python's own streams: there is no other switch for it."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+    # Two threads at a time would keep each other's silence for the terminal.
+    with _TERMINAL:
+        kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            os.close(nowhere)

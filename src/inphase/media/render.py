@@ -61,7 +61,7 @@ def render(
             if progress is not None:
                 progress(number, count)
 
-    tape = None if sound is None else _follow(sound, lambda ticks: at(ticks)[:, sound_of], rate=rate)
+    tape = None if sound is None else follow_sound(sound, lambda ticks: at(ticks)[:, sound_of], rate=rate)
     return write_mp4(path, pictures(), rate=rate, sound=tape)
 
 
@@ -97,7 +97,7 @@ def _play(source: Source, size: tuple[int, int], seconds: NDArray[np.float64]) -
         return _play_clip(source, size, seconds)
     if np.any(np.diff(seconds) < -ROUNDING):
         raise ValueError(f"the map of {source} runs backwards: read it with read_clip and pass the clip")
-    return _play_file(source, size, seconds)
+    return play_file(source, size, seconds)
 
 
 def _play_clip(clip: Clip, size: tuple[int, int], seconds: NDArray[np.float64]) -> Iterator[NDArray[np.uint8]]:
@@ -113,7 +113,8 @@ def _play_clip(clip: Clip, size: tuple[int, int], seconds: NDArray[np.float64]) 
         yield picture
 
 
-def _play_file(path: Path | str, size: tuple[int, int], seconds: NDArray[np.float64]) -> Iterator[NDArray[np.uint8]]:
+def play_file(path: Path | str, size: tuple[int, int], seconds: NDArray[np.float64]) -> Iterator[NDArray[np.uint8]]:
+    """Yield the picture, scaled to `size`, that a file shows at each second; they never decrease."""
     frames = (
         pair for clip in stream_clips(path, length=8, size=size) for pair in zip(clip.times, clip.frames, strict=True)
     )
@@ -125,7 +126,7 @@ def _play_file(path: Path | str, size: tuple[int, int], seconds: NDArray[np.floa
         yield shown
 
 
-def _follow(
+def follow_sound(
     sound: Sound | Path | str, second_at: Callable[[NDArray[np.float64]], NDArray[np.float64]], *, rate: float
 ) -> Iterator[NDArray[np.float32]]:
     """Yield, for each picture of the result, the samples to be heard with it."""

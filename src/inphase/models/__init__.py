@@ -5,7 +5,7 @@ from inphase.models.embed import Embedding, embed
 from inphase.models.encoder import Encoder
 from inphase.models.image_encoder import ImageEncoder
 from inphase.models.pose_encoder import PoseEncoder
-from inphase.models.weights import load_encoder, save_encoder
+from inphase.models.weights import load_encoder, load_shipped, save_encoder
 
 ENCODERS: dict[str, type[Encoder]] = {
     "audio": AudioEncoder,
@@ -22,5 +22,6 @@ __all__ = [
     "PoseEncoder",
     "embed",
     "load_encoder",
+    "load_shipped",
     "save_encoder",
 ]

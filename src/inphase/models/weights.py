@@ -8,10 +8,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from inphase.models.encoder import Encoder
+from inphase.models.encoder import Encoder, Sees
 
 KEY = "inphase_encoder"
 FILE = "encoder.safetensors"  # in a run folder
+SHIPPED = Path(__file__).parent / "shipped"
 
 
 def save_encoder(path: Path | str, encoder: Encoder) -> None:
@@ -54,3 +55,11 @@ def load_encoder(path: Path | str, *, device: torch.device | str = "cpu") -> Enc
     encoder = ENCODERS[description["name"]](**description["config"])
     encoder.load_state_dict(tensors)
     return encoder.to(device).eval()
+
+
+def load_shipped(sees: Sees, *, device: torch.device | str = "cpu") -> Encoder:
+    """Load the general encoder that ships with the package, of "poses" or "pictures"."""
+    file = SHIPPED / {"poses": "pose.safetensors", "pictures": "pixels.safetensors"}.get(sees, "")
+    if not file.is_file():
+        raise FileNotFoundError(f"no encoder of {sees} ships with this version: name a run of your own with --model")
+    return load_encoder(file, device=device)

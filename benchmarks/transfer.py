@@ -1,0 +1,104 @@
+"""How far from the truth labels are that were carried from one video to another, and whether the confidence knows.
+
+python -m benchmarks.transfer MODEL --golfdb ROOT --store STORE     GolfDB, poses from a store (`inphase data pose`)
+python -m benchmarks.transfer MODEL --stage                         the procedural set, its own keypoints
+
+Every test video is labelled three times, from a video of somebody else: in GolfDB of the same view, on the stage of the
+same action. Errors are in frames. Linear stretch is what one gets without looking.
+"""
+
+import argparse
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from inphase.apps.labels import Instant, Labels
+from inphase.apps.matching import match
+from inphase.apps.transfer import NEAR, carry
+from inphase.data import golfdb, stage
+from inphase.data.pose import add_poses, select_joints
+from inphase.data.video import Video
+from inphase.media.pose_store import PoseStore
+from inphase.models import Embedding, Encoder, embed, load_encoder
+
+SOURCES = 3
+
+
+def embed_poses(encoder: Encoder, video: Video, *, rate: float) -> Embedding:
+    assert video.keypoints is not None
+    seen = np.ones(video.keypoints.shape[:2]) if video.visibility is None else video.visibility
+    poses = np.concatenate([video.keypoints, seen[..., None]], axis=-1).astype(np.float32)
+    return embed(encoder, (poses, np.arange(len(poses)) / rate), batch=512)
+
+
+def pairs(videos: Sequence[Video], *, alike: str, rng: np.random.Generator) -> Iterator[tuple[Video, Video]]:
+    """Give each video to label three others, of the same kind and not of the same person."""
+    groups = defaultdict(list)
+    for video in videos:
+        groups[video.action, video.notes.get(alike, "")].append(video)
+    for target in videos:
+        group = groups[target.action, target.notes.get(alike, "")]
+        others = [each for each in group if each.id != target.id]
+        others = [each for each in others if each.notes.get("player", each.id) != target.notes.get("player", "")]
+        yield from ((others[k], target) for k in rng.permutation(len(others))[:SOURCES])
+
+
+def measure(
+    encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, alike: str, rate: float
+) -> dict[str, NDArray[np.float64]]:
+    """Carry events over; give errors in frames by method, and the confidences."""
+    seen = {video.id: embed_poses(encoder, video, rate=rate) for video in videos}
+    found: dict[str, list[float]] = defaultdict(list)
+    for source, target in pairs(videos, alike=alike, rng=np.random.default_rng(0)):
+        events = [name for name in names or source.events if name in source.events and name in target.events]
+        x, y = seen[source.id], seen[target.id]
+        frames = np.array([source.events[name] for name in events])
+        truth = np.array([target.events[name] for name in events])
+        labels = Labels(instants=tuple(Instant(frame / rate, name) for frame, name in zip(frames, events, strict=True)))
+        carried = carry(labels, x, y, y_end=len(y) / rate).instants
+        found["linear stretch"] += np.abs(frames * (len(y) - 1) / (len(x) - 1) - truth).tolist()
+        found["cheapest path"] += np.abs(match(x, y).seconds[frames] * rate - truth).tolist()
+        found["inphase transfer"] += [abs(each.second * rate - true) for each, true in zip(carried, truth, strict=True)]
+        found["confidence"] += [each.confidence or 0.0 for each in carried]
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def report(title: str, found: dict[str, NDArray[np.float64]], *, rate: float) -> None:
+    confidence, errors = found.pop("confidence"), found["inphase transfer"]
+    print(f"\n{title}: {len(errors)} events\n")
+    print("| | mean | median | frame, rounded: median | within 0.1 s |\n|---|---|---|---|---|")
+    order = np.argsort(-confidence, kind="stable")
+    halves = {"… its more confident half": order[: len(order) // 2], "… its other half": order[len(order) // 2 :]}
+    rows = found | {name: errors[part] for name, part in halves.items()}
+    for name, values in rows.items():
+        near = np.mean(values <= NEAR * rate + 0.5)
+        rounded = np.median(np.round(values))
+        print(f"| {name} | {values.mean():.2f} | {np.median(values):.2f} | {rounded:.0f} | {near:.1%} |")
+    print(f"\nmean confidence {confidence.mean():.3f}")
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("model", type=Path)
+    arguments.add_argument("--golfdb", type=Path)
+    arguments.add_argument("--store", type=Path)
+    arguments.add_argument("--stage", action="store_true")
+    given = arguments.parse_args()
+    torch.set_num_threads(1)
+    encoder = load_encoder(given.model)
+    if given.golfdb:
+        store = PoseStore(given.store)
+        test = [video for video in golfdb.load(given.golfdb, split="test") if video.id in store]
+        found = measure(encoder, add_poses(test, store=store), golfdb.EVENTS[1:-1], alike="view", rate=golfdb.RATE)
+        report("GolfDB, split 4, six inner events from a swing of the same view", found, rate=golfdb.RATE)
+    if given.stage:
+        takes = [select_joints(video) for video in stage.load(split="test")]
+        report("stage, test, all events", measure(encoder, takes, (), alike="", rate=30.0), rate=30.0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What people do with it: embeddings in, a playback or a file out."""

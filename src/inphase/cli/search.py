@@ -1,0 +1,95 @@
+"""`inphase search`: moments like a moment, or videos like a video, among many."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from inphase.cli.sight import Cache, Model, Rate, see_corpus
+
+VIDEOS = frozenset({".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".wmv", ".flv", ".3gp", ".ts"})
+
+
+def search(
+    query: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="QUERY", help="a video file")],
+    *,
+    within: Annotated[
+        tuple[Path, ...], tyro.conf.arg(name="in", metavar="FOLDER", help="folders of videos, or video files")
+    ],
+    at: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None,
+    top: int = 10,
+    subsequence: bool = False,
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("out/search"),
+    model: Model = None,
+    rate: Rate = None,
+    cache: Cache = None,
+) -> None:
+    """Find the moments most like one of a video, or without --at the videos that align best with it.
+
+    Args:
+        query: the video to ask with.
+        within: where to look.
+        at: the second of the query whose like is looked for.
+        top: how many to find.
+        subsequence: the query is a short action that may be found inside longer videos; without --at only.
+        out: where to write a playback with the results.
+        model: what to see videos with.
+        rate: frames a second to look at.
+        cache: where to keep what was seen.
+    """
+    if top < 1:
+        raise ValueError(f"--top must be at least 1, got {top}")
+    from inphase.apps.retrieval import moment_of, nearest_moments, nearest_recordings
+    from inphase.apps.shown import moments_found, recordings_found, show_moment
+    from inphase.apps.track import open_recordings
+    from inphase.playback import write_playback
+
+    paths = [path for path in corpus_files(within) if path.resolve() != query.resolve()]
+    if not paths:
+        raise ValueError(f"there is no video to search in {', '.join(map(str, within))} beside the query: name others")
+    (asked,) = open_recordings([query])
+    seen, corpus = see_corpus(query, paths, model=model, cache=cache, rate=rate)
+    found = {each.name: each for each in open_recordings(list(corpus))}
+    embeddings = dict(zip(found, corpus.values(), strict=True))
+    if at is None:
+        title = f"videos that go with {asked.name}"
+        hits = nearest_recordings(seen, embeddings, top=top, subsequence=subsequence)
+        playback = recordings_found(out, title, (asked, seen), hits, found, embeddings)
+        rows = [(hit.name, f"{hit.match.seconds[0]:.2f} – {hit.match.seconds[-1]:.2f}", hit.score) for hit in hits]
+    else:
+        title = f"moments like {asked.name} at {at:g} s"
+        moments = nearest_moments(moment_of(seen, at), embeddings, top=top)
+        playback = moments_found(out, title, show_moment(out, asked, at), moments, found)
+        rows = [(hit.name, f"{hit.second:.2f}", hit.score) for hit in moments]
+    write_playback(out, playback)
+    console = Console()
+    console.print(summary(title, rows))
+    console.print(f"inphase view {escape(str(out))}")
+
+
+def summary(title: str, rows: Sequence[tuple[str, str, float]]) -> Table:
+    """Tabulate what was found, best first."""
+    table = Table(title=escape(title), title_justify="left")
+    for heading in ("", "video", "seconds", "alike"):
+        table.add_column(heading, justify="left" if heading == "video" else "right", overflow="fold")
+    for place, (name, seconds, score) in enumerate(rows, start=1):
+        table.add_row(str(place), escape(name), seconds, f"{score:.3f}")
+    return table
+
+
+def corpus_files(places: Sequence[Path]) -> list[Path]:
+    """List the videos named, and those below the folders named, each once."""
+    files: dict[Path, Path] = {}
+    for place in places:
+        if not place.exists():
+            raise ValueError(f"{place} does not exist: name a folder of videos or a video file")
+        inside = sorted(place.rglob("*")) if place.is_dir() else [place]
+        for file in inside:
+            hidden = any(part.startswith(".") for part in file.relative_to(place).parts)
+            if file.is_file() and not hidden and (not place.is_dir() or file.suffix.lower() in VIDEOS):
+                files.setdefault(file.resolve(), file)
+    return list(files.values())

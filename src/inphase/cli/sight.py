@@ -1,0 +1,89 @@
+"""What the commands that look at videos share: their options, and looking behind progress bars."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from inphase.models.embed import Embedding
+    from inphase.models.sight import Sight
+
+Videos = Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="VIDEO", help="video files")]
+Out = Annotated[Path, tyro.conf.arg(metavar="DIR", help="the folder to write, which `inphase view` plays")]
+Model = Annotated[
+    Path | None,
+    tyro.conf.arg(metavar="RUN", help="a run folder or an encoder's file; without one, a model that ships is chosen"),
+]
+Cache = Annotated[
+    Path | None,
+    tyro.conf.arg(metavar="DIR", help="where to keep what was seen; ~/.cache/inphase where none is named"),
+]
+Rate = Annotated[
+    float | None, tyro.conf.arg(metavar="FPS", help="look at so many frames a second only; at all of them without it")
+]
+
+
+def see_all(paths: Sequence[Path], *, model: Path | None, cache: Path | None, rate: float | None) -> "Sight":
+    """Look at videos behind progress bars, and say with which model and why."""
+    from inphase.media.shelf import Shelf, default_folder
+    from inphase.models import load_encoder
+    from inphase.models.sight import see
+
+    encoder = None if model is None else load_encoder(model)
+    with bars() as bar:
+        tasks = [bar.add_task(f"looking at {escape(path.name)}", total=None) for path in paths]
+        sight = see(
+            paths,
+            encoder=encoder,
+            shelf=Shelf(cache or default_folder()),
+            rate=rate,
+            progress=lambda number, done, total: bar.update(tasks[number], completed=done, total=total),
+        )
+    Console().print(f"seen by {escape(sight.why)}")
+    return sight
+
+
+def see_corpus(
+    query: Path, paths: Sequence[Path], *, model: Path | None, cache: Path | None, rate: float | None
+) -> "tuple[Embedding, dict[Path, Embedding]]":
+    """Look at a query, and with the same model at other videos; those that cannot be seen are named and left out."""
+    from inphase.media.shelf import Shelf, default_folder
+    from inphase.models.sight import see_each
+
+    sight = see_all([query], model=model, cache=cache, rate=rate)
+    with bars() as bar:
+        tell = task_of(bar, f"looking at {len(paths)} videos")
+        done: set[int] = set()
+
+        def progress(number: int, frame: int, total: int) -> None:
+            done.update([number] if frame == total else [])
+            tell(len(done), len(paths))
+
+        shelf = Shelf(cache or default_folder())
+        seen, failed = see_each(paths, encoder=sight.encoder, shelf=shelf, rate=rate, progress=progress)
+    for reason in failed.values():
+        Console(stderr=True).print(f"[yellow]left out: {escape(reason)}[/yellow]")
+    if not seen:
+        raise ValueError(f"none of {len(paths)} videos can be seen by {sight.encoder.sees}: name others, or a --model")
+    return sight.embeddings[0], seen
+
+
+@contextmanager
+def bars() -> Iterator[Progress]:
+    """Show progress as text, bar, frames and the time that is left; on a terminal only."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield bar
+
+
+def task_of(bar: Progress, doing: str) -> Callable[[int, int], None]:
+    """Add a bar and give the function that moves it."""
+    task = bar.add_task(escape(doing), total=None)
+    return lambda done, total: bar.update(task, completed=done, total=total)

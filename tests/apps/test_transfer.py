@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+import torch
+
+from inphase.apps.labels import Instant, Labels, Stretch
+from inphase.apps.matching import match, pair_cost
+from inphase.apps.transfer import DOUBTING, carry, posterior
+from inphase.models.embed import Embedding
+from tests.apps.curves import on_curve
+from tests.oracles import soft_path
+
+LINE = np.linspace(0, 1, 60)
+SLOW = np.linspace(0, 1, 91)
+
+
+def test_the_posterior_is_that_of_all_paths() -> None:
+    x, y = on_curve(np.linspace(0, 1, 4), noise=0.5), on_curve(np.linspace(0, 1, 5), noise=0.5, seed=1)
+    cost = pair_cost(torch.from_numpy(x.values), torch.from_numpy(y.values)).double().numpy()
+    weights = soft_path(cost, DOUBTING)[[1, 3]]
+    found = posterior(x, y, np.array([1, 3]), path=match(x, y).path, gamma=DOUBTING)
+    np.testing.assert_allclose(found, weights / weights.sum(1, keepdims=True), atol=1e-5)
+
+
+def test_of_long_recordings_the_surroundings_are_weighed() -> None:
+    x, y = on_curve(LINE, noise=0.1), on_curve(SLOW, noise=0.1, seed=1)
+    frames, path = np.array([0, 30, 59]), match(x, y).path
+    whole, part = (posterior(x, y, frames, path=path, gamma=0.5, cells=cells) for cells in (10**6, 1600))
+    np.testing.assert_allclose(part.sum(1), 1)
+    assert np.abs(whole - part).sum(1).max() < 0.05
+
+
+def test_moments_and_stretches_arrive_where_they_belong() -> None:
+    labels = Labels(stretches=(Stretch(0.0, 0.7, "early"), Stretch(0.7, 2.0, "late")), instants=(Instant(1.0, "half"),))
+    x, y = on_curve(LINE), on_curve(SLOW)
+    carried = carry(labels, x, y, y_end=91 / 30)
+    (half,) = carried.instants
+    assert half.second == pytest.approx(30 / 59 * 90 / 30, abs=0.05)
+    early, late = carried.stretches
+    assert (early.start, late.end) == (0.0, 91 / 30)
+    assert early.end == late.start == pytest.approx(21 / 59 * 90 / 30, abs=0.05)
+    assert min(each.confidence or 0 for each in (*carried.stretches, half)) > 0.5
+
+
+def test_a_moment_between_frames_is_carried_between_frames() -> None:
+    x, y = on_curve(LINE), on_curve(LINE)
+    seconds = [
+        carry(Labels(instants=(Instant(s, ""),)), x, y, y_end=2.0).instants[0].second for s in (1.0, 1.02, 1.0333)
+    ]
+    assert seconds[0] < seconds[1] < seconds[2]
+
+
+def test_doubt_is_where_the_recordings_are_unlike() -> None:
+    y = on_curve(SLOW)
+    noise = np.random.default_rng(0).normal(size=y.values.shape)
+    noise[:45] *= 0.02
+    unlike = y.values + noise
+    unlike /= np.linalg.norm(unlike, axis=1, keepdims=True)
+    labels = Labels(instants=tuple(Instant(second, "") for second in (0.4, 0.6, 1.4, 1.6)))
+    found = carry(labels, on_curve(LINE), Embedding(unlike.astype(np.float32), y.times), y_end=91 / 30).instants
+    sure = [each.confidence or 0.0 for each in found]
+    assert min(sure[:2]) > 1.5 * max(sure[2:])
+
+
+def test_confidence_ranks_errors() -> None:
+    rng = np.random.default_rng(0)
+    errors, sure = [], []
+    for seed in range(30):
+        y = on_curve(SLOW**1.4, noise=rng.uniform(0.05, 1.0), seed=seed)
+        seconds = np.array([0.5, 1.0, 1.5])
+        labels = Labels(instants=tuple(Instant(second, "") for second in seconds))
+        found = carry(labels, on_curve(LINE, noise=0.05, seed=99), y, y_end=91 / 30).instants
+        truth = (seconds * 30 / 59) ** (1 / 1.4) * 90 / 30
+        errors += [abs(each.second - true) for each, true in zip(found, truth, strict=True)]
+        sure += [each.confidence or 0.0 for each in found]
+    order = np.argsort(sure)
+    assert np.mean(np.array(errors)[order[45:]]) < 0.5 * np.mean(np.array(errors)[order[:45]])
+
+
+@pytest.mark.parametrize("lengths", [(1, 60), (60, 1), (1, 1)])
+def test_one_frame_is_enough(lengths: tuple[int, int]) -> None:
+    x, y = (on_curve(np.linspace(0, 1, length)) for length in lengths)
+    (moment,) = carry(Labels(instants=(Instant(0.0, "start"),)), x, y, y_end=lengths[1] / 30).instants
+    assert moment.second == 0.0

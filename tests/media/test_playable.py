@@ -1,0 +1,57 @@
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from inphase.media.audio import read_sound
+from inphase.media.frames import read_clip
+from inphase.media.playable import is_playable, make_playable
+from inphase.media.probe import probe
+from tests.media.recordings import clicks, numbers_of, remux, write_video
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "playable"),
+    [
+        ("plain.mp4", {}, True),
+        ("sound.mp4", {"sound": clicks([0.5], length=1.0)}, True),
+        ("vp9.webm", {"codec": "libvpx-vp9"}, True),
+        ("deep.mp4", {"pixels": "yuv420p10le"}, False),
+        ("dense.mp4", {"pixels": "yuv444p"}, False),
+        ("old.mp4", {"codec": "mpeg4"}, False),
+        ("frames.avi", {"codec": "mjpeg", "pixels": "yuvj420p"}, False),
+        ("turned.mp4", {"turn": {"degrees": 90}}, False),
+        ("film.mkv", {}, False),
+    ],
+)
+def test_what_browsers_play_is_told_apart(tmp_path: Path, name: str, how: dict[str, Any], playable: bool) -> None:
+    assert is_playable(write_video(tmp_path / name, count=4, **how)) is playable
+
+
+def test_a_false_ending_is_noticed(tmp_path: Path) -> None:
+    matroska = write_video(tmp_path / "film.mkv", count=4)
+    assert not is_playable(matroska.rename(tmp_path / "film.mp4"))
+
+
+def test_a_turned_file_becomes_upright_and_keeps_its_clock_and_sound(tmp_path: Path) -> None:
+    sound = clicks([0.5], length=1.0)
+    source = write_video(
+        tmp_path / "a.mov", count=30, codec="mjpeg", pixels="yuvj420p", turn={"degrees": 180}, sound=sound
+    )
+    make_playable(source, tmp_path / "b.mp4")
+    assert is_playable(tmp_path / "b.mp4")
+    assert numbers_of(read_clip(tmp_path / "b.mp4").frames) == numbers_of(read_clip(source).frames)
+    np.testing.assert_allclose(read_clip(tmp_path / "b.mp4").times, np.arange(30) / 30, atol=1e-3)
+    heard = read_sound(tmp_path / "b.mp4", rate=16000)
+    assert heard.start + np.abs(heard.samples).argmax() / 16000 == pytest.approx(0.5, abs=0.05)
+
+
+def test_frames_that_come_irregularly_stay_at_their_seconds(tmp_path: Path) -> None:
+    stamps = [0, 1, 2, 10, 11, 20]
+    plain = write_video(tmp_path / "a.mp4", stamps=stamps, count=6, time_base=Fraction(1, 20))
+    make_playable(remux(plain, tmp_path / "a.mkv"), tmp_path / "b.mp4")
+    shown = read_clip(tmp_path / "b.mp4", seconds=[0.25, 0.6, 0.9])
+    assert numbers_of(shown.frames) == [2, 4, 4]
+    assert probe(tmp_path / "b.mp4").duration == pytest.approx(probe(plain).duration, abs=0.3)
