@@ -21,6 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": {"data", "media", "models", "objectives"},
     "evaluation": {"align", "data", "media", "models"},
     "apps": {"models", "align", "media", "playback"},
+    "corpus": {"align", "apps", "data", "media", "models"},
     "viewer": {"playback"},
 }
 WITHOUT_TORCH = {"playback", "viewer"}

@@ -1,0 +1,133 @@
+"""`inphase embed` and `inphase align-all`: corpora of any number of videos."""
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from inphase.cli.sight import Rate
+
+if TYPE_CHECKING:
+    from inphase.corpus.embedding import Embedded
+
+Corpus = Annotated[
+    tyro.conf.Positional[Path],
+    tyro.conf.arg(metavar="CORPUS", help="a folder of videos, a sub-folder per action, or a .csv of path and action"),
+]
+StoreFolder = Annotated[Path, tyro.conf.arg(metavar="STORE", help="the folder to fill")]
+RunFolder = Annotated[
+    Path | None,
+    tyro.conf.arg(metavar="RUN", help="a run folder or an encoder's file; without one, the model of poses that ships"),
+]
+Ray = Annotated[
+    str | None,
+    tyro.conf.arg(metavar="ADDRESS", help="work on the Ray cluster there; auto: the one this machine belongs to"),
+]
+
+
+def embed(
+    corpus: Corpus,
+    *,
+    out: StoreFolder,
+    model: RunFolder = None,
+    workers: int | None = None,
+    ray: Ray = None,
+    rate: Rate = None,
+    device: str = "auto",
+    cache: Path | None = None,
+    shard_videos: int = 32,
+) -> None:
+    """Embed every frame of any number of videos into a store, for search and for `inphase align-all`.
+
+    Stopped at any moment, the same command goes on; what is there already is kept, and a changed video or model is
+    noticed. A video that cannot be read is recorded with the reason.
+
+    Args:
+        corpus: the videos.
+        out: the store.
+        model: what to see videos with.
+        workers: processes on this machine; one for every core, or one for a GPU, where nothing is said; 0: this one.
+        ray: where a Ray cluster is.
+        rate: frames a second to look at.
+        device: where the network runs on this machine: auto, cpu or cuda.
+        cache: keep the poses that were found here, for other models to use.
+        shard_videos: videos embedded between one save and the next.
+    """
+    from inphase.corpus.embedding import embed_corpus, here
+    from inphase.corpus.listing import list_videos
+    from inphase.models import load_encoder, load_shipped
+
+    encoder = load_shipped("poses") if model is None else load_encoder(model)
+    device = choose_device(device)
+    cores = os.cpu_count() or 1
+    workers = workers if workers is not None else (1 if device == "cuda" else cores)
+    if workers < 0:
+        raise ValueError(f"--workers must be at least 0, got {workers}")
+    if ray is None:
+        engine = here(workers=workers)
+    else:
+        from inphase.corpus.cluster import on_cluster
+
+        engine = on_cluster(ray)
+    total = sum(1 for _ in list_videos(corpus))
+    if not total:
+        raise ValueError(f"no videos in {corpus}: name a folder of them, or a .csv table")
+    began = time.perf_counter()
+    with progress_bar() as bar:
+        task = bar.add_task(f"embedding {escape(corpus.name)}", total=total)
+
+        def tell(came: "Embedded") -> None:
+            bar.update(task, completed=came.kept + came.done)
+
+        came = embed_corpus(
+            corpus,
+            out,
+            encoder,
+            engine=engine,
+            device=device,
+            rate=rate,
+            cache=cache,
+            videos=shard_videos,
+            threads=max(1, cores // max(1, workers)),
+            side_by_side=cores if device == "cuda" else 1,
+            progress=tell,
+        )
+    _say(came, out, seconds=time.perf_counter() - began)
+
+
+def _say(came: "Embedded", out: Path, *, seconds: float) -> None:
+    """Tell what embedding came to."""
+    console = Console()
+    speed = f", {came.frames / seconds:,.0f} frames/s" if came.frames else ""
+    console.print(
+        f"[green]{came.done:,} videos embedded[/green] ({came.frames:,} frames, {seconds:.1f} s{speed}), "
+        f"{came.changed:,} of them changed; {came.kept:,} kept; {came.failed:,} broken → {escape(str(out))}",
+        soft_wrap=True,
+    )
+    for reason in list(came.broken.values())[:5]:
+        console.print(f"[yellow]broken:[/yellow] {escape(reason)}", soft_wrap=True)
+    if came.failed > 5:
+        console.print(f"[yellow]and {came.failed - 5:,} more; the store has the reason of each[/yellow]")
+
+
+def choose_device(name: str) -> str:
+    """Name the device that was asked for, or the best one there is."""
+    import torch
+
+    if name not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"--device must be auto, cpu or cuda, got {name!r}")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device cuda: this machine has none that torch can use; say --device cpu")
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+
+
+def progress_bar() -> Progress:
+    """Show progress on a terminal only."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
