@@ -156,7 +156,7 @@ def test_two_corpora_share_a_store_and_one_corpus_has_one_writer(place: Path, tm
     embed_corpus(tmp_path / "golf", place / "store", encoder, engine=here(workers=0))
     assert len(contents(place / "store")) == 6
     writers = list((place / "store" / "writers").iterdir())
-    with held(writers[0]), held(writers[1]), pytest.raises(StoreError, match="embedding .*gym into"):
+    with held(writers[0]), held(writers[1]), pytest.raises(StoreError, match=r"embedding .*gym into"):
         embed(place)
     # Another folder of the same name would silently stand for this one.
     small_corpus(tmp_path / "elsewhere" / "golf", actions={"swing": 1})

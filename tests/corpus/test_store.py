@@ -19,7 +19,10 @@ def test_the_last_shard_counts(tmp_path: Path) -> None:
     old, new = walk(RNG, frames=4), walk(RNG, frames=9)
     made_store(tmp_path / "s", {"1": [row("a", old), row("b", old)], "2": [row("a", new, action="bowl")]})
     with Store(tmp_path / "s") as store:
-        assert [(fact.id, fact.shard, fact.frames) for fact in store.catalogue.current()] == [("b", "1", 4), ("a", "2", 9)]
+        assert [(fact.id, fact.shard, fact.frames) for fact in store.catalogue.current()] == [
+            ("b", "1", 4),
+            ("a", "2", 9),
+        ]
         assert [fact.id for fact in store.catalogue.current(shard="1")] == ["b"]
         assert store.catalogue.counts("action") == {"bowl": 1, "squat": 1}
         assert store.catalogue.totals() == (2, 13, 0)

@@ -74,6 +74,11 @@ class Catalogue:
         """Count the rows of a shard, whether they count or not."""
         return int(self._db.execute("SELECT COUNT(*) FROM videos WHERE shard = ?", [shard]).fetchone()[0])
 
+    def rows(self, shard: str) -> list[Fact]:
+        """List the rows of a shard with an embedding in their order, whether they count or not."""
+        query = f"SELECT {_COLUMNS} FROM videos WHERE shard = ? AND reason = '' ORDER BY row"
+        return [Fact(*row) for row in self._db.execute(query, [shard])]
+
     def strike(self, shards: Iterable[str]) -> None:
         """Forget shards that are no longer there."""
         with self._db:

@@ -1,6 +1,7 @@
 """Embed a corpus into a store: what is missing, what changed, and nothing else."""
 
 import hashlib
+import json
 import os
 import time
 import uuid
@@ -14,7 +15,7 @@ from inphase.corpus.job import Done, Job, Settings, carry_out, give_up, path_tex
 from inphase.corpus.listing import Listed, list_videos
 from inphase.corpus.processes import run_here
 from inphase.corpus.store import Store
-from inphase.media.atomic import held
+from inphase.media.atomic import atomic_write, explained, held
 from inphase.media.errors import MediaError
 from inphase.media.shelf import content_key
 from inphase.models import Encoder, save_encoder
@@ -71,7 +72,7 @@ def embed_corpus(
         model = _model(encoder, rate)
         writer = hashlib.blake2b(os.fsencode(corpus.resolve()), digest_size=8).hexdigest()
         with held(out / "writers" / writer, doing=f"embedding {corpus} into"):
-            _keep_encoder(store, encoder, model)
+            _keep_encoder(store, encoder, model, rate)
             settings = Settings(out, store.encoder_file(model), model, device, rate, cache, threads, side_by_side)
             for done in engine(_jobs(_missing(list_videos(corpus), store, model, came), videos=videos), settings):
                 came.done += done.videos
@@ -106,11 +107,14 @@ def _model(encoder: Encoder, rate: float | None) -> str:
     return network if rate is None else hashlib.blake2b(f"{network} {rate}".encode(), digest_size=16).hexdigest()
 
 
-def _keep_encoder(store: Store, encoder: Encoder, model: str) -> None:
+def _keep_encoder(store: Store, encoder: Encoder, model: str, rate: float | None) -> None:
     """Copy the encoder into the store: search needs it for queries, and machines of a cluster find it there."""
     file = store.encoder_file(model)
     if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
+        with explained(store.folder):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(store.rate_file(model)) as part:
+            part.write_text(json.dumps(rate))
         save_encoder(file, encoder)
 
 

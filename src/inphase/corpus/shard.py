@@ -107,6 +107,18 @@ def read_rows(file: Path, numbers: Sequence[int]) -> Iterator[Row]:
             first += size
 
 
+def read_times(file: Path, number: int) -> NDArray[np.float64]:
+    """Read the seconds of one row's frames, and nothing else."""
+    with pq.ParquetFile(file) as opened:
+        for group in range(opened.num_row_groups):
+            size = opened.metadata.row_group(group).num_rows
+            if number < size:
+                times = opened.read_row_group(group, columns=["times"])["times"][number]
+                return np.asarray(times.values.to_numpy(zero_copy_only=False))
+            number -= size
+    raise IndexError(f"{file} has no such row")
+
+
 def _grouped(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """Cut rows into groups of at most `GROUP` numbers, where a row alone has not more."""
     group: list[Row] = []

@@ -94,6 +94,15 @@ class Store:
         """Name the file of the encoder with a fingerprint."""
         return self.folder / "models" / f"{model}.safetensors"
 
+    def rate_file(self, model: str) -> Path:
+        """Name the file that tells how many frames a second a model looked at."""
+        return self.folder / "models" / f"{model}.json"
+
+    def rate(self, model: str) -> float | None:
+        """Tell how many frames a second a model looked at; None: all."""
+        found = json.loads(self.rate_file(model).read_text())
+        return None if found is None else float(found)
+
     def read(self, facts: Iterable[Fact]) -> Iterator[Row]:
         """Read rows with their embeddings; neighbours in one shard are read together."""
         for shard, found in groupby(facts, key=lambda fact: fact.shard):
