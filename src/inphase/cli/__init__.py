@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import activations, align, corpus, data, evaluate, search, train, transfer, viewer
+from inphase.cli import activations, align, align_all, corpus, data, evaluate, search, train, transfer, viewer
 from inphase.media.atomic import explain
 
 app = SubcommandApp()
@@ -20,6 +20,7 @@ app.command(transfer.transfer)
 app.command(search.search)
 app.command(activations.activations)
 app.command(corpus.embed)
+app.command(align_all.align_all)
 app.command(data.commands, name="data", help="Look at collections of videos.")
 app.command(name="train")(train.train_recipe)
 app.command(name="evaluate")(evaluate.evaluate)
