@@ -2,6 +2,9 @@
 
 python -m benchmarks.transfer MODEL --golfdb ROOT --store STORE     GolfDB, poses from a store (`inphase data pose`)
 python -m benchmarks.transfer MODEL --stage                         the procedural set, its own keypoints
+python -m benchmarks.transfer features --golfdb ROOT [--limit N]    pictures, by the network that was never trained
+
+MODEL is a run folder or an encoder's file; one that sees pictures needs no store.
 
 Every test video is labelled three times, from a video of somebody else: in GolfDB of the same view, on the stage of the
 same action. Errors are in frames. Linear stretch is what one gets without looking.
@@ -24,11 +27,16 @@ from inphase.data.pose import add_poses, select_joints
 from inphase.data.video import Video
 from inphase.media.pose_store import PoseStore
 from inphase.models import Embedding, Encoder, embed, load_encoder
+from inphase.models.look import look
+from inphase.models.pooled_features import PooledFeatures
 
 SOURCES = 3
 
 
-def embed_poses(encoder: Encoder, video: Video, *, rate: float) -> Embedding:
+def embed_video(encoder: Encoder, video: Video, *, rate: float) -> Embedding:
+    if encoder.sees == "pictures":
+        assert video.path is not None
+        return look(encoder, video.path)
     assert video.keypoints is not None
     seen = np.ones(video.keypoints.shape[:2]) if video.visibility is None else video.visibility
     poses = np.concatenate([video.keypoints, seen[..., None]], axis=-1).astype(np.float32)
@@ -51,7 +59,7 @@ def measure(
     encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, alike: str, rate: float
 ) -> dict[str, NDArray[np.float64]]:
     """Carry events over; give errors in frames by method, and the confidences."""
-    seen = {video.id: embed_poses(encoder, video, rate=rate) for video in videos}
+    seen = {video.id: embed_video(encoder, video, rate=rate) for video in videos}
     found: dict[str, list[float]] = defaultdict(list)
     for source, target in pairs(videos, alike=alike, rng=np.random.default_rng(0)):
         events = [name for name in names or source.events if name in source.events and name in target.events]
@@ -83,17 +91,20 @@ def report(title: str, found: dict[str, NDArray[np.float64]], *, rate: float) ->
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("model", type=Path)
+    arguments.add_argument("model")
     arguments.add_argument("--golfdb", type=Path)
     arguments.add_argument("--store", type=Path)
     arguments.add_argument("--stage", action="store_true")
+    arguments.add_argument("--limit", type=int)
     given = arguments.parse_args()
     torch.set_num_threads(1)
-    encoder = load_encoder(given.model)
+    encoder = PooledFeatures() if given.model == "features" else load_encoder(given.model)
     if given.golfdb:
-        store = PoseStore(given.store)
-        test = [video for video in golfdb.load(given.golfdb, split="test") if video.id in store]
-        found = measure(encoder, add_poses(test, store=store), golfdb.EVENTS[1:-1], alike="view", rate=golfdb.RATE)
+        test = golfdb.load(given.golfdb, split="test")[: given.limit]
+        if encoder.sees == "poses":
+            store = PoseStore(given.store)
+            test = add_poses([video for video in test if video.id in store], store=store)
+        found = measure(encoder, test, golfdb.EVENTS[1:-1], alike="view", rate=golfdb.RATE)
         report("GolfDB, split 4, six inner events from a swing of the same view", found, rate=golfdb.RATE)
     if given.stage:
         takes = [select_joints(video) for video in stage.load(split="test")]

@@ -39,7 +39,7 @@ def test_labels_at_frame_after_frame_are_stretches() -> None:
     ],
 )
 def test_a_mistake_is_named_with_its_line(text: str, wrong: str) -> None:
-    with pytest.raises(ValueError, match="labels.csv") as error:
+    with pytest.raises(ValueError, match=r"labels\.csv") as error:
         parse(text)
     assert wrong in str(error.value)
 

@@ -96,3 +96,23 @@ def test_names(name: str) -> None:
     assert objective.__module__ == f"inphase.objectives.{name}"
     assert "Frames:" in (objective.__doc__ or "")
     assert repr(objective())
+
+
+@names
+@pytest.mark.parametrize("lengths", [[12, 12, 12], [12, 10, 8]])
+def test_several_groups_are_scored_by_their_mean(name: str, lengths: list[int]) -> None:
+    objective = OBJECTIVES[name]()
+    groups = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        frames = [torch.from_numpy(objective.frames(60, count=size, rng=rng)) for size in lengths]
+        values = [torch.from_numpy(rng.standard_normal((len(frame), 128))).float() for frame in frames]
+        group = make_group(values, frames=frames, totals=torch.full((3,), 60))
+        labels = torch.from_numpy(rng.integers(0, 10, group.frames.shape))
+        groups.append(replace(group, labels=labels, progress=group.moments[:, :, None].repeat(1, 1, 10)))
+    torch.manual_seed(1)
+    found = objective.mean_over(groups)
+    torch.manual_seed(1)
+    scores = [objective(group) for group in groups]
+    for term, value in found.items():
+        torch.testing.assert_close(value, torch.stack([score[term] for score in scores]).mean(), atol=1e-5, rtol=1e-5)

@@ -51,6 +51,7 @@ class HeatMaps(Encoder):
         super().__init__(context=context.offsets, edges=context.edges, rate=encoder.rate)
         self.shape, self.head, self._encoder = encoder.shape, encoder.head, encoder
         self._slot = context.offsets.index(0) if 0 in context.offsets else 0
+        self.train(encoder.training)
         self.grid = (0, 0)  # height and width of a map, known once one was made
 
     def prepare(self, frames: Tensor) -> Tensor:

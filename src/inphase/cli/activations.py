@@ -7,7 +7,7 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from inphase.cli.sight import Out, bars, task_of
+from inphase.cli.looking import Out, bars, task_of
 
 
 def activations(

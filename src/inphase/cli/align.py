@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from inphase.cli.sight import Cache, Model, Out, Rate, Videos, bars, see_all, task_of
+from inphase.cli.looking import Cache, Model, Out, Rate, Videos, bars, look_together, task_of
 from inphase.media.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def align(
     from inphase.apps.track import open_recordings
 
     recordings = open_recordings(videos)
-    embeddings = see_all(videos, model=model, cache=cache, rate=rate).embeddings
+    embeddings = look_together(videos, model=model, cache=cache, rate=rate).embeddings
     chosen = choose_reference(reference, recordings, embeddings, subsequence=subsequence)
     synchrony = synchronise(embeddings, reference=chosen, cost=cost, subsequence=subsequence, smooth=smooth)
     write_alignment(out, recordings, embeddings, synchrony, cost=cost, slow=slow, height=height)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from inphase.cli.corpus import Ray, choose_device
-from inphase.cli.sight import bars
+from inphase.cli.looking import bars
 
 if TYPE_CHECKING:
     from inphase.corpus.align_all import Compared

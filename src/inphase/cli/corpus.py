@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from inphase.cli.sight import Rate
+from inphase.cli.looking import Rate
 
 if TYPE_CHECKING:
     from inphase.corpus.embedding import Embedded

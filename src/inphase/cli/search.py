@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from inphase.cli.sight import Cache, Model, Rate, see_corpus
+from inphase.cli.looking import Cache, Model, Rate, look_at_corpus
 
 VIDEOS = frozenset({".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".wmv", ".flv", ".3gp", ".ts"})
 
@@ -66,7 +66,7 @@ def search(
     if not paths:
         raise ValueError(f"there is no video to search in {', '.join(map(str, within))} beside the query: name others")
     (asked,) = open_recordings([query])
-    seen, corpus = see_corpus(query, paths, model=model, cache=cache, rate=rate)
+    seen, corpus = look_at_corpus(query, paths, model=model, cache=cache, rate=rate)
     found = {each.name: each for each in open_recordings(list(corpus))}
     embeddings = dict(zip(found, corpus.values(), strict=True))
     if at is None:

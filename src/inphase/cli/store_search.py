@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from inphase.cli.search import summary
-from inphase.cli.sight import bars, task_of
+from inphase.cli.looking import bars, task_of
 
 if TYPE_CHECKING:
     from inphase.apps.retrieval import Found

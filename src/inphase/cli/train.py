@@ -10,6 +10,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 if TYPE_CHECKING:
+    from inphase.data.sight import Sight
+    from inphase.models import Encoder
     from inphase.training import Status
 
 # Seconds between lines where there is no terminal to draw a bar on.
@@ -37,7 +39,16 @@ def train_recipe(recipe: RecipeName, *, out: Path, set: Changes = ()) -> None:
     from inphase.training import find_recipe, read_recipe, train
 
     with Watching(Console()) as watching:
-        train(read_recipe(find_recipe(recipe), changes=set), out, watch=watching)
+        train(read_recipe(find_recipe(recipe), changes=set), out, watch=watching, validate=validate)
+
+
+def validate(encoder: "Encoder", sight: "Sight") -> dict[str, float]:
+    """Measure Kendall's τ on the videos that are watched, with and without frames whose context is clamped."""
+    from inphase.evaluation import embed_videos, kendall_tau
+
+    embedded = embed_videos(encoder, sight.videos, read=sight.read, frame_count=sight.frame_count)
+    found = kendall_tau([], embedded)
+    return {name: found[name] for name in ("tau", "tau/nc")}
 
 
 class Watching:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from inphase.cli.sight import Cache, Model, Out, Rate, Videos, bars, see_all, task_of
+from inphase.cli.looking import Cache, Model, Out, Rate, Videos, bars, look_together, task_of
 from inphase.media.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def transfer(
     times = [open_recording(each.path).times for each in recordings]
     rows = read_table(labels, columns=("label",))
     given = parse_labels(rows, times=times[0], end=ends[0], source=str(labels))
-    seen = see_all([labelled, *targets], model=model, cache=cache, rate=rate).embeddings
+    seen = look_together([labelled, *targets], model=model, cache=cache, rate=rate).embeddings
     found = [carry(given, seen[0], each, y_end=end) for each, end in zip(seen[1:], ends[1:], strict=True)]
     out.mkdir(parents=True, exist_ok=True)
     for each, clock, carried in zip(recordings[1:], times[1:], found, strict=True):

@@ -23,7 +23,7 @@ def kept_pose(
 
     Following somebody takes a second of processor time for every second of video; a shelf answers at once.
     """
-    key = content_key(path, "pose", complexity, rate)
+    key = _key(path, complexity=complexity, rate=rate)
     kept = shelf.find(key)
     if kept is not None and "nobody" in kept:
         raise NoPersonError(str(kept["nobody"]).replace("{path}", str(path)))
@@ -40,3 +40,12 @@ def kept_pose(
         raise
     shelf.keep(key, {"pose": pack(pose)})
     return pose
+
+
+def is_kept(path: Path | str, *, shelf: Shelf, rate: float | None = None, complexity: int = 1) -> bool:
+    """Tell whether `kept_pose` would answer at once."""
+    return shelf.folder is not None and shelf.find(_key(path, complexity=complexity, rate=rate)) is not None
+
+
+def _key(path: Path | str, *, complexity: int, rate: float | None) -> str:
+    return content_key(path, "pose", complexity, rate)

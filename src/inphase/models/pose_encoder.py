@@ -40,7 +40,7 @@ class PoseEncoder(Encoder):
         *,
         joints: Sequence[str] = JOINTS13,
         context: Sequence[int] = (-8, -4, 0, 4, 8),
-        edges: Edges = "mirror",
+        edges: Edges = "clamp",
         rate: float | None = None,
         space: int = 2,
         hidden: Sequence[int] = (256, 256),

@@ -1,5 +1,6 @@
 """The contract of a method: the frames it wants of a video, and its loss on the embeddings of a group."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -49,6 +50,11 @@ class Objective(nn.Module):
         """Score a group: `loss`, and the terms it is made of by their names."""
         raise NotImplementedError
 
+    def mean_over(self, groups: Sequence[Sequences]) -> dict[str, Tensor]:
+        """Score several groups: the mean over them of each term."""
+        scores = [self(group) for group in groups]
+        return {name: torch.stack([score[name] for score in scores]).mean() for name in scores[0]}
+
     def extra_repr(self) -> str:
         """Name the settings: the public attributes that are numbers, words or short sequences of them."""
         plain = (int, float, str, tuple)
@@ -71,6 +77,13 @@ class PairObjective(Objective):
     def forward(self, sequences: Sequences) -> dict[str, Tensor]:
         """Score the pairs of a group: means over them."""
         return self.pair(*gather_pairs(sequences, self.pairs))
+
+    def mean_over(self, groups: Sequence[Sequences]) -> dict[str, Tensor]:
+        """Score several groups, at once where they are of one size: few large calls cost less than many small ones."""
+        if len({group.values.shape for group in groups}) > 1 or not all(group.even for group in groups):
+            return super().mean_over(groups)
+        x, y, _, _ = zip(*(gather_pairs(group, self.pairs) for group in groups), strict=True)
+        return self.pair(torch.cat(x), torch.cat(y))
 
     def pair(self, x: Tensor, y: Tensor, x_lengths: Lengths = None, y_lengths: Lengths = None) -> dict[str, Tensor]:
         """Score x [B, M, D] against y [B, N, D], pair by pair: means over the batch."""

@@ -23,7 +23,7 @@ from inphase.training.batch_norm import globalise
 from inphase.training.build import build_method, build_stream, load_sights
 from inphase.training.checkpoint import chance_of, load_state, restore, save_state, set_chance
 from inphase.training.features import Features
-from inphase.training.method import Given, numbers, trained
+from inphase.training.method import Given, numbers, put_channels_last, trained
 from inphase.training.metrics import Metrics
 from inphase.training.recipe import Recipe, call, read_recipe, write_recipe
 from inphase.training.settings import Optimiser, Run, Validation
@@ -106,7 +106,7 @@ class _Training:
         if fabric.world_size > 1:
             globalise(self.method)
         if run.channels_last:
-            self.method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            put_channels_last(self.method)
         self.optimiser = self.settings.build(trained(self.method))
         self.wrapped, self.wrapped_optimiser = fabric.setup(self.method, self.optimiser)
         self.step = self._resume()

@@ -30,9 +30,8 @@ class Method(nn.Module):
     def forward(self, given: "Given") -> dict[str, Tensor]:
         """Give the mean over groups of `loss` and its terms, and the health of the embeddings."""
         vectors = self.embed([self._prepare(group) for group in given.groups])
-        scores = [self.objective(self._sequences(*pair)) for pair in zip(given.groups, vectors, strict=True)]
-        terms = {name: torch.stack([score[name] for score in scores]).mean() for name in scores[0]}
-        return terms | health(torch.cat([part.detach().flatten(0, 1) for part in vectors]))
+        groups = [self._sequences(*pair) for pair in zip(given.groups, vectors, strict=True)]
+        return self.objective.mean_over(groups) | health(torch.cat([part.detach().flatten(0, 1) for part in vectors]))
 
     def embed(self, values: Sequence[Tensor]) -> list[Tensor]:
         """Embed the frames of groups [K, T, C, …]: at once where their shapes agree."""
@@ -98,6 +97,14 @@ def health(vectors: Tensor) -> dict[str, Tensor]:
 def _pad(vectors: Tensor, length: int) -> Tensor:
     """Fill up a sequence [1, T, D] with zeros, which its length says are none of it."""
     return torch.nn.functional.pad(vectors, (0, 0, 0, length - vectors.shape[1]))
+
+
+def put_channels_last(module: nn.Module) -> None:
+    """Lay the kernels of convolutions, over pictures and over time, out as GPUs multiply them fastest."""
+    layouts = {4: torch.channels_last, 5: torch.channels_last_3d}
+    for parameter in module.parameters():
+        if parameter.ndim in layouts:
+            parameter.data = parameter.data.contiguous(memory_format=layouts[parameter.ndim])
 
 
 def trained(module: nn.Module) -> list[Tensor]:

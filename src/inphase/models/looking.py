@@ -1,7 +1,7 @@
 """See several recordings with one encoder, the one asked for or the one that suits them.
 
 Without a wish, people are seen by their poses and all else by its pictures: on real videos of people poses align
-several times as accurately, whatever the action (docs/apps.md). `see` decides, and says why.
+several times as accurately, whatever the action (docs/apps.md). `look_at_all` decides, and says why.
 """
 
 import os
@@ -16,7 +16,7 @@ import numpy as np
 
 from inphase.media.errors import MediaError, MissingExtraError, NoPersonError
 from inphase.media.frames import read_clip
-from inphase.media.kept_pose import kept_pose
+from inphase.media.kept_pose import is_kept, kept_pose
 from inphase.media.landmarks import Landmarker, deprecations_ignored
 from inphase.media.pose import Pose
 from inphase.media.recording import open_recording
@@ -37,7 +37,7 @@ Tell = Callable[[int, int, int], None]  # which recording, frames done, frames t
 
 
 @dataclass(frozen=True, eq=False)
-class Sight:
+class Looked:
     """Recordings as one encoder saw them, and in a sentence why it was that one."""
 
     embeddings: list[Embedding]
@@ -45,35 +45,34 @@ class Sight:
     why: str
 
 
-def see(
+def look_at_all(
     paths: Sequence[Path],
     *,
     encoder: Encoder | None = None,
     shelf: Shelf | None = None,
     rate: float | None = None,
     progress: Tell | None = None,
-) -> Sight:
+) -> Looked:
     """Embed recordings with one encoder; without one, with the shipped one that suits all of them."""
     shelf = shelf or Shelf(None)
     if encoder is not None:
-        return Sight(
-            _look_at_all(paths, encoder, shelf, rate, progress), encoder, f"the model that sees {encoder.sees}"
-        )
+        return Looked(_embed_all(paths, encoder, shelf, rate, progress), encoder, f"the model that sees {encoder.sees}")
     try:
         of_poses = load_shipped("poses")
-        if (empty := _without_people(paths)) is not None:
+        unknown = [path for path in paths if not is_kept(path, shelf=shelf, rate=rate)]
+        if (empty := _without_people(unknown)) is not None:
             raise NoPersonError(f"{empty} shows nobody in most of {GLANCES} frames looked at")
         poses = _poses(paths, shelf, rate, progress)
     except (NoPersonError, MissingExtraError, FileNotFoundError) as error:
         encoder, name = _encoder_of_pictures()
         why = f"{name}, since {error}"
-        return Sight(_look_at_all(paths, encoder, shelf, rate, progress), encoder, why)
+        return Looked(_embed_all(paths, encoder, shelf, rate, progress), encoder, why)
     seen = min(float(pose.found.mean()) for pose in poses)
     why = f"poses, since a person is found in every video (in {seen:.0%} of the frames or more)"
-    return Sight([embed_pose(of_poses, pose) for pose in poses], of_poses, why)
+    return Looked([embed_pose(of_poses, pose) for pose in poses], of_poses, why)
 
 
-def see_each(
+def look_at_each(
     paths: Sequence[Path],
     *,
     encoder: Encoder,
@@ -105,6 +104,8 @@ def _encoder_of_pictures() -> tuple[Encoder, str]:
 
 def _without_people(paths: Sequence[Path]) -> Path | None:
     """Glance at a few frames of each recording; name the first that shows nobody."""
+    if not paths:
+        return None
     with Landmarker() as eye:
         for path in paths:
             length = len(open_recording(path).times)
@@ -128,7 +129,7 @@ def _poses(paths: Sequence[Path], shelf: Shelf, rate: float | None, progress: Te
     return poses
 
 
-def _look_at_all(
+def _embed_all(
     paths: Sequence[Path], encoder: Encoder, shelf: Shelf, rate: float | None, progress: Tell | None
 ) -> list[Embedding]:
     """Look at every recording."""

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 if TYPE_CHECKING:
     from inphase.models.embed import Embedding
-    from inphase.models.sight import Sight
+    from inphase.models.looking import Looked
 
 Videos = Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="VIDEO", help="video files")]
 Out = Annotated[Path, tyro.conf.arg(metavar="DIR", help="the folder to write, which `inphase view` plays")]
@@ -29,34 +29,34 @@ Rate = Annotated[
 ]
 
 
-def see_all(paths: Sequence[Path], *, model: Path | None, cache: Path | None, rate: float | None) -> "Sight":
+def look_together(paths: Sequence[Path], *, model: Path | None, cache: Path | None, rate: float | None) -> "Looked":
     """Look at videos behind progress bars, and say with which model and why."""
     from inphase.media.shelf import Shelf, default_folder
     from inphase.models import load_encoder
-    from inphase.models.sight import see
+    from inphase.models.looking import look_at_all
 
     encoder = None if model is None else load_encoder(model)
     with bars() as bar:
         tasks = [bar.add_task(f"looking at {escape(path.name)}", total=None) for path in paths]
-        sight = see(
+        looked = look_at_all(
             paths,
             encoder=encoder,
             shelf=Shelf(cache or default_folder()),
             rate=rate,
             progress=lambda number, done, total: bar.update(tasks[number], completed=done, total=total),
         )
-    Console().print(f"seen by {escape(sight.why)}")
-    return sight
+    Console().print(f"seen by {escape(looked.why)}")
+    return looked
 
 
-def see_corpus(
+def look_at_corpus(
     query: Path, paths: Sequence[Path], *, model: Path | None, cache: Path | None, rate: float | None
 ) -> "tuple[Embedding, dict[Path, Embedding]]":
     """Look at a query, and with the same model at other videos; those that cannot be seen are named and left out."""
     from inphase.media.shelf import Shelf, default_folder
-    from inphase.models.sight import see_each
+    from inphase.models.looking import look_at_each
 
-    sight = see_all([query], model=model, cache=cache, rate=rate)
+    looked = look_together([query], model=model, cache=cache, rate=rate)
     with bars() as bar:
         tell = task_of(bar, f"looking at {len(paths)} videos")
         done: set[int] = set()
@@ -66,12 +66,12 @@ def see_corpus(
             tell(len(done), len(paths))
 
         shelf = Shelf(cache or default_folder())
-        seen, failed = see_each(paths, encoder=sight.encoder, shelf=shelf, rate=rate, progress=progress)
+        seen, failed = look_at_each(paths, encoder=looked.encoder, shelf=shelf, rate=rate, progress=progress)
     for reason in failed.values():
         Console(stderr=True).print(f"[yellow]left out: {escape(reason)}[/yellow]")
     if not seen:
-        raise ValueError(f"none of {len(paths)} videos can be seen by {sight.encoder.sees}: name others, or a --model")
-    return sight.embeddings[0], seen
+        raise ValueError(f"none of {len(paths)} videos can be seen by {looked.encoder.sees}: name others, or a --model")
+    return looked.embeddings[0], seen
 
 
 @contextmanager

@@ -1,0 +1,109 @@
+"""What a training step of the paper's network costs on a GPU: the network alone, the loss, everything.
+
+    python -m benchmarks.step
+
+The batch is the paper's: 4 videos of one action, 20 frames of each, 2 context frames, 224 × 224 pixels.
+"""
+
+import argparse
+import statistics
+from collections.abc import Callable
+from itertools import pairwise
+
+import torch
+
+from inphase.data.groups import Batch, Group
+from inphase.models import ImageEncoder
+from inphase.objectives import GTA, Sequences
+from inphase.training.method import Given, Method, put_channels_last, trained
+from inphase.training.settings import Optimiser
+
+
+def make_batch(*, size: int) -> Batch:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randint(0, 256, (4, 20, 2, size, size, 3), dtype=torch.uint8, generator=generator)
+    frames, lengths = torch.arange(20).repeat(4, 1), torch.full((4,), 20)
+    group = Group(
+        action="serve",
+        ids=("a", "b", "c", "d"),
+        values=values,
+        frames=frames,
+        times=frames.double() / 20,
+        lengths=lengths,
+        totals=torch.full((4,), 60),
+    )
+    return Batch(0, (group,))
+
+
+def milliseconds(work: Callable[[], object], *, rounds: int = 30) -> float:
+    """Time work on the GPU, in a row: the median."""
+    for _ in range(5):
+        work()
+    torch.cuda.synchronize()
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(rounds + 1)]  # type: ignore[no-untyped-call]
+    marks[0].record()
+    for mark in marks[1:]:
+        work()
+        mark.record()
+    torch.cuda.synchronize()
+    return float(statistics.median(a.elapsed_time(b) for a, b in pairwise(marks)))
+
+
+def measure(*, bf16: bool, variant: str, size: int) -> dict[str, float]:
+    torch.manual_seed(0)
+    device = torch.device("cuda")
+    encoder = ImageEncoder(backbone="resnet50v2", mode="only_bn", weights="saved", size=(size, size))
+    method = Method(encoder, GTA(variant=variant)).to(device).train()  # type: ignore[arg-type]
+    if bf16:
+        put_channels_last(method)
+    optimiser = Optimiser().build(trained(method))
+    given = Given([make_batch(size=size)], device=device)
+    pictures = encoder.prepare(given.groups[0].values)
+    cast = torch.autocast("cuda", torch.bfloat16, enabled=bf16)
+    group = given.groups[0]
+    vectors = torch.nn.functional.normalize(torch.randn(4, 20, 128, device=device), dim=-1).requires_grad_()
+    weights = torch.randn(4, 20, 128, device=device)
+
+    def network() -> None:
+        with cast:
+            found = encoder(pictures)
+        (found * weights).sum().backward()
+        optimiser.zero_grad()
+
+    def loss() -> None:
+        seen = Sequences(values=vectors, lengths=group.lengths, frames=group.frames, totals=group.totals)
+        method.objective(seen)["loss"].backward()
+        vectors.grad = None
+
+    def step() -> None:
+        with cast:
+            terms = method(given)
+        (terms["loss"] + encoder.regulariser()).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+
+    return {"network": milliseconds(network), "loss": milliseconds(loss), "step": milliseconds(step)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", type=int, default=224)
+    size = parser.parse_args().size
+    torch.backends.cudnn.benchmark = True
+    print(torch.cuda.get_device_name())
+    print("| precision | GTA | network, forward and backward | loss | whole step | step / network | loss / step |")
+    print("|---|---|---|---|---|---|---|")
+    steps = {}
+    for bf16 in (False, True):
+        for variant in ("paper", "released"):
+            found = measure(bf16=bf16, variant=variant, size=size)
+            steps[bf16, variant] = found["step"]
+            kind = "bfloat16, channels last" if bf16 else "float32"
+            times = f"{found['network']:.1f} ms | {found['loss']:.2f} ms | {found['step']:.1f} ms"
+            ratios = f"{found['step'] / found['network']:.2f} | {found['loss'] / found['step']:.1%}"
+            print(f"| {kind} | {variant} | {times} | {ratios} |")
+    print(f"bfloat16 is {steps[False, 'paper'] / steps[True, 'paper']:.2f}× as fast as float32")
+
+
+if __name__ == "__main__":
+    main()

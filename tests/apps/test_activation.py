@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from inphase.apps.activation import heat_of, overlay, write_heat
+from inphase.apps.track import open_recordings
+from inphase.media.frames import read_clip
+from inphase.media.pose import JOINTS13
+from inphase.media.probe import probe
+from inphase.models import PoseEncoder
+from inphase.playback import read_playback, write_playback
+from tests.media.recordings import clicks, write_video
+from tests.models.test_look import small
+
+
+def test_maps_are_those_of_the_encoder_at_the_frame_itself(tmp_path: Path) -> None:
+    (recording,) = open_recordings([write_video(tmp_path / "a.mp4", count=20)])
+    encoder = small()
+    maps, grid = heat_of(encoder, recording)
+    assert grid == (2, 2)
+    pictures = torch.from_numpy(read_clip(recording.path, size=(32, 32)).frames)
+    with torch.inference_mode():
+        features = encoder.features(encoder.prepare(pictures))
+        truth = encoder.heat_maps(torch.stack([features[:-2], features[2:]], dim=1))[:, 1]
+    np.testing.assert_allclose(maps.values[2:], truth.flatten(1).numpy(), atol=1e-5)
+
+
+def test_video_and_playback_show_the_heat(tmp_path: Path) -> None:
+    source = write_video(tmp_path / "a.mp4", count=20, sound=clicks([0.3], length=0.66))
+    (recording,) = open_recordings([source])
+    maps, grid = heat_of(small(), recording)
+    out = tmp_path / "out"
+    out.mkdir()
+    write_playback(out, write_heat(out, recording, maps, grid, height=64))
+    found = probe(out / "activations.mp4")
+    assert (found.frames, found.size, found.has_sound) == (20, (64, 96), True)
+    (track,) = read_playback(out).tracks
+    assert track.overlay is not None
+    heat = read_clip(out / track.overlay)
+    np.testing.assert_allclose(heat.times, read_clip(source).times, atol=1e-3)
+    assert heat.frames.std() > 10
+    assert np.abs(read_clip(out / "activations.mp4").frames.astype(int) - read_clip(source).frames).mean() > 5
+
+
+def test_no_heat_hides_nothing_and_much_shows_its_colour() -> None:
+    picture = np.full((4, 4, 3), 100, np.uint8)
+    np.testing.assert_array_equal(overlay(picture, np.zeros((4, 4), np.float32)), picture)
+    np.testing.assert_allclose(overlay(picture, np.ones((4, 4), np.float32))[0, 0], [199, 201, 142], atol=1)
+
+
+def test_an_encoder_of_poses_has_no_maps(tmp_path: Path) -> None:
+    (recording,) = open_recordings([write_video(tmp_path / "a.mp4", count=2)])
+    with pytest.raises(ValueError, match="sees poses and has no maps to show"):
+        heat_of(PoseEncoder(joints=JOINTS13), recording)

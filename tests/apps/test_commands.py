@@ -1,0 +1,225 @@
+"""The commands, end to end, on videos as people have them; random weights are enough to know a picture again."""
+
+import csv
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from inphase.media.audio import read_sound
+from inphase.media.frames import read_clip
+from inphase.media.probe import probe
+from inphase.models import save_encoder
+from inphase.playback import read_playback
+from tests.media.recordings import clicks, number_of, numbered, write_video
+from tests.models.test_look import small
+from tests.test_cli import run
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a folder with a model, and keep what is seen there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    save_encoder(tmp_path / "model.safetensors", small(context=(0,)))
+    return tmp_path
+
+
+def film(path: Path, numbers: "list[int]", **how: object) -> Path:
+    """Write a video that shows these numbers."""
+    return write_video(path, pictures=[numbered(number) for number in numbers], **how)  # type: ignore[arg-type]
+
+
+def align(monkeypatch: pytest.MonkeyPatch, place: Path, *words: object) -> int:
+    common = ("--model", place / "model.safetensors", "--out", place / "out", "--height", 64)
+    return run(monkeypatch, "align", *map(str, (*words, *common)))
+
+
+def seconds_of(place: Path) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
+    with (place / "out" / "path.csv").open(encoding="utf-8", newline="") as file:
+        return np.array([[float(cell) for cell in row] for row in list(csv.reader(file))[1:]])
+
+
+# Numbers that differ in many fields, so that a random network tells them apart.
+WALK = [int(n) for n in np.random.default_rng(0).permutation(4000)[:30]]
+
+
+def test_align_writes_everything(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = film(place / "a.mp4", WALK, sound=clicks([0.5], length=1.0))
+    b = film(place / "b [i].mp4", [n for n in WALK for _ in range(2)])
+    assert align(monkeypatch, place, a, b) == 0
+    out = place / "out"
+    # The second shows everything twice.
+    np.testing.assert_allclose(seconds_of(place)[:, 1], seconds_of(place)[:, 0] * 2, atol=0.05)
+    playback = read_playback(out)
+    assert [track.name for track in playback.tracks] == ["a", "b [i]"]
+    time_map, curves = playback.tracks[1].time_map, playback.tracks[1].curves
+    assert time_map is not None
+    assert curves is not None
+    np.testing.assert_allclose(time_map(0.5), 1.0, atol=0.05)
+    assert playback.pairs[0].cost.shape == (30, 60)
+    clip = read_clip(out / "aligned.mp4")
+    same = [number_of(shown[:, :96]) == number_of(shown[:, 96:]) for shown in clip.frames]
+    assert np.mean(same) > 0.9
+    heard = read_sound(out / "aligned.mp4", rate=16000)
+    assert heard.start + np.abs(heard.samples).argmax() / 16000 == pytest.approx(0.5, abs=0.05)
+    with Image.open(out / "alignment.png") as picture:
+        assert picture.size == (608, 608)
+    printed = capsys.readouterr().out
+    assert "seen by the model that sees pictures" in printed
+    assert "b [i]" in printed
+
+
+def test_slow_motion_smoothing_and_another_reference(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = film(place / "a.mp4", WALK), film(place / "b.mp4", [n for n in WALK for _ in range(2)])
+    assert align(monkeypatch, place, a, b, "--slow", 2, "--smooth", 0.5, "--reference", "b") == 0
+    assert read_playback(place / "out").reference == 1
+    assert probe(place / "out" / "aligned.mp4").duration == pytest.approx(4.0, abs=0.1)
+    assert np.diff(seconds_of(place)[:, 1]).min() > 0
+
+
+def test_a_short_action_is_found_inside_a_long_video(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = film(place / "a.mp4", WALK), film(place / "b.mp4", WALK[10:20])
+    assert align(monkeypatch, place, a, b, "--subsequence") == 0
+    np.testing.assert_allclose(seconds_of(place)[[0, -1], 1], [10 / 30, 19 / 30], atol=0.05)
+    assert align(monkeypatch, place, a, b, "--subsequence", "--reference", 1) == 1
+    assert "cannot be found inside" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["a.mp4"], "name two to 9"),
+        (["a.mp4", "gone.mp4"], "gone.mp4 does not exist"),
+        (["a.mp4", "empty.mp4"], "empty.mp4 is empty (0 bytes)"),
+        (["a.mp4", "text.mp4"], "text.mp4 cannot be opened"),
+        (["a.mp4", "sound.m4a"], "sound.m4a has no video stream"),
+        (["a.mp4", "folder"], "folder is a folder: name video files"),
+        (["a.mp4", "a.mp4", "--reference", "c"], "--reference c: give a number from 1 to 2"),
+        (["a.mp4", "a.mp4", "--slow", "0"], "slow must be above 0"),
+    ],
+)
+def test_what_cannot_be_aligned_is_named_with_the_fix(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], wrong: str
+) -> None:
+    monkeypatch.chdir(place)
+    film(place / "a.mp4", WALK[:4])
+    (place / "empty.mp4").touch()
+    (place / "text.mp4").write_text("not a video")
+    (place / "folder").mkdir()
+    _write_sound(place / "sound.m4a")
+    assert align(monkeypatch, place, *words) == 1
+    assert wrong in " ".join(capsys.readouterr().err.split())
+    assert not (place / "out" / "playback.json").exists()
+
+
+def _write_sound(path: Path) -> None:
+    import av
+
+    with av.open(str(path), "w", format="mp4") as container:
+        speaker = container.add_stream("aac", rate=44100, layout="mono")
+        block = av.AudioFrame.from_ndarray(clicks([0.05], length=0.1)[None, :1024], format="fltp", layout="mono")
+        block.sample_rate = 44100
+        container.mux(speaker.encode(block))
+        container.mux(speaker.encode())
+
+
+def test_silent_turned_odd_and_differently_sized_videos_are_aligned(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straight = [numbered(number, height=64, width=64) for number in WALK]
+    a = write_video(place / "a.mp4", pictures=straight, height=64, width=64)
+    large = [np.kron(picture, np.ones((2, 3, 1), np.uint8)) for picture in straight]
+    b = write_video(place / "b.mp4", pictures=large, height=128, width=192)
+    upside_down = [np.ascontiguousarray(picture[::-1, ::-1]) for picture in straight]
+    c = write_video(place / "c.mov", pictures=upside_down, height=64, width=64, turn={"degrees": 180}, rate=15)
+    d = write_video(place / "d.avi", pictures=straight, height=64, width=64, codec="mjpeg", pixels="yuvj420p")
+    assert align(monkeypatch, place, a, b, c, d) == 0
+    found = seconds_of(place)
+    for column, speed in ((1, 1), (2, 2), (3, 1)):
+        assert np.median(np.abs(found[:, column] - found[:, 0] * speed)) < 0.04
+    tracks = read_playback(place / "out").tracks
+    assert [track.media for track in tracks] == ["a.mp4", "b.mp4", "c.mp4", "d.mp4"]
+    assert not probe(place / "out" / "aligned.mp4").has_sound
+    # Encoded anew, the turned one is upright without being told.
+    assert number_of(read_clip(place / "out" / "c.mp4", indices=[3]).frames[0]) == WALK[3]
+
+
+def test_one_frame_is_enough(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, many = film(place / "one.mp4", WALK[:1]), film(place / "many.mp4", WALK)
+    assert align(monkeypatch, place, one, many) == 0
+    assert probe(place / "out" / "aligned.mp4").frames == 1
+    assert align(monkeypatch, place, many, one) == 0
+    assert set(seconds_of(place)[:, 1]) == {0.0}
+
+
+def test_a_very_long_video_is_aligned_piece_by_piece(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory for 100 × 100 frames has to do for 300 × 400, as that for 4000 × 4000 has to for longer ones."""
+    from inphase.apps import matching, track
+
+    walk = [int(n) for n in np.random.default_rng(1).permutation(4000)[:100]]
+    a = film(place / "a.mp4", [n for n in walk for _ in range(3)])
+    b = film(place / "b.mp4", [n for n in walk for _ in range(4)])
+    monkeypatch.setattr("inphase.apps.sync.match", partial(matching.match, cells=10_000))
+    monkeypatch.setattr(track, "CELLS", 10_000)
+    monkeypatch.setattr(track, "SIDE", 50)
+    assert align(monkeypatch, place, a, b) == 0
+    found = seconds_of(place)
+    assert np.abs(found[:, 1] - found[:, 0] * 4 / 3).max() < 0.2
+    assert read_playback(place / "out").pairs[0].cost.shape == (50, 50)
+
+
+def test_labels_arrive_in_tables_and_in_the_playback(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = film(place / "a.mp4", WALK), film(place / "b.mp4", [n for n in WALK for _ in range(2)])
+    (place / "labels.csv").write_text("second,label\n0.2,lift\n0.7,hit\n")
+    words = ("transfer", a, place / "labels.csv", b, "--model", place / "model.safetensors", "--out", place / "out")
+    assert run(monkeypatch, *map(str, words)) == 0
+    with (place / "out" / "b.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["label"] for row in rows] == ["lift", "hit"]
+    np.testing.assert_allclose([float(row["second"]) for row in rows], [0.4, 1.4], atol=0.06)
+    assert all(0 < float(row["confidence"]) <= 1 for row in rows)
+    tracks = read_playback(place / "out").tracks
+    assert [[event.label for event in track.events] for track in tracks] == [["lift", "hit"]] * 2
+    (place / "labels.csv").write_text("second,label\n9,late\n")
+    assert run(monkeypatch, *map(str, words)) == 1
+    assert "9 s lies outside the video" in " ".join(capsys.readouterr().err.split())
+
+
+def test_search_finds_moments_and_videos(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = film(place / "query.mp4", WALK)
+    folder = place / "corpus"
+    (folder / "deeper").mkdir(parents=True)
+    film(folder / "deeper" / "same.mp4", [n for n in WALK for _ in range(2)])
+    film(folder / "other.mp4", [n + 7 for n in WALK[::-1]])
+    (folder / "broken.mp4").write_bytes(b"no video")
+    words = ("--in", folder, "--model", place / "model.safetensors", "--out", place / "out", "--top", 2)
+    assert run(monkeypatch, "search", str(query), *map(str, words)) == 0
+    said = capsys.readouterr()
+    assert "left out" in said.err
+    assert "broken.mp4" in said.err
+    (result,) = read_playback(place / "out").results
+    assert [hit.name for hit in result.hits] == ["same", "other"]
+    assert len(read_playback(place / "out").tracks) == 3
+    assert run(monkeypatch, "search", str(query), "--at", "0.5", *map(str, words)) == 0
+    (result,) = read_playback(place / "out").results
+    assert result.hits[0].name == "same"
+    assert result.hits[0].second == pytest.approx(1.0, abs=0.05)
+    assert result.hits[0].thumbnail is not None
+    with Image.open(place / "out" / result.hits[0].thumbnail) as picture:
+        assert number_of(np.asarray(picture)) == WALK[15]
+
+
+def test_activations_are_shown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = (film(place / "a.mp4", WALK[:5]), "--model", place / "model.safetensors", "--out", place / "out")
+    assert run(monkeypatch, "activations", *map(str, words)) == 0
+    assert probe(place / "out" / "activations.mp4").frames == 5

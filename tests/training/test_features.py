@@ -1,0 +1,65 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from inphase.data import stage
+from inphase.data.sight import Sight, see
+from inphase.data.video import Video
+from inphase.models import ImageEncoder, load_encoder
+from inphase.training import train
+from inphase.training.features import Features
+from inphase.training.metrics import read_metrics
+from tests.training.conftest import make_recipe
+
+SMALL = {"size": (32, 32), "convolutions": (4,), "hidden": ()}
+
+
+@pytest.fixture
+def sight() -> Sight:
+    videos = stage.load(split="train", actions=["squat"], videos=2, size=32)
+    return see(ImageEncoder(**SMALL), videos)  # type: ignore[arg-type]
+
+
+def test_features_are_what_the_network_sees_computed_once(tmp_path: Path, sight: Sight) -> None:
+    encoder = ImageEncoder(**SMALL).eval()  # type: ignore[arg-type]
+    features = Features(encoder, sight, folder=tmp_path, batch=7)
+    video, frames = sight.videos[0], np.array([3, 10, 11])
+    found, times = features(video, frames)
+    pictures, seconds = sight.read(video, frames)
+    with torch.no_grad():
+        expected = encoder.features(encoder.prepare(torch.from_numpy(pictures)))
+    np.testing.assert_allclose(found, expected, atol=2e-2, rtol=2e-3)  # half precision
+    np.testing.assert_array_equal(times, seconds)
+
+    def refuse(video: Video, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        raise AssertionError("looked at twice")
+
+    again = Features(encoder, Sight(sight.videos, refuse, sight.frame_count), folder=tmp_path)
+    np.testing.assert_array_equal(again(video, frames)[0], found)
+    with torch.no_grad():
+        next(encoder.backbone.parameters()).add_(1)
+    with pytest.raises(AssertionError, match="looked at twice"):
+        Features(encoder, Sight(sight.videos, refuse, sight.frame_count), folder=tmp_path)(video, frames)
+
+
+def test_the_embedder_of_a_frozen_network_trains_on_features(out: Path) -> None:
+    recipe = make_recipe(
+        data={"actions": ["squat", "kick"], "videos": 3, "size": 32},
+        optimiser={"lr": 1e-3},
+        run={"steps": 4},
+    )
+    recipe = replace(recipe, encoder={"name": "image", **SMALL})
+    said: list[str] = []
+    train(recipe, out, watch=lambda status: said.extend(status.messages))
+    assert "looking at video 1 of 6" in said
+    assert len(list((out / "features").glob("*.times.npy"))) == 6
+    assert read_metrics(out)[-1]["step"] == 4
+    trained = load_encoder(out)
+    fresh = ImageEncoder(**SMALL)  # type: ignore[arg-type]
+    state = trained.state_dict()
+    for name, value in fresh.state_dict().items():
+        if name.startswith("backbone."):
+            assert torch.equal(state[name], value), name
