@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
-from inphase.cli.search import summary
 from inphase.cli.looking import bars, task_of
+from inphase.cli.search import summary
 
 if TYPE_CHECKING:
     from inphase.apps.retrieval import Found

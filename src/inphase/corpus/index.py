@@ -227,8 +227,8 @@ class Index:
             taken.append(vectors[offset::every])
             offset = (offset - len(vectors)) % every
         # Not the frames themselves, which any index finds: their direction, a little off.
-        queries = np.concatenate(taken)[:QUERIES]
-        queries = queries + np.random.default_rng(0).normal(0, 0.3 / np.sqrt(queries.shape[1]), queries.shape)
+        frames = np.concatenate(taken)[:QUERIES]
+        queries = frames + np.random.default_rng(0).normal(0, 0.3 / np.sqrt(frames.shape[1]), frames.shape)
         return np.asarray(queries / np.linalg.norm(queries, axis=1, keepdims=True), np.float32)
 
     def _trained(self, key: str) -> Path:

@@ -51,8 +51,7 @@ def align_pairs(pairs: Sequence[Pair], *, device: str = "cpu") -> Iterator[Align
 
 def _align(pairs: Sequence[Pair], device: str) -> Iterator[Aligned]:
     if len(pairs) == 1 and len(pairs[0][0]) * len(pairs[0][1]) > LONG:
-        x, y = (Embedding(side, np.arange(len(side), dtype=np.float64)) for side in pairs[0])
-        found = match(x, y)
+        found = match(*(Embedding(side, np.arange(len(side), dtype=np.float64)) for side in pairs[0]))
         yield Aligned(found.path, found.distance)
         return
     x, y = (_stack([pair[side] for pair in pairs]).to(device) for side in (0, 1))
@@ -88,7 +87,7 @@ class Packed:
         if not 0 <= number < len(self):
             raise IndexError(f"there are {len(self)} videos, no number {number}")
         values = np.asarray(self._values[self._begins[number] : self._begins[number + 1]], np.float32)
-        return values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
+        return np.asarray(values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12))
 
 
 def pack(folder: Path, lengths: Sequence[int], dimension: int, embeddings: Iterator[tuple[int, Values]]) -> Packed:
