@@ -98,10 +98,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
     parser.add_argument("--trials", type=Path, help="a JSON list of changes to try instead of the methods' grid")
+    parser.add_argument("--elsewhere", type=Path, help="JSON: the data of other collections to measure on as well")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     chosen = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
+    elsewhere = json.loads(chosen.elsewhere.read_text()) if chosen.elsewhere else None
     base = read_recipe(find_recipe(chosen.base), changes=chosen.set)
     if chosen.trials:
         tried = json.loads(chosen.trials.read_text())
@@ -113,7 +115,9 @@ def main() -> None:
             for rate in RATES
         ]
     with ProcessPoolExecutor(chosen.processes) as pool, chosen.out.open("a") as out:
-        waiting = [pool.submit(trial, base, changes, seed) for changes in tried for seed in range(chosen.seeds)]
+        waiting = [
+            pool.submit(trial, base, changes, seed, elsewhere) for changes in tried for seed in range(chosen.seeds)
+        ]
         for number, done in enumerate(as_completed(waiting), start=1):
             try:
                 row = done.result()

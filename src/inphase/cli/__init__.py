@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import activations, align, align_all, corpus, data, evaluate, search, train, transfer, viewer
+from inphase.cli import activations, align, align_all, corpus, data, evaluate, fit, search, train, transfer, viewer
 from inphase.media.atomic import explain
 
 app = SubcommandApp()
@@ -22,8 +22,9 @@ app.command(activations.activations)
 app.command(corpus.embed)
 app.command(align_all.align_all)
 app.command(data.commands, name="data", help="Look at collections of videos.")
+app.command(fit.fit)
 app.command(name="train")(train.train_recipe)
-app.command(name="evaluate")(evaluate.evaluate)
+app.command(evaluate.evaluate)
 app.command(viewer.view)
 app.command(viewer.export)
 

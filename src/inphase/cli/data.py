@@ -103,7 +103,9 @@ def cache_data(
         split: train, val, test or all.
         workers: processes that decode side by side; 0 decodes in this one.
     """
-    _fill(store, _sources(name, root, split=split), "decoding", partial(fill_store, size=size, workers=workers))
+    fill_behind_bar(
+        store, _sources(name, root, split=split), "decoding", partial(fill_store, size=size, workers=workers)
+    )
 
 
 @commands.command(name="pose")
@@ -121,16 +123,17 @@ def pose_data(
         workers: processes that work side by side; 0 works in this one.
     """
     wanted = _sources(name, root, split=split)
-    _fill(store, wanted, "following people", partial(fill_poses, complexity=complexity, workers=workers))
+    fill_behind_bar(store, wanted, "following people", partial(fill_poses, complexity=complexity, workers=workers))
 
 
-def _fill(store: Path, wanted: dict[str, Source], doing: str, fill: Callable[..., Filled]) -> None:
+def fill_behind_bar(store: Path, wanted: dict[str, Source], doing: str, fill: Callable[..., Filled]) -> Filled:
     """Fill a store behind a progress bar and say what it holds now."""
     console = Console()
     with Progress(console=console) as bar:
         task = bar.add_task(doing, total=len(wanted))
         filled = fill(store, wanted, progress=lambda _: bar.advance(task))
     _print_filled(console, filled, store)
+    return filled
 
 
 def _sources(name: str, root: Path, *, split: str) -> dict[str, Source]:

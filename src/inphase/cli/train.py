@@ -44,7 +44,8 @@ def train_recipe(recipe: RecipeName, *, out: Path, set: Changes = ()) -> None:
 
 def validate(encoder: "Encoder", sight: "Sight") -> dict[str, float]:
     """Measure Kendall's τ on the videos that are watched, with and without frames whose context is clamped."""
-    from inphase.evaluation import embed_videos, kendall_tau
+    from inphase.evaluation import embed_videos
+    from inphase.evaluation.kendall_tau import kendall_tau
 
     embedded = embed_videos(encoder, sight.videos, read=sight.read, frame_count=sight.frame_count)
     found = kendall_tau([], embedded)
