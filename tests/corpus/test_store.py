@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,18 @@ def test_compaction_merges_what_counts(tmp_path: Path) -> None:
         assert compact(store) == 2
         assert store.catalogue.totals()[1] == sum(before.values()) - 37
         assert compact(store) == 0
+
+
+def test_what_killed_processes_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    made_store(tmp_path / "s", {"1": [row("a", walk(RNG))]})
+    old, new = (tmp_path / "s" / "shards" / f".{name}.part" for name in ("old", "new"))
+    for draft in (old, new):
+        draft.write_text("half")
+    os.utime(old, (1, 1))
+    with Store(tmp_path / "s") as store:
+        compact(store)
+    assert not old.exists()
+    assert new.exists()
 
 
 def test_an_interrupted_compaction_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,6 +119,11 @@ class Catalogue:
         query = f"SELECT {column}, COUNT(*) FROM current WHERE reason = '' GROUP BY {column} ORDER BY 2 DESC, 1"
         return dict(self._db.execute(query).fetchall())
 
+    def frames(self, action: str | None = None) -> int:
+        """Count the frames of an action, or of all."""
+        query = "SELECT SUM(frames) FROM current WHERE ? IS NULL OR action = ?"
+        return int(self._db.execute(query, [action, action]).fetchone()[0] or 0)
+
     def totals(self) -> tuple[int, int, int]:
         """Count videos with an embedding, their frames, and videos without."""
         query = "SELECT SUM(reason = ''), SUM(frames), SUM(reason != '') FROM current"

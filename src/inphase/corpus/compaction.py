@@ -4,7 +4,9 @@ A merged shard appears before the shards it replaces go: whatever interrupts thi
 twice for a moment is the same row.
 """
 
+import contextlib
 import hashlib
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +17,7 @@ from inphase.corpus.store import Store
 
 # A shard is large from here on, in bytes: a million videos of 100 frames are a few hundred such shards.
 LARGE = 64 * 2**20
+DAY = 86400.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ def compact(store: Store, *, large: int = LARGE) -> int:
             for found in batch:
                 store.file(found.name).unlink(missing_ok=True)
                 gone += 1
+        _sweep(store)
         store.refresh()
         return gone
     finally:
@@ -73,6 +77,14 @@ def _batches(store: Store, *, large: int) -> Iterator[list[_Found]]:
     # A last one that stays small is worth it where many are, or where anything is stale.
     if len(batch) >= 8 or any(found.stale for found in batch):
         yield batch
+
+
+def _sweep(store: Store) -> None:
+    """Remove what killed processes left: drafts that nobody has written to for a day."""
+    for draft in store.shards.glob(".*.part"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - draft.stat().st_mtime > DAY:
+                draft.unlink()
 
 
 def _look(store: Store, name: str) -> _Found:

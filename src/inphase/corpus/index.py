@@ -86,7 +86,13 @@ class Index:
         """Find the k frames most like each of the queries [Q, D], best first."""
         if not self.method.lists:
             return self._compare_all(queries, k=k, action=action)
-        return self._look_up(queries, k=k, action=action, probes=self.method.probes)
+        wanted, probes = min(k, self._store.catalogue.frames(action)), self.method.probes
+        while True:
+            found = self._look_up(queries, k=k, action=action, probes=probes)
+            # The lists nearest to a query may hold little of a rare action.
+            if probes >= self.method.lists or all(len(of_query) >= wanted for of_query in found):
+                return found
+            probes *= 4
 
     def _compare_all(self, queries: Vectors, *, k: int, action: str | None) -> list[list[Candidate]]:
         """Compare queries with every frame, a block at a time."""
@@ -182,7 +188,7 @@ class Index:
             faiss.IndexFlatIP(dimension), dimension, lists, kind, faiss.METRIC_INNER_PRODUCT, False
         )
         index.cp.min_points_per_centroid = 1
-        index.cp.seed = 0
+        index.cp.niter, index.cp.seed = 10, 0
         index.train(sample)
         key = hashlib.blake2b(f"{model} {lists} {frames} {sample.sum()}".encode(), digest_size=8).hexdigest()
         _write_index(index, self._trained(key))

@@ -6,7 +6,7 @@ not read the shard.
 """
 
 import os
-import tempfile
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +22,8 @@ from inphase.models.embed import Embedding
 
 FORMAT = b"inphase corpus 1"
 SUFFIX = ".parquet"
-# Numbers in a row group, at most, unless a single video has more: 8 MB of values.
-GROUP = 4_000_000
+# Numbers in a row group, at most, unless a single video has more: 2 MB of values.
+GROUP = 1_000_000
 
 SCHEMA = pa.schema(
     [
@@ -62,8 +62,8 @@ def write_shard(folder: Path, name: str, rows: Iterable[Row]) -> None:
     """Write rows as they come into a shard that appears when all of them are on disk; the same name is replaced."""
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor, draft = tempfile.mkstemp(dir=folder, prefix=".", suffix=".part")
-        os.close(descriptor)
+    # A name of its own: a job that is done twice at once has two writers.
+    draft = folder / f".{name}.{uuid.uuid4().hex[:8]}.part"
     try:
         with pq.ParquetWriter(
             draft,
@@ -76,12 +76,12 @@ def write_shard(folder: Path, name: str, rows: Iterable[Row]) -> None:
                 with explained(folder):
                     writer.write_table(_table(group), row_group_size=len(group))
         with explained(folder):
-            with open(draft, "rb") as written:
+            with draft.open("rb") as written:
                 os.fsync(written.fileno())
-            Path(draft).replace(folder / (name + SUFFIX))
+            draft.replace(folder / (name + SUFFIX))
             folder_to_disk(folder)
     finally:
-        Path(draft).unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
 
 
 def read_facts(file: Path) -> list[dict[str, Any]]:
