@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": {"align", "data", "media", "models"},
     "reproduction": {"align", "data", "evaluation", "media", "models", "objectives", "training"},
     "apps": {"models", "align", "media", "playback"},
+    "corpus": {"align", "apps", "data", "media", "models"},
     "viewer": {"playback"},
 }
 WITHOUT_TORCH = {"playback", "viewer"}

@@ -1,12 +1,13 @@
 """A small run: poses of two actions of the stage, a narrow encoder, a few steps."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from inphase.training import Recipe
 
-Change = dict[str, object]
+Change = Mapping[str, object]
 
 
 def make_recipe(**changes: Change) -> Recipe:
@@ -20,7 +21,7 @@ def make_recipe(**changes: Change) -> Recipe:
         "run": {"steps": 12, "save_every": 5, "log_every": 1, "accelerator": "cpu"},
     }
     for name, change in changes.items():
-        tables[name] = tables.get(name, {}) | change
+        tables[name] = {**tables.get(name, {}), **change}
     return Recipe(**tables)
 
 

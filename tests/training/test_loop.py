@@ -18,6 +18,7 @@ from inphase.media.errors import StoreError
 from inphase.models import Encoder, load_encoder
 from inphase.objectives import GTA
 from inphase.training import Status, TrainingError, read_recipe, train, write_recipe
+from inphase.training.checkpoint import chance_of, set_chance
 from inphase.training.method import Given, Method
 from inphase.training.metrics import read_metrics
 from tests.training.conftest import make_recipe
@@ -168,6 +169,22 @@ def test_the_encoder_is_measured_on_videos_that_are_not_trained_on(out: Path) ->
     assert [row["step"] for row in read_metrics(out) if "val/tau" in row] == [5, 10, 12]
     train(make_recipe(validation={"every": 5, "videos": 3}), out.with_name("plain"))
     assert same(weights(out), weights(out.with_name("plain")))
+
+
+def test_every_process_goes_on_with_its_own_chance() -> None:
+    states = []
+    for seed in (3, 4):
+        torch.manual_seed(seed)
+        torch.rand(7)
+        states.append(chance_of(torch.device("cpu")))
+        torch.rand(9)
+    kept = torch.stack(states)
+    for seed, state in zip((3, 4), kept, strict=True):
+        torch.manual_seed(seed)
+        torch.rand(7)
+        expected = torch.rand(5)
+        set_chance(state, device=torch.device("cpu"))
+        assert torch.equal(torch.rand(5), expected)
 
 
 def test_accumulated_batches_are_one_batch(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

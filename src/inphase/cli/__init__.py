@@ -14,6 +14,8 @@ from tyro.extras import SubcommandApp
 from inphase.cli import (
     activations,
     align,
+    align_all,
+    corpus,
     data,
     demo,
     evaluate,
@@ -35,12 +37,13 @@ app.command(transfer.transfer)
 app.command(search.search)
 app.command(retrieve.retrieve)
 app.command(activations.activations)
+app.command(corpus.embed)
+app.command(align_all.align_all)
 app.command(data.commands, name="data", help="Look at collections of videos.")
 app.command(fit.fit)
 app.command(name="train")(train.train_recipe)
 app.command(evaluate.evaluate)
-app.command(name="evaluate")(evaluate.evaluate)
-app.command(name="reproduce")(reproduce.reproduce)
+app.command(reproduce.reproduce)
 app.command(viewer.view)
 app.command(viewer.export)
 app.command(pose3d.pose3d)

@@ -1,149 +1,133 @@
-"""Recordings that are both seen and heard: files, or the videos of a collection."""
+"""`inphase embed` and `inphase align-all`: corpora of any number of videos."""
 
-from collections.abc import Iterable, Sequence
+import os
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated
 
-from inphase.cli.evaluate import choose_data
-from inphase.cli.looking import bars, look_at_others, task_of
-from inphase.cli.search import corpus_files
-from inphase.data.video import Video, present, summarise
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from inphase.cli.looking import Rate
 
 if TYPE_CHECKING:
-    from inphase.media.audio import Sound
-    from inphase.models import Embedding
+    from inphase.corpus.embedding import Embedded
 
-SHOWN = 256  # pixels
-
-
-class Corpus(Protocol):
-    """What can be asked of recordings, each by its name."""
-
-    @property
-    def names(self) -> list[str]:
-        """Name them all, the query among them."""
-
-    @property
-    def query(self) -> str:
-        """Name the one that is asked with."""
-
-    def see(self, names: Sequence[str]) -> "dict[str, Embedding]":
-        """Embed the frames of those that can be seen."""
-
-    def hear(self, name: str) -> "Sound":
-        """Give the sound of one."""
-
-    def file(self, name: str) -> Path:
-        """Give the file of one, that is shown and played."""
-
-    def about(self, name: str) -> str:
-        """Say what is known of one beside its name."""
+Corpus = Annotated[
+    tyro.conf.Positional[Path],
+    tyro.conf.arg(metavar="CORPUS", help="a folder of videos, a sub-folder per action, or a .csv of path and action"),
+]
+StoreFolder = Annotated[Path, tyro.conf.arg(metavar="STORE", help="the folder to fill")]
+RunFolder = Annotated[
+    Path | None,
+    tyro.conf.arg(metavar="RUN", help="a run folder or an encoder's file; without one, the model of poses that ships"),
+]
+Ray = Annotated[
+    str | None,
+    tyro.conf.arg(metavar="ADDRESS", help="work on the Ray cluster there; auto: the one this machine belongs to"),
+]
 
 
-class Files:
-    """The videos below some folders, and the query beside them."""
+def embed(
+    corpus: Corpus,
+    *,
+    out: StoreFolder,
+    model: RunFolder = None,
+    workers: int | None = None,
+    ray: Ray = None,
+    rate: Rate = None,
+    device: str = "auto",
+    cache: Path | None = None,
+    shard_videos: int = 32,
+) -> None:
+    """Embed every frame of any number of videos into a store, for search and for `inphase align-all`.
 
-    def __init__(
-        self, places: Sequence[Path], query: Path, *, model: Path, cache: Path | None, rate: float | None
-    ) -> None:
-        """Find the files."""
-        from inphase.apps.track import names_of
+    Stopped at any moment, the same command goes on; what is there already is kept, and a changed video or model is
+    noticed. A video that cannot be read is recorded with the reason.
 
-        others = [path for path in corpus_files(places) if path.resolve() != query.resolve()]
-        if not others:
-            where = ", ".join(map(str, places))
-            raise ValueError(f"there is no video to search in {where} beside the query: name others")
-        paths = [query, *others]
-        self._paths = dict(zip(names_of(paths), paths, strict=True))
-        self._model, self._cache, self._rate = model, cache, rate
-        self.names = list(self._paths)
-        self.query = self.names[0]
+    Args:
+        corpus: the videos.
+        out: the store.
+        model: what to see videos with.
+        workers: processes on this machine; one for every core, or one for a GPU, where nothing is said; 0: this one.
+        ray: where a Ray cluster is.
+        rate: frames a second to look at.
+        device: where the network runs on this machine: auto, cpu or cuda.
+        cache: keep the poses that were found here, for other models to use.
+        shard_videos: videos embedded between one save and the next.
+    """
+    from inphase.corpus.embedding import embed_corpus, here
+    from inphase.corpus.listing import list_videos
+    from inphase.models import load_encoder, load_shipped
 
-    def see(self, names: Sequence[str]) -> "dict[str, Embedding]":
-        """Look at files; those that cannot be seen are named and left out."""
-        from inphase.models import load_encoder
+    encoder = load_shipped("poses") if model is None else load_encoder(model)
+    device = choose_device(device)
+    cores = os.cpu_count() or 1
+    workers = workers if workers is not None else (1 if device == "cuda" else cores)
+    if workers < 0:
+        raise ValueError(f"--workers must be at least 0, got {workers}")
+    if ray is None:
+        engine = here(workers=workers)
+    else:
+        from inphase.corpus.cluster import on_cluster
 
-        paths = {self._paths[name]: name for name in names}
-        seen = look_at_others(list(paths), encoder=load_encoder(self._model), cache=self._cache, rate=self._rate)
-        return {paths[path]: embedding for path, embedding in seen.items()}
+        engine = on_cluster(ray)
+    total = sum(1 for _ in list_videos(corpus))
+    if not total:
+        raise ValueError(f"no videos in {corpus}: name a folder of them, or a .csv table")
+    began = time.perf_counter()
+    with progress_bar() as bar:
+        task = bar.add_task(f"embedding {escape(corpus.name)}", total=total)
 
-    def hear(self, name: str) -> "Sound":
-        """Read the sound of a file."""
-        from inphase.media.audio import read_sound
+        def tell(came: "Embedded") -> None:
+            bar.update(task, completed=came.kept + came.done)
 
-        return read_sound(self._paths[name])
-
-    def file(self, name: str) -> Path:
-        """Give a file."""
-        return self._paths[name]
-
-    def about(self, name: str) -> str:
-        """Say nothing: a file is its name."""
-        return ""
-
-
-class Collection:
-    """The videos of a split of a collection, seen as the run's evaluation sees them."""
-
-    def __init__(self, name: str, query: str, *, split: str, model: Path, draft: Path) -> None:
-        """Load the list, as the run's recipe says; what has no file is written below `draft` when it is shown."""
-        from inphase.models import load_encoder
-
-        self._encoder, self._model, self._draft = load_encoder(model), model, draft
-        self._choice = choose_data(model, name=name, root=None, store=None)
-        # Poses are the same at any size: these are drawn for people to look at.
-        size = self._encoder.shape[0] if self._encoder.sees == "pictures" else SHOWN
-        listed, _ = present(self._choice.load(split, size=size))
-        self._videos = {video.id: video for video in listed if video.sound is not None or video.hear is not None}
-        self.names, self.query = list(self._videos), _find(query, listed)
-
-    def see(self, names: Sequence[str]) -> "dict[str, Embedding]":
-        """Embed videos, or find them embedded in the run folder."""
-        from inphase.data.sight import see
-        from inphase.evaluation import embed_videos
-
-        chosen = [self._videos[name] for name in names]
-        sight = see(self._encoder, chosen, store=self._choice.store, name=str(self._choice))
-        with bars() as bar:
-            tell = task_of(bar, f"looking at {len(chosen)} videos")
-            embedded = embed_videos(
-                self._encoder,
-                sight.videos,
-                read=sight.read,
-                frame_count=sight.frame_count,
-                cache=self._model,
-                source=sight.source,
-                progress=lambda done: tell(done, len(chosen)),
-            )
-        return {item.video.id: item.embedding for item in embedded}
-
-    def hear(self, name: str) -> "Sound":
-        """Decode or make the sound of a video."""
-        from inphase.data.hearing import hear
-
-        return hear(self._videos[name])
-
-    def file(self, name: str) -> Path:
-        """Give the file of a video; one that is drawn is written first."""
-        from inphase.data.stage.files import write_recording
-
-        video = self._videos[name]
-        if video.path is not None:
-            return video.path
-        path = self._draft / f"{video.id}.mp4"
-        if not path.exists():
-            write_recording(path, video)
-        return path
-
-    def about(self, name: str) -> str:
-        """Say which action a video shows."""
-        return self._videos[name].action
+        came = embed_corpus(
+            corpus,
+            out,
+            encoder,
+            engine=engine,
+            device=device,
+            rate=rate,
+            cache=cache,
+            videos=shard_videos,
+            threads=max(1, cores // max(1, workers)),
+            side_by_side=cores if device == "cuda" else 1,
+            progress=tell,
+        )
+    _say(came, out, seconds=time.perf_counter() - began)
 
 
-def _find(query: str, videos: Iterable[Video]) -> str:
-    """Find the video a query names by its id or its file."""
-    listed = list(videos)
-    for video in listed:
-        if query == video.id or (video.path is not None and Path(query).resolve() == video.path.resolve()):
-            return video.id
-    raise ValueError(f"no video {query} among {summarise(video.id for video in listed)}: name one by its id")
+def _say(came: "Embedded", out: Path, *, seconds: float) -> None:
+    """Tell what embedding came to."""
+    console = Console()
+    speed = f", {came.frames / seconds:,.0f} frames/s" if came.frames else ""
+    console.print(
+        f"[green]{came.done:,} videos embedded[/green] ({came.frames:,} frames, {seconds:.1f} s{speed}), "
+        f"{came.changed:,} of them changed; {came.kept:,} kept; {came.failed:,} broken → {escape(str(out))}",
+        soft_wrap=True,
+    )
+    for reason in list(came.broken.values())[:5]:
+        console.print(f"[yellow]broken:[/yellow] {escape(reason)}", soft_wrap=True)
+    if came.failed > 5:
+        console.print(f"[yellow]and {came.failed - 5:,} more; the store has the reason of each[/yellow]")
+
+
+def choose_device(name: str) -> str:
+    """Name the device that was asked for, or the best one there is."""
+    import torch
+
+    if name not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"--device must be auto, cpu or cuda, got {name!r}")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device cuda: this machine has none that torch can use; say --device cpu")
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+
+
+def progress_bar() -> Progress:
+    """Show progress on a terminal only."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

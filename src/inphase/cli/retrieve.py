@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from inphase.cli.corpus import Collection, Corpus, Files
+from inphase.cli.heard import Collection, Corpus, Files
 from inphase.cli.looking import Cache, Rate, bars, task_of
 from inphase.cli.search import summary
 from inphase.data import DATASETS

@@ -18,11 +18,15 @@ def search(
     query: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="QUERY", help="a video file")],
     *,
     within: Annotated[
-        tuple[Path, ...], tyro.conf.arg(name="in", metavar="FOLDER", help="folders of videos, or video files")
+        tuple[Path, ...],
+        tyro.conf.arg(
+            name="in", metavar="FOLDER", help="folders of videos, video files, or one store of `inphase embed`"
+        ),
     ],
     at: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None,
     top: int = 10,
     subsequence: bool = False,
+    action: str | None = None,
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("out/search"),
     model: Model = None,
     rate: Rate = None,
@@ -36,6 +40,7 @@ def search(
         at: the second of the query whose like is looked for.
         top: how many to find.
         subsequence: the query is a short action that may be found inside longer videos; without --at only.
+        action: look among videos of this action alone; in a store only.
         out: where to write a playback with the results.
         model: what to see videos with.
         rate: frames a second to look at.
@@ -43,6 +48,15 @@ def search(
     """
     if top < 1:
         raise ValueError(f"--top must be at least 1, got {top}")
+    if len(within) == 1 and (within[0] / "store.json").is_file():
+        from inphase.cli.store_search import search_store
+
+        search_store(
+            query, within[0], at=at, top=top, subsequence=subsequence, action=action, out=out, model=model, cache=cache
+        )
+        return
+    if action is not None:
+        raise ValueError("--action chooses among the videos of a store: make one with `inphase embed`")
     from inphase.apps.retrieval import moment_of, nearest_moments, nearest_recordings
     from inphase.apps.shown import moments_found, recordings_found, show_moment
     from inphase.apps.track import open_recordings

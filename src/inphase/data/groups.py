@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from inphase.data.augment import Look
+from inphase.data.epochs import Epochs
 from inphase.data.reading import Read, annotated_length
 from inphase.data.sampling import Context, Frames, Rule, sample, usable
 from inphase.data.skips import Skip, try_reading
@@ -134,8 +135,10 @@ class GroupStream(Stream):
     The videos of a group are distinct; an action with fewer than K shows some of them again, at other frames. `read`
     gives a video's frames, `prepare` changes them once per video, `frame_count` measures videos whose annotation does
     not say their length. `choose` makes the frames a method wants out of the plain draw: `objective.frames` is one.
-    `context` may depend on the video, whose rate it is. `look` draws how a video's pictures are to be changed, which
-    `apply_looks` does where they are used: pictures travel as bytes, a quarter of the memory of floats.
+    With `epochs` every video is in one group of an epoch, and so is read by one process: one that cannot be read is
+    left out of its group. `context` may depend on the video, whose rate it is. `look` draws how a video's pictures are
+    to be changed, which `apply_looks` does where they are used: pictures travel as bytes, a quarter of the memory of
+    floats.
     """
 
     def __init__(
@@ -153,6 +156,7 @@ class GroupStream(Stream):
         stride: int = 1,
         choose: Callable[..., Frames] | None = None,
         context: Context | Callable[[Video], Context] | None = None,
+        epochs: bool = False,
         seed: int = 0,
         rank: int = 0,
         world: int = 1,
@@ -167,6 +171,8 @@ class GroupStream(Stream):
                 else f"alignment needs videos_per_group ≥ 2, got {videos_per_group}"
             )
         self._size = videos_per_group
+        counts = [len(self._by_action[action]) for action in self._actions]
+        self._epochs = Epochs(counts, size=videos_per_group, seed=seed) if epochs else None
         self._lengths: dict[str, int] = {}
         self._read, self._prepare, self._look = read, prepare, look
         self._frame_count = frame_count or annotated_length
@@ -176,6 +182,34 @@ class GroupStream(Stream):
         phases = [_count_phases(self._by_action[action]) for action in self._actions]
         self.phases = sum(phases)  # of all actions together
         self._first_phase = dict(zip(self._actions, accumulate([0, *phases]), strict=False))
+
+    def __getitem__(self, step: int) -> Batch:
+        """Read what `step` trains on."""
+        if self._epochs is None:
+            return super().__getitem__(step)
+        first = step * self._groups
+        skipped: list[Skip] = []
+        slots = range(first + self._rank, first + self._groups, self._world)
+        return Batch(
+            step, tuple(self._epoch_group(self._epochs, step, slot, skipped) for slot in slots), tuple(skipped)
+        )
+
+    def _epoch_group(self, epochs: Epochs, step: int, slot: int, skipped: list[Skip]) -> Group:
+        """Read the group of a slot, or another of this process in the same epoch where too little of it can be read."""
+        if step < 0:
+            raise IndexError(f"steps count from 0, got {step}")
+        for place in epochs.instead(slot, world=self._world):
+            action, numbers = epochs.group(place)
+            videos = [self._by_action[self._actions[action]][number] for number in numbers]
+            strips: list[Strip] = []
+            for attempt, video in enumerate(videos):
+                rng = self._generator(step, place, attempt)
+                strip = try_reading(video, partial(self._read_strip, video, rng), failed=self._failed, skipped=skipped)
+                strips.extend([strip] if strip is not None else [])
+            if len(strips) > 1:
+                return _group_of(self._actions[action], strips)
+        reasons = summarise(f"{name}: {reason}" for name, reason in self._failed.items())
+        raise RuntimeError(f"no group of this process' share of an epoch can be read ({reasons})")
 
     def _draw_group(self, action: str, *, step: int, slot: int, skipped: list[Skip]) -> Group | None:
         """Read the first K videos, in a drawn order, that can be read; one alone is no group."""
@@ -191,18 +225,7 @@ class GroupStream(Stream):
             rng = self._generator(step, slot, attempt)
             strip = try_reading(video, partial(self._read_strip, video, rng), failed=self._failed, skipped=skipped)
             strips.extend([strip] if strip is not None else [])
-        return Group(
-            action=action,
-            ids=tuple(strip.id for strip in strips),
-            values=stack(strips),
-            frames=pad([torch.from_numpy(strip.frames) for strip in strips]),
-            times=pad([torch.from_numpy(strip.times) for strip in strips]),
-            lengths=torch.tensor([len(strip.frames) for strip in strips]),
-            totals=torch.tensor([strip.total for strip in strips]),
-            labels=_stack_known([strip.labels for strip in strips]),
-            progress=_stack_known([strip.progress for strip in strips]),
-            looks=tuple(strip.look for strip in strips if strip.look is not None),
-        )
+        return _group_of(action, strips)
 
     def _read_strip(self, video: Video, rng: np.random.Generator) -> Strip:
         """Read one video at some of its frames."""
@@ -227,6 +250,22 @@ class GroupStream(Stream):
             rng=rng,
         )
         return strip if self._look is None else replace(strip, look=self._look(rng=rng))
+
+
+def _group_of(action: str, strips: list[Strip]) -> Group:
+    """Put sequences together."""
+    return Group(
+        action=action,
+        ids=tuple(strip.id for strip in strips),
+        values=stack(strips),
+        frames=pad([torch.from_numpy(strip.frames) for strip in strips]),
+        times=pad([torch.from_numpy(strip.times) for strip in strips]),
+        lengths=torch.tensor([len(strip.frames) for strip in strips]),
+        totals=torch.tensor([strip.total for strip in strips]),
+        labels=_stack_known([strip.labels for strip in strips]),
+        progress=_stack_known([strip.progress for strip in strips]),
+        looks=tuple(strip.look for strip in strips if strip.look is not None),
+    )
 
 
 def _count_phases(videos: Iterable[Video]) -> int:

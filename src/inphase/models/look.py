@@ -43,10 +43,9 @@ def look(
     frames done and to do.
     """
     shelf = shelf or Shelf(None)
+    require_sight(encoder)
     if encoder.sees == "poses":
         return embed_pose(encoder, kept_pose(path, shelf=shelf, rate=rate, progress=progress))
-    if encoder.sees == "sounds":
-        raise ValueError("this encoder hears sounds and does not see videos: give one that sees pictures or poses")
     key = content_key(path, "embedding", fingerprint(encoder), rate) if shelf.folder else ""
     kept = shelf.find(key)
     if kept is not None and {"values", "times"} <= kept.keys():
@@ -63,15 +62,22 @@ def look(
 
 def embed_pose(encoder: Encoder, pose: Pose) -> Embedding:
     """Embed the pose of a recording in the joints of PennAction."""
+    require_sight(encoder)
+    points, seen = pose.joints13()
+    values = np.concatenate([points, seen[..., None].astype(np.float32)], axis=-1)
+    return embed(encoder, (values, pose.times), batch=POSES)
+
+
+def require_sight(encoder: Encoder) -> None:
+    """Refuse an encoder that cannot see video files."""
+    if encoder.sees == "sounds":
+        raise ValueError("this encoder hears sounds and does not see videos: give one that sees pictures or poses")
     joints = tuple(encoder.config.get("joints", ()))
-    if joints != JOINTS13 or encoder.shape != (len(JOINTS13), 3):
+    if encoder.sees == "poses" and (joints != JOINTS13 or encoder.shape != (len(JOINTS13), 3)):
         raise ValueError(
             f"this encoder sees poses of shape {encoder.shape} ({', '.join(joints)}); those of videos have the "
             f"{len(JOINTS13)} joints of JOINTS13 in the plane: train one on these"
         )
-    points, seen = pose.joints13()
-    values = np.concatenate([points, seen[..., None].astype(np.float32)], axis=-1)
-    return embed(encoder, (values, pose.times), batch=POSES)
 
 
 def fingerprint(encoder: Encoder) -> str:

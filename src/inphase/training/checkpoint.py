@@ -79,6 +79,7 @@ def chance_of(device: torch.device) -> Tensor:
 def set_chance(chance: Tensor, *, device: torch.device) -> None:
     """Set the generators back to what `chance_of` gave."""
     size = len(torch.get_rng_state())
-    torch.set_rng_state(chance[:size].cpu())
+    # torch reads a state from the beginning of its memory, wherever a view of it begins: each part gets its own.
+    torch.set_rng_state(chance[:size].cpu().clone())
     if device.type == "cuda" and len(chance) > size:
-        torch.cuda.set_rng_state(chance[size:].cpu(), device)
+        torch.cuda.set_rng_state(chance[size:].cpu().clone(), device)

@@ -146,7 +146,7 @@ class _Training:
     def go(self) -> None:
         """Train to the end, saving on the way; interrupted, save and say so."""
         try:
-            with self._heeding_signals():
+            with self._heeding_signals(), self._heeding_losses():
                 for status in self._steps():
                     if self.fabric.is_global_zero:
                         self.watch(status)
@@ -243,10 +243,8 @@ class _Training:
         """Stop at a loss that is no number, and say what it came of."""
         if math.isfinite(float(loss)):
             return
-        state = load_state(self.out)
-        kept = f"the state after step {state.step} is kept in {self.out}" if state else "nothing was saved before"
         raise TrainingError(
-            f"the loss of step {step} is {float(loss)}; its videos were {', '.join(ids)}; {kept}. "
+            f"the loss of step {step} is {float(loss)}; its videos were {', '.join(ids)}; {self._kept()}. "
             "Lower optimiser.lr or set optimiser.clip, and look at these videos"
         )
 
@@ -306,6 +304,24 @@ class _Training:
         return Status(self.step, self.run.steps, values, clock.frames_per_second, left, tuple(messages))
 
     @contextlib.contextmanager
+    def _heeding_losses(self) -> Iterator[None]:
+        """Say in words that another process is gone: the others can only stop, and all go on together later."""
+        try:
+            yield
+        except RuntimeError as error:
+            if self.fabric.world_size == 1 or isinstance(error, TrainingError) or not _is_of_network(error):
+                raise
+            raise TrainingError(
+                f"lost contact with another process after step {self.step}; {self._kept()}. Look at what the other "
+                f"machines say, then start all of them again with the same command ({str(error).splitlines()[0]})"
+            ) from error
+
+    def _kept(self) -> str:
+        """Say what a run goes on from."""
+        state = load_state(self.out)
+        return f"the state after step {state.step} is kept in {self.out}" if state else "nothing was saved before"
+
+    @contextlib.contextmanager
     def _heeding_signals(self) -> Iterator[None]:
         """Let the first Ctrl-C, or a request to end, finish the step and save; the second one does not wait."""
 
@@ -322,6 +338,12 @@ class _Training:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _is_of_network(error: RuntimeError) -> bool:
+    """Recognise what torch.distributed raises when a peer is gone; gloo has no class of its own for it."""
+    words = ("gloo", "nccl", "connection", "socket", "peer", "rank")
+    return isinstance(error, torch.distributed.DistError) or any(word in str(error).lower() for word in words)
 
 
 def _measure(validate: Validate, encoder: Encoder, sight: Sight) -> dict[str, float]:

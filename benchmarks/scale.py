@@ -1,0 +1,307 @@
+"""How time, memory and disk grow with videos, frames and pairs.
+
+    python -m benchmarks.scale growth [--most 10000]       every stage at 10, 100, … synthetic videos, log–log slopes
+    python -m benchmarks.scale overlap                     decoding beside the network, alone and together
+    python -m benchmarks.scale soak [--minutes 3]          embed and search again and again under a ceiling of memory
+
+Every measurement runs in a process of its own, whose peak memory is its own: above what importing takes. Seconds are of
+processor time on one core, which other work on the machine does not change; those of `overlap` are of the clock. The
+files of the corpus are small, the embeddings drawn: what is measured is all that `inphase embed` does but looking at
+videos, and `overlap` measures that.
+"""
+
+import argparse
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from inphase.corpus.align_all import align_action
+from inphase.corpus.embedding import embed_corpus, here
+from inphase.corpus.index import Index
+from inphase.corpus.job import Done, Job, Settings, stamp_of
+from inphase.corpus.listing import Listed
+from inphase.corpus.pair_engines import in_threads
+from inphase.corpus.pairs import align_pairs
+from inphase.corpus.search import find_moments
+from inphase.corpus.shard import Row, write_shard
+from inphase.corpus.store import Store
+from inphase.data import stage
+from inphase.media.frames import stream_clips
+from inphase.models import Embedding, Encoder, ImageEncoder, PoseEncoder, embed
+from inphase.models.look import LENGTH, look
+
+DIMENSION, FRAMES, ACTIONS = 128, 25, 10
+
+Measured = dict[str, float]
+
+
+def drawn(video: Listed, *, frames: int) -> Embedding:
+    """Draw what a video might embed to: a curve around its action's, at the video's own speed."""
+    rng = np.random.default_rng(zlib.crc32(video.id.encode()))
+    curve = np.random.default_rng(sum(video.action.encode())).standard_normal((12, DIMENSION))
+    at = np.linspace(0, 11, frames) ** rng.uniform(0.8, 1.2)
+    at = 11 * at / at[-1]
+    low = np.minimum(at.astype(int), 10)
+    values = curve[low] * (1 - at + low)[:, None] + curve[low + 1] * (at - low)[:, None]
+    values += rng.normal(0, 0.3, values.shape)
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    return Embedding(values.astype(np.float32), np.arange(frames) / 25)
+
+
+def drawing(jobs: Iterable[Job], settings: Settings, *, frames: int) -> Iterator[Done]:
+    """Do jobs as an engine does, without looking at the videos."""
+    for job in jobs:
+        rows = (
+            Row(video.id, video.path, video.action, "", stamp_of(video), settings.model, drawn(video, frames=frames))
+            for video in job.videos
+        )
+        write_shard(settings.store / "shards", job.shard, rows)
+        yield Done(job.shard, len(job.videos), frames * len(job.videos))
+
+
+def small_encoder() -> Encoder:
+    torch.manual_seed(0)
+    return PoseEncoder(hidden=(8,), dimension=8).eval()
+
+
+def fill(place: Path, videos: int, frames: int) -> Measured:
+    """Embed a corpus of small files whose embeddings are drawn."""
+    for action in range(ACTIONS):
+        (place / "corpus" / f"action{action}").mkdir(parents=True, exist_ok=True)
+    for number in range(videos):
+        (place / "corpus" / f"action{number % ACTIONS}" / f"{number:07d}.mp4").write_bytes(b"%d" % number)
+    began = time.process_time()
+    came = embed_corpus(place / "corpus", place / "store", small_encoder(), engine=partial(drawing, frames=frames))
+    assert came.done == videos
+    taken = time.process_time() - began
+    return {"seconds": taken, "disk": sum(file.stat().st_size for file in (place / "store" / "shards").iterdir())}
+
+
+def again(place: Path, videos: int, frames: int) -> Measured:
+    """Embed the same corpus a second time: there is nothing to do."""
+    began = time.process_time()
+    came = embed_corpus(place / "corpus", place / "store", small_encoder(), engine=partial(drawing, frames=frames))
+    assert came.kept == videos
+    return {"seconds": time.process_time() - began}
+
+
+def search(place: Path, videos: int, frames: int, *, exact: int) -> Measured:
+    """Find the ten moments most like one, with all frames compared or by an index, after building it."""
+    with Store(place / "store") as store:
+        began = time.process_time()
+        index = Index(store, exact=exact)
+        built = time.process_time() - began
+        query = drawn(Listed("query", "", "action3"), frames=frames).values[frames // 2]
+        find_moments(store, index, query)
+        began = time.process_time()
+        for _ in range(3):
+            hits = find_moments(store, index, query)
+        taken = (time.process_time() - began) / 3
+        assert len(hits) == 10
+        found = {"seconds": taken, "build": built, "recall": index.method.recall}
+        if index.method.lists:
+            found["disk"] = sum(file.stat().st_size for file in (place / "store" / "index").iterdir())
+        return found
+
+
+def align(place: Path, videos: int, frames: int) -> Measured:
+    """Align all videos of an action with a reference, and pairs of at most 100."""
+    # Compiled once per installation, not once per corpus.
+    list(align_pairs([(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32))]))
+    began = time.process_time()
+    with Store(place / "store") as store:
+        engine = in_threads(workers=1)
+        compared = align_action(store, "action3", place / "aligned", engine=engine, most=100)
+    return {"seconds": time.process_time() - began, "pairs": compared.pairs}
+
+
+STAGES: dict[str, Callable[[Path, int, int], Measured]] = {
+    "embed": fill,
+    "embed again": again,
+    "search, all compared": partial(search, exact=10**12),
+    "search, index": partial(search, exact=0),
+    "align-all": align,
+}
+
+
+def measure(name: str, place: Path, videos: int, frames: int) -> Measured:
+    """Run a stage in a process of its own; its peak memory in MB comes with what it tells."""
+    words = ["-m", "benchmarks.scale", "stage", name, str(place), str(videos), str(frames)]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    found: Measured = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def run_stage(name: str, place: Path, videos: int, frames: int) -> None:
+    torch.set_num_threads(1)
+    np.ones((64, 64), np.float32) @ np.ones((64, 64), np.float32)
+    before = peak()
+    found = STAGES[name](place, videos, frames)
+    print(json.dumps(found | {"memory": peak() - before}))
+
+
+def peak() -> float:
+    """Give the most memory this process has held, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def slope(sizes: list[int], values: list[float]) -> float:
+    """Fit log value = slope · log size + …"""
+    return float(np.polyfit(np.log(sizes), np.log(np.maximum(values, 1e-9)), 1)[0])
+
+
+def growth(most: int) -> None:
+    sizes = [10**k for k in range(1, 9) if 10**k <= most]
+    found: dict[str, list[Measured]] = {name: [] for name in STAGES}
+    for videos in sizes:
+        with tempfile.TemporaryDirectory() as place:
+            for name in STAGES:
+                found[name].append(measure(name, Path(place), videos, FRAMES))
+                print(f"# {name}, {videos}: {found[name][-1]}", file=sys.stderr, flush=True)
+    print(f"\nvideos of {FRAMES} frames × {DIMENSION}; slope over the last three sizes\n")
+    print("| | " + " | ".join(f"{size:,}" for size in sizes) + " | slope |")
+    print("|---" * (len(sizes) + 2) + "|")
+    for name, values in found.items():
+        for key, unit, factor in [
+            ("seconds", "s", 1.0),
+            ("build", "s to build", 1.0),
+            ("memory", "MB above importing", 1.0),
+            ("disk", "MB on disk", 1e-6),
+            ("recall", "recall@10", 1.0),
+        ]:
+            if key in values[0] and not (key in ("build", "recall") and name == "search, all compared"):
+                column = [value[key] * factor for value in values]
+                tail = "" if key == "recall" else f"{slope(sizes[-3:], column[-3:]):.2f}"
+                print(f"| {name}, {unit} | " + " | ".join(f"{each:,.3g}" for each in column) + f" | {tail} |")
+    pairs()
+
+
+def pairs() -> None:
+    """Measure all pairs of one action: how it grows with videos, and with frames."""
+    print(
+        "\nall pairs of an action on one core\n\n| videos | frames | pairs | seconds | pairs/s | MB above importing |"
+    )
+    print("|---" * 6 + "|")
+    rows: list[tuple[int, int, Measured]] = []
+    for videos, frames in [(25, 50), (50, 50), (100, 50), (50, 25), (50, 100), (50, 200)]:
+        with tempfile.TemporaryDirectory() as place:
+            measure("embed", Path(place), videos * ACTIONS, frames)
+            rows.append((videos, frames, measure("align-all", Path(place), videos * ACTIONS, frames)))
+    for videos, frames, value in rows:
+        taken = value["seconds"]
+        cells = [f"{value['pairs']:,.0f}", f"{taken:.2f}", f"{value['pairs'] / taken:,.0f}", f"{value['memory']:.0f}"]
+        print(f"| {videos} | {frames} | " + " | ".join(cells) + " |")
+    by_videos = slope([r[0] for r in rows[:3]], [r[2]["seconds"] for r in rows[:3]])
+    longer = [rows[3], rows[1], rows[4], rows[5]]
+    by_frames = slope([r[1] for r in longer], [r[2]["seconds"] for r in longer])
+    print(f"\nslope with videos {by_videos:.2f}, with frames {by_frames:.2f}")
+
+
+def overlap() -> None:
+    """Measure decoding and the network alone, one after the other, and as `look` has them: side by side."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    sizes = {"size": (112, 112), "convolutions": (128,), "hidden": (128,)}
+    encoder = ImageEncoder(context=(0,), mode="scratch", weights=None, **sizes).eval()  # type: ignore[arg-type]
+    with tempfile.TemporaryDirectory() as place:
+        stage.write(Path(place), split="train", actions=("squat",), videos=6, size=256)
+        files = sorted(Path(place).rglob("*.mp4"))
+
+        def decode() -> int:
+            clips = (clip for file in files for clip in stream_clips(file, length=LENGTH, size=(112, 112)))
+            return sum(len(clip) for clip in clips)
+
+        clips = [list(stream_clips(file, length=LENGTH, size=(112, 112))) for file in files]
+        ways: dict[str, Callable[[], object]] = {
+            "decoding alone": decode,
+            "network alone": lambda: [embed(encoder, each) for each in clips],
+            "one after the other": lambda: [
+                embed(encoder, list(stream_clips(file, length=LENGTH, size=(112, 112)))) for file in files
+            ],
+            "side by side (look)": lambda: [look(encoder, file) for file in files],
+        }
+        frames = decode()
+        print(f"{len(files)} videos, {frames} frames of 256 × 256, seen at 112 × 112 on one core\n")
+        print("| | seconds | frames/s |\n|---|---|---|")
+        for name, way in ways.items():
+            taken = min(timed(way) for _ in range(3))
+            print(f"| {name} | {taken:.2f} | {frames / taken:,.0f} |", flush=True)
+
+
+def timed(way: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    way()
+    return time.perf_counter() - began
+
+
+def soak(minutes: float, ceiling: float) -> None:
+    """Embed videos that change, search among them, again and again; memory has to stay below a ceiling."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    sizes = {"size": (64, 64), "convolutions": (16,), "hidden": (32,)}
+    encoder = ImageEncoder(context=(0,), mode="scratch", weights=None, **sizes).eval()  # type: ignore[arg-type]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        stage.write(place / "films", split="train", actions=("squat", "kick"), videos=4, size=96)
+        films = sorted((place / "films").rglob("*.mp4"))
+        began, settled, embedded, searches = time.monotonic(), 0.0, 0, 0
+        for turn in count():
+            for number in range(16):
+                target = place / "corpus" / f"action{number % 4}" / f"{turn % 3}-{number}.mp4"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(films[(turn + number) % len(films)], target)
+            embedded += embed_corpus(place / "corpus", place / "store", encoder, engine=here(workers=0), videos=4).done
+            with Store(place / "store") as store:
+                index = Index(store, exact=10**12 if turn % 2 else 0)
+                seen = look(encoder, films[turn % len(films)])
+                searches += len([find_moments(store, index, value, top=5) for value in seen.values[::8]])
+            if turn == 3:
+                settled = peak()
+            if turn > 3:
+                assert peak() - settled < ceiling, f"memory grew by {peak() - settled:.0f} MB in {turn} turns"
+            if time.monotonic() - began > 60 * minutes and turn > 3:
+                break
+        print(
+            f"{(time.monotonic() - began) / 60:.1f} minutes, {turn + 1} turns, {embedded:,} videos embedded, "
+            f"{searches:,} searches: peak {peak():.0f} MB, {peak() - settled:.0f} MB above the fourth turn's "
+            f"(ceiling {ceiling:.0f} MB)"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["growth", "overlap", "soak", "stage", "pairs"])
+    parser.add_argument("rest", nargs="*")
+    parser.add_argument("--most", type=int, default=10_000)
+    parser.add_argument("--minutes", type=float, default=3)
+    parser.add_argument("--ceiling", type=float, default=64, help="MB")
+    given = parser.parse_args()
+    if given.what == "stage":
+        name, place, videos, frames = given.rest
+        run_stage(name, Path(place), int(videos), int(frames))
+    elif given.what == "growth":
+        growth(given.most)
+    elif given.what == "pairs":
+        pairs()
+    elif given.what == "overlap":
+        overlap()
+    else:
+        soak(given.minutes, given.ceiling)
+
+
+if __name__ == "__main__":
+    main()

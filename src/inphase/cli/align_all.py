@@ -1,0 +1,179 @@
+"""`inphase align-all`: all videos of an action with each other and with one reference."""
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.markup import escape
+
+from inphase.cli.corpus import Ray, choose_device
+from inphase.cli.looking import bars
+
+if TYPE_CHECKING:
+    from inphase.corpus.align_all import Compared
+    from inphase.evaluation.report import Figure, Table
+
+StoreGiven = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STORE", help="made by `inphase embed`")]
+
+# Names are written beside a matrix of at most so many videos.
+NAMED = 60
+# Videos named in a table of the page.
+LISTED = 100
+
+
+def align_all(
+    store: StoreGiven,
+    *,
+    action: tuple[str, ...] = (),
+    reference: str | None = None,
+    most: int = 2000,
+    out: Path = Path("out/align-all"),
+    workers: int | None = None,
+    device: str = "auto",
+    ray: Ray = None,
+) -> None:
+    """Align every video of an action with one reference and all pairs with each other; show which do not fit.
+
+    Writes report.html, and for every action distances.npy, videos.csv and alignments.parquet, which has for each frame
+    of the reference the second of the video that goes with it.
+
+    Args:
+        store: the embeddings.
+        action: which actions; all of them where none is named.
+        reference: the video to align with; the one nearest to all others where none is named.
+        most: compare all pairs of at most so many videos of an action, drawn at random where there are more.
+        out: the folder to write.
+        workers: threads; one for every core where nothing is said.
+        device: where costs and tables are computed: auto, cpu or cuda.
+        ray: where a Ray cluster is that compares the pairs.
+    """
+    from inphase.corpus.align_all import align_action
+    from inphase.corpus.pair_engines import in_actors, in_threads
+    from inphase.corpus.store import Store
+    from inphase.evaluation.report import Report, versions, write_report
+
+    device = choose_device(device)
+    workers = workers or (2 if device == "cuda" else os.cpu_count() or 1)
+    engine = in_threads(workers=workers, device=device) if ray is None else in_actors(ray)
+    console = Console()
+    with Store(store) as opened:
+        actions = action or tuple(opened.catalogue.counts("action"))
+        if not actions:
+            raise ValueError(f"{store} holds no embedding yet: fill it with `inphase embed`")
+        if reference is not None and len(actions) > 1:
+            raise ValueError(f"--reference is a video of one action: name which with --action ({', '.join(actions)})")
+        found = []
+        for folder, name in zip(folders(out, actions), actions, strict=True):
+            with bars() as bar:
+                tasks = {"": bar.add_task(escape(name), total=None)}
+
+                def tell(doing: str, done: int, total: int) -> None:
+                    bar.update(tasks[""], description=f"{escape(name)}: {doing}", completed=done, total=total)  # noqa: B023
+
+                compared = align_action(
+                    opened, name, folder, engine=engine, reference=reference, most=most, device=device, progress=tell
+                )
+            console.print(said(compared), soft_wrap=True)
+            found.append(compared)
+    tables = [table for compared in found for table in tables_of(compared)]
+    figures = tuple(figure for compared in found if (figure := draw_matrix(compared)) is not None)
+    made = versions("inphase", "torch", "numpy", "scipy", "numba", "pyarrow")
+    report = Report(f"Videos of {store.resolve().name} aligned", tuple(tables), figures, versions=made)
+    write_report(report, out)
+    console.print(f"[green]{escape(str(out / 'report.html'))}[/green]")
+
+
+def folders(out: Path, actions: tuple[str, ...]) -> list[Path]:
+    """Name a folder for every action: letters of any script, nothing that leads elsewhere, none twice."""
+    names: list[str] = []
+    for number, action in enumerate(actions):
+        name = re.sub(r"[^\w .-]", "_", action).strip(". ") or "action"
+        names.append(name if name.lower() not in {other.lower() for other in names} else f"{name}-{number}")
+    return [out / name for name in names]
+
+
+def said(compared: "Compared") -> str:
+    """Say what was done, how fast, and what stands out."""
+    speed = compared.pairs / max(compared.pair_seconds, 1e-9)
+    line = (
+        f"[bold]{escape(compared.action)}[/bold]: {compared.total:,} videos, reference {escape(compared.reference.id)}"
+    )
+    line += f"; {compared.pairs:,} pairs in {compared.pair_seconds:.1f} s ({speed:,.0f} pairs/s)"
+    misfits = [fact.id for fact, _ in compared.misfits]
+    if misfits:
+        more = f" and {len(misfits) - 5} more" if len(misfits) > 5 else ""
+        line += f"; [yellow]{len(misfits)} do not fit: {escape(', '.join(misfits[:5]))}{more}[/yellow]"
+    return line
+
+
+def tables_of(compared: "Compared") -> "list[Table]":
+    """Tabulate what does not fit, and how an action was compared."""
+    from inphase.evaluation.report import Number, Table
+
+    speed = compared.pairs / max(compared.pair_seconds, 1e-9)
+    bound = f"{compared.bound:.3f}" if np.isfinite(compared.bound) else "none, with so few videos"
+    drawn = "all" if len(compared.facts) == compared.total else f"{len(compared.facts):,} drawn at random"
+    summary = Table(
+        f"{compared.action}: {compared.total:,} videos",
+        ("", "value"),
+        (
+            ("reference", compared.reference.id),
+            ("videos compared with each other", drawn),
+            ("pairs", f"{compared.pairs:,}"),
+            ("pairs a second", f"{speed:,.0f}"),
+            ("clusters", str(len(set(compared.clusters.tolist())))),
+            ("median distance of the videos", Number(float(np.median(compared.scores)))),
+            ("bound", bound),
+        ),
+    )
+    rows = [(fact.id, Number(score), Number(score / compared.bound), fact.path) for fact, score in compared.misfits]
+    note = "Their median distance to the others is beyond the bound: the median of all and 3.5 robust deviations."
+    misfits = Table(
+        f"{compared.action}: {len(rows):,} videos that do not fit",
+        ("video", "median distance", "× bound", "file"),
+        tuple(rows[:LISTED]),
+        note=note if rows else "Every video is about as far from the others as most are.",
+    )
+    if len(compared.facts) == compared.total:
+        return [summary, misfits]
+    far = [(fact.id, Number(distance), fact.path) for fact, distance in compared.far]
+    title = f"{compared.action}: videos too far from the reference"
+    return [summary, misfits, Table(title, ("video", "distance", "file"), tuple(far[:LISTED]), note="Of all videos.")]
+
+
+def draw_matrix(compared: "Compared") -> "Figure | None":
+    """Draw the distances, those alike beside each other; nothing where matplotlib is not installed."""
+    from importlib.util import find_spec
+
+    from inphase.evaluation.report import picture
+
+    if find_spec("matplotlib") is None or len(compared.facts) < 2:
+        return None
+    from matplotlib.figure import Figure as Drawing
+
+    order = compared.order
+    values = np.asarray(compared.distances)[np.ix_(order, order)]
+    count = len(order)
+    side = 4.5 + min(count, NAMED) * 0.07
+    drawing = Drawing(figsize=(side + 3.2, side), layout="constrained")
+    axes = drawing.subplots()
+    shown = axes.imshow(values, cmap="viridis", vmin=0, vmax=float(np.quantile(values, 0.99)) or 1.0)
+    drawing.colorbar(shown, ax=axes, label="mean of 1 − cos along the alignment", shrink=0.8)
+    misfits = {fact.id for fact, _ in compared.misfits}
+    places = [k for k in range(count) if count <= NAMED or compared.facts[order[k]].id in misfits][:NAMED]
+    names = [_short(compared.facts[order[k]].id) for k in places]
+    axes.set_yticks(places, labels=[name.replace("$", r"\$") for name in names], fontsize=7)
+    for label, k in zip(axes.get_yticklabels(), places, strict=True):
+        label.set_color("crimson" if compared.facts[order[k]].id in misfits else "black")
+    axes.set_xticks([])
+    caption = f"{count:,} videos of {compared.action}, those alike beside each other. Red: do not fit."
+    return picture(drawing, title=f"{compared.action}: distances of all pairs", caption=caption)
+
+
+def _short(name: str) -> str:
+    """Keep the end of a long name, which tells videos apart."""
+    return name if len(name) <= 40 else "…" + name[-39:]

@@ -1,0 +1,146 @@
+"""What a store holds, in a database beside its shards: found by id or action without opening a shard.
+
+The shards are the truth. The catalogue follows them, shard by shard, and may be removed at any time; of an id that is
+in several shards the last one counts, in the order of their names, which begin with the time.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inphase.corpus.listing import Listed
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS shards (name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS videos (
+    id TEXT, shard TEXT, row INTEGER, path TEXT, action TEXT, content TEXT, stamp TEXT, model TEXT, reason TEXT,
+    frames INTEGER, dimension INTEGER, PRIMARY KEY (id, shard)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_shard ON videos (shard, row);
+CREATE TABLE IF NOT EXISTS stamps (id TEXT PRIMARY KEY, content TEXT, stamp TEXT) WITHOUT ROWID;
+CREATE VIEW IF NOT EXISTS current AS SELECT *, MAX(shard) FROM videos GROUP BY id;
+"""
+_COLUMNS = "id, shard, row, path, action, content, stamp, model, reason, frames, dimension"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What is known of a row of a store: the columns of its shard but the embedding, and where it is."""
+
+    id: str
+    shard: str
+    row: int
+    path: str
+    action: str
+    content: str
+    stamp: str
+    model: str
+    reason: str
+    frames: int
+    dimension: int
+
+
+class Catalogue:
+    """The catalogue in one file."""
+
+    def __init__(self, file: Path) -> None:
+        """Open a catalogue, or begin one."""
+        self._db = sqlite3.connect(file, timeout=60)
+        self._db.executescript(_TABLES)
+        self._db.execute("CREATE TEMP TABLE planned (id TEXT PRIMARY KEY) WITHOUT ROWID")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def shards(self) -> set[str]:
+        """Name the shards that are entered."""
+        return {name for (name,) in self._db.execute("SELECT name FROM shards")}
+
+    def enter(self, shard: str, facts: Sequence[dict[str, Any]]) -> None:
+        """Enter the rows of a shard, all of them or none."""
+        rows = [
+            (fact["id"], shard, number, *(fact[name] for name in _COLUMNS.split(", ")[3:]))
+            for number, fact in enumerate(facts)
+        ]
+        with self._db:
+            self._db.executemany(f"INSERT OR REPLACE INTO videos ({_COLUMNS}) VALUES ({', '.join('?' * 11)})", rows)
+            self._db.execute("INSERT OR IGNORE INTO shards VALUES (?)", [shard])
+
+    def length(self, shard: str) -> int:
+        """Count the rows of a shard, whether they count or not."""
+        return int(self._db.execute("SELECT COUNT(*) FROM videos WHERE shard = ?", [shard]).fetchone()[0])
+
+    def rows(self, shard: str) -> list[Fact]:
+        """List the rows of a shard with an embedding in their order, whether they count or not."""
+        query = f"SELECT {_COLUMNS} FROM videos WHERE shard = ? AND reason = '' ORDER BY row"
+        return [Fact(*row) for row in self._db.execute(query, [shard])]
+
+    def strike(self, shards: Iterable[str]) -> None:
+        """Forget shards that are no longer there."""
+        with self._db:
+            for name in shards:
+                self._db.execute("DELETE FROM videos WHERE shard = ?", [name])
+                self._db.execute("DELETE FROM shards WHERE name = ?", [name])
+
+    def find(self, id: str) -> Fact | None:
+        """Give what counts of an id."""
+        query = f"SELECT {_COLUMNS} FROM videos WHERE id = ? ORDER BY shard DESC LIMIT 1"
+        row = self._db.execute(query, [id]).fetchone()
+        return None if row is None else Fact(*row)
+
+    def current(self, *, shard: str | None = None, action: str | None = None, embedded: bool = True) -> Iterator[Fact]:
+        """Walk through the rows that count, shard by shard in their order; those with an embedding where `embedded`."""
+        query, given = f"SELECT {_COLUMNS} FROM current WHERE 1", []
+        if shard is not None:
+            # Whether a row counts is asked of the rows of one shard alone: the view would go through all of them.
+            query = (
+                f"SELECT {_COLUMNS} FROM videos AS v WHERE shard = ? AND NOT EXISTS "
+                "(SELECT 1 FROM videos AS w WHERE w.id = v.id AND w.shard > v.shard)"
+            )
+            given.append(shard)
+        if action is not None:
+            query += " AND action = ?"
+            given.append(action)
+        if embedded:
+            query += " AND reason = ''"
+        # A cursor of its own: several walks may be under way.
+        with closing(self._db.cursor()) as cursor:
+            for row in cursor.execute(f"{query} ORDER BY shard, row", given):
+                yield Fact(*row)
+
+    def counts(self, column: str) -> dict[str, int]:
+        """Count the videos with an embedding by action or by model."""
+        if column not in ("action", "model"):
+            raise ValueError(f"videos are counted by action or by model, not by {column!r}")
+        query = f"SELECT {column}, COUNT(*) FROM current WHERE reason = '' GROUP BY {column} ORDER BY 2 DESC, 1"
+        return dict(self._db.execute(query).fetchall())
+
+    def frames(self, action: str | None = None) -> int:
+        """Count the frames of an action, or of all."""
+        query = "SELECT SUM(frames) FROM current WHERE ? IS NULL OR action = ?"
+        return int(self._db.execute(query, [action, action]).fetchone()[0] or 0)
+
+    def totals(self) -> tuple[int, int, int]:
+        """Count videos with an embedding, their frames, and videos without."""
+        query = "SELECT SUM(reason = ''), SUM(frames), SUM(reason != '') FROM current"
+        found = self._db.execute(query).fetchone()
+        return (found[0] or 0, found[1] or 0, found[2] or 0)
+
+    def restamp(self, id: str, *, content: str, stamp: str) -> None:
+        """Note under which stamp unchanged contents were seen last, so that they need not be hashed again."""
+        with self._db:
+            self._db.execute("INSERT OR REPLACE INTO stamps VALUES (?, ?, ?)", [id, content, stamp])
+
+    def stamp_of(self, fact: Fact) -> str:
+        """Give the stamp under which what a row was made from was seen last."""
+        query = "SELECT stamp FROM stamps WHERE id = ? AND content = ?"
+        row = self._db.execute(query, [fact.id, fact.content]).fetchone()
+        return fact.stamp if row is None else str(row[0])
+
+    def plan(self, video: Listed) -> bool:
+        """Tell whether a video comes up for the first time in this run."""
+        return self._db.execute("INSERT OR IGNORE INTO planned VALUES (?)", [video.id]).rowcount == 1

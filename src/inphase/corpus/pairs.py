@@ -1,0 +1,147 @@
+"""Align many pairs of embeddings: costs and tables of a batch at once, where the device is, then the way back of each.
+
+The path is the cheapest through the contrastive cost, x to y plus y to x; the distance is the mean of 1 − cos along it,
+as in `inphase.apps.matching`, and does not grow with length. O(MN) time a pair; memory that of `CELLS` costs.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from inphase.align.cost import contrastive_costs
+from inphase.align.long import CELLS as LONG
+from inphase.align.path_numba import backtrack, hard_table
+from inphase.align.recursion import accumulate
+from inphase.apps.matching import BETA, match
+from inphase.models.embed import Embedding
+
+# Costs laid out at a time, and videos on the side of a block of pairs.
+CELLS, SIDE = 2**21, 32
+
+Values = NDArray[np.float32]
+Pair = tuple[Values, Values]
+
+
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """A pair's path [L, 2] and its distance."""
+
+    path: NDArray[np.int64]
+    distance: float
+
+
+def align_pairs(pairs: Sequence[Pair], *, device: str = "cpu") -> Iterator[Aligned]:
+    """Align every pair of unit vectors [M, D], [N, D], in the order given; neighbours should be alike in length."""
+    batch: list[Pair] = []
+    m = n = 0
+    for x, y in pairs:
+        m, n = max(m, len(x)), max(n, len(y))
+        if batch and (len(batch) + 1) * m * n > CELLS:
+            yield from _align(batch, device)
+            batch, m, n = [], len(x), len(y)
+        batch.append((x, y))
+    if batch:
+        yield from _align(batch, device)
+
+
+def _align(pairs: Sequence[Pair], device: str) -> Iterator[Aligned]:
+    if len(pairs) == 1 and len(pairs[0][0]) * len(pairs[0][1]) > LONG:
+        found = match(*(Embedding(side, np.arange(len(side), dtype=np.float64)) for side in pairs[0]))
+        yield Aligned(found.path, found.distance)
+        return
+    x, y = (_stack([pair[side] for pair in pairs]).to(device) for side in (0, 1))
+    x_lengths, y_lengths = [len(pair[0]) for pair in pairs], [len(pair[1]) for pair in pairs]
+    cosines = (x @ y.mT).cpu().numpy()
+    costs = contrastive_costs(x, y, beta=BETA, x_lengths=x_lengths, y_lengths=y_lengths).sum(0)
+    # On the CPU a pair's table is filled without its padding.
+    tables = costs.numpy() if costs.is_cpu else accumulate(costs, kind="hard").double().cpu().numpy()
+    for cosine, table, m, n in zip(cosines, tables, x_lengths, y_lengths, strict=True):
+        whole = np.ascontiguousarray(table[:m, :n])
+        path = backtrack(hard_table(whole, False) if costs.is_cpu else whole, n - 1, False)
+        yield Aligned(path, float(1 - cosine[path[:, 0], path[:, 1]].mean()))
+
+
+def _stack(values: Sequence[Values]) -> torch.Tensor:
+    return torch.nn.utils.rnn.pad_sequence([torch.from_numpy(each) for each in values], batch_first=True)
+
+
+class Packed:
+    """Embeddings of some videos in two files, in the order of their lengths, mapped into memory."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open what `pack` wrote."""
+        self._begins = np.load(folder / "begins.npy", allow_pickle=False)
+        self._values = np.load(folder / "values.npy", mmap_mode="r", allow_pickle=False)
+
+    def __len__(self) -> int:
+        """Count the videos."""
+        return len(self._begins) - 1
+
+    def __getitem__(self, number: int) -> Values:
+        """Read the unit vectors [T, D] of a video."""
+        if not 0 <= number < len(self):
+            raise IndexError(f"there are {len(self)} videos, no number {number}")
+        values = np.asarray(self._values[self._begins[number] : self._begins[number + 1]], np.float32)
+        return np.asarray(values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12))
+
+
+def pack(folder: Path, lengths: Sequence[int], dimension: int, embeddings: Iterator[tuple[int, Values]]) -> Packed:
+    """Write embeddings, which come as (number, values) in any order, to where each belongs."""
+    begins = np.cumsum([0, *lengths])
+    folder.mkdir(parents=True, exist_ok=True)
+    np.save(folder / "begins.npy", begins, allow_pickle=False)
+    shape = (int(begins[-1]), dimension)
+    values = np.lib.format.open_memmap(folder / "values.npy", mode="w+", dtype=np.float16, shape=shape)
+    for number, found in embeddings:
+        values[begins[number] : begins[number + 1]] = found
+    values.flush()
+    return Packed(folder)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Pairs of the videos `rows` with the videos `columns`, of which only those above the diagonal count."""
+
+    rows: range
+    columns: range
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """List the pairs i < j."""
+        return [(i, j) for i in self.rows for j in self.columns if i < j]
+
+
+def blocks(count: int, *, side: int = SIDE) -> list[Block]:
+    """Cut all pairs of so many videos into blocks."""
+    parts = [range(begin, min(begin + side, count)) for begin in range(0, count, side)]
+    found = [Block(rows, columns) for k, rows in enumerate(parts) for columns in parts[k:]]
+    return [block for block in found if block.pairs()]
+
+
+def block_distances(packed: Packed, block: Block, *, device: str = "cpu") -> NDArray[np.float32]:
+    """Align the pairs of a block and give their distances in the order of `pairs`."""
+    videos = {number: packed[number] for number in {*block.rows, *block.columns}}
+    pairs = [(videos[i], videos[j]) for i, j in block.pairs()]
+    return np.array([each.distance for each in align_pairs(pairs, device=device)], np.float32)
+
+
+Done = tuple[Block, NDArray[np.float32]]
+PairEngine = Callable[[Path, Sequence[Block]], Iterator[Done]]
+
+
+def fill_matrix(file: Path, folder: Path, count: int, *, engine: PairEngine, progress: Any = None) -> int:
+    """Write the distances of all pairs of a packed folder as a symmetric matrix in a .npy file; count the pairs."""
+    matrix = np.lib.format.open_memmap(file, mode="w+", dtype=np.float32, shape=(count, count))
+    total, done = count * (count - 1) // 2, 0
+    for block, distances in engine(folder, blocks(count)):
+        i, j = np.array(block.pairs()).T
+        matrix[i, j] = matrix[j, i] = distances
+        done += len(distances)
+        if progress is not None:
+            progress(done, total)
+    matrix.flush()
+    return done

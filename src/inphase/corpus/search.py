@@ -1,0 +1,95 @@
+"""Find moments and videos in a store: an index proposes, exact comparison decides."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inphase.apps.retrieval import APART, Found, nearest_recordings
+from inphase.corpus.catalogue import Fact
+from inphase.corpus.index import Candidate, Index
+from inphase.corpus.shard import read_times
+from inphase.corpus.store import Store
+from inphase.models.embed import Embedding
+
+# Frames of a query that ask for videos, neighbours each asks for, and videos aligned for every one wanted.
+FRAMES, EACH, PROPOSED = 16, 64, 4
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment of a video in a store: its second, and how alike, −1 to 1."""
+
+    fact: Fact
+    second: float
+    score: float
+
+
+def find_moments(
+    store: Store,
+    index: Index,
+    moment: NDArray[np.float32],
+    *,
+    top: int = 10,
+    action: str | None = None,
+    apart: float = APART,
+) -> list[Moment]:
+    """Find the moments most like one [D], best first, no two of a video within `apart` seconds."""
+    store.require_action(action)
+
+    @cache
+    def times(fact: Fact) -> NDArray[np.float64]:
+        return read_times(store.file(fact.shard), fact.row)
+
+    k = 8 * top
+    while True:
+        (candidates,) = index.nearest(moment[None], k=k, action=action)
+        chosen: list[Moment] = []
+        for each in candidates:
+            second = float(times(each.fact)[each.frame])
+            near = (kept for kept in chosen if kept.fact.id == each.fact.id and abs(kept.second - second) < apart)
+            if next(near, None) is None:
+                chosen.append(Moment(each.fact, second, each.score))
+        if len(chosen) >= top or len(candidates) < k:
+            return chosen[:top]
+        k *= 4
+
+
+def find_videos(
+    store: Store,
+    index: Index,
+    query: Embedding,
+    *,
+    top: int = 10,
+    action: str | None = None,
+    subsequence: bool = False,
+) -> tuple[list[Found], dict[str, tuple[Fact, Embedding]]]:
+    """Find the videos a query goes with best, and what was seen of each that was aligned with it.
+
+    Frames of the query vote for videos by their likeness to the nearest frame of each; the best of these are aligned.
+    """
+    store.require_action(action)
+    asking = query.values[np.unique(np.linspace(0, len(query) - 1, FRAMES).astype(int))]
+    proposed = vote(index.nearest(asking, k=EACH * max(1, top // 4), action=action))[: max(32, PROPOSED * top)]
+    proposed.sort(key=lambda fact: (fact.shard, fact.row))
+    seen: dict[str, tuple[Fact, Embedding]] = {}
+    for fact, row in zip(proposed, store.read(proposed), strict=True):
+        if row.embedding is not None:
+            seen[fact.id] = fact, row.embedding
+    corpus = {id: embedding for id, (_, embedding) in seen.items()}
+    return nearest_recordings(query, corpus, top=top, subsequence=subsequence), seen
+
+
+def vote(found: Sequence[Sequence[Candidate]]) -> list[Fact]:
+    """Order videos by how alike their nearest frames are to all that asked; one that was not found gains nothing."""
+    scores: dict[Fact, float] = {}
+    for of_query in found:
+        worst = of_query[-1].score if of_query else 0.0
+        best: dict[Fact, float] = {}
+        for each in of_query:
+            best.setdefault(each.fact, each.score - worst)
+        for fact, gain in best.items():
+            scores[fact] = scores.get(fact, 0.0) + gain
+    return sorted(scores, key=lambda fact: -scores[fact])

@@ -1,0 +1,58 @@
+"""Embed a corpus on a Ray cluster of three simulated nodes, of which one is killed once shards appear.
+
+A script of its own: Ray's warnings are not ours, and it leaves threads behind. Writes what came of it as JSON.
+"""
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+import ray
+from ray.cluster_utils import Cluster
+
+from inphase.corpus.cluster import on_cluster
+from inphase.corpus.embedding import embed_corpus
+from inphase.models import load_encoder
+
+
+def with_actors() -> set[str]:
+    """Name the nodes on which an encoder is at work."""
+    actors = ray._private.state.actors().values()
+    return {actor["Address"]["NodeID"] for actor in actors if actor["State"] == "ALIVE"}
+
+
+def main(place: Path) -> None:
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 80_000_000})
+    nodes = [cluster.add_node(num_cpus=1, object_store_memory=80_000_000) for _ in range(3)]
+    cluster.wait_for_nodes()
+    ray.init(address=cluster.address, log_to_driver=False)
+    shards = place / "store" / "shards"
+    killed: list[int] = []
+
+    def kill() -> None:
+        while len(list(shards.glob("*.parquet"))) < 3 or not (working := with_actors()):
+            time.sleep(0.02)
+        killed.append(len(list(shards.glob("*.parquet"))))
+        cluster.remove_node(next(node for node in nodes if node.node_id in working), allow_graceful=False)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    came = embed_corpus(
+        place / "gym",
+        place / "store",
+        load_encoder(place / "model.safetensors"),
+        engine=on_cluster(cluster.address, actors=3),
+        videos=1,
+    )
+    killer.join(timeout=5)
+    alive = sum(node["Alive"] for node in ray.nodes())
+    result = {"done": came.done, "failed": came.failed, "killed_at": killed, "alive": alive}
+    (place / "result.json").write_text(json.dumps(result))
+    ray.shutdown()
+    cluster.shutdown()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,172 @@
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from inphase.apps.matching import match
+from inphase.corpus import align_all, pairs
+from inphase.corpus.align_all import align_action
+from inphase.corpus.groups import arrange, limit, medoid, typical
+from inphase.corpus.pair_engines import in_threads
+from inphase.corpus.pairs import Packed, align_pairs, blocks, pack
+from inphase.corpus.shard import Row
+from inphase.corpus.store import Store
+from inphase.models import Embedding
+from tests.conftest import CUDA
+from tests.corpus.made import made_store, row, walk
+
+
+def varied(base: Embedding, rng: np.random.Generator, *, noise: float = 0.05) -> Embedding:
+    """Make another performance: other speeds, a little noise."""
+    frames = np.sort(rng.integers(0, len(base), rng.integers(20, 40)))
+    values = base.values[frames] + rng.normal(0, noise, (len(frames), base.values.shape[1]))
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    return Embedding(values.astype(np.float32), np.arange(len(frames)) / 25)
+
+
+@pytest.fixture
+def rows() -> list[Row]:
+    """Nineteen performances of one thing, two of another under the same name, and two of something else."""
+    rng = np.random.default_rng(0)
+    base, other = walk(rng), walk(rng)
+    squats = [row(f"squat/{n}", varied(base, rng)) for n in range(19)]
+    wrong = [row(f"squat/wrong{n}", varied(other, rng)) for n in range(2)]
+    bowls = [row(f"bowl/{n}", walk(rng), action="bowl") for n in range(2)]
+    return [*squats, *wrong, *bowls]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, rows: list[Row]) -> Path:
+    broken = row("squat/broken", None, reason="no pictures")
+    return made_store(tmp_path / "s", {"1": rows[:10], "2": [broken, *rows[10:]]})
+
+
+@pytest.mark.parametrize("device", ["cpu", CUDA])
+def test_pairs_in_batches_are_pairs_one_by_one(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "CELLS", 2500)
+    rng = np.random.default_rng(1)
+    drawn = [(walk(rng, frames=int(m)), walk(rng, frames=int(n))) for m, n in rng.integers(1, 40, (25, 2))]
+    found = list(align_pairs([(x.values, y.values) for x, y in drawn], device=device))
+    for (x, y), each in zip(drawn, found, strict=True):
+        expected = match(x, y)
+        np.testing.assert_array_equal(each.path, expected.path)
+        assert each.distance == pytest.approx(expected.distance, abs=1e-5)
+
+
+def test_a_pair_too_long_for_one_table_is_aligned_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "LONG", 500)
+    rng = np.random.default_rng(1)
+    x, y = walk(rng, frames=40), walk(rng, frames=30)
+    (found,) = align_pairs([(x.values, y.values)])
+    assert found.distance == pytest.approx(match(x, y).distance, abs=1e-5)
+
+
+def test_blocks_hold_every_pair_once() -> None:
+    for count in (1, 2, 7, 20):
+        held = [pair for block in blocks(count, side=4) for pair in block.pairs()]
+        assert sorted(held) == [(i, j) for i in range(count) for j in range(i + 1, count)]
+
+
+def test_what_is_packed_comes_back(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    seen = [walk(rng, frames=n).values for n in (3, 5, 4)]
+    pack(tmp_path / "p", [3, 5, 4], 16, iter([(1, seen[1]), (0, seen[0]), (2, seen[2])]))
+    packed = Packed(tmp_path / "p")
+    for number, values in enumerate(seen):
+        np.testing.assert_allclose(packed[number], values, atol=1e-3)
+    with pytest.raises(IndexError, match="no number 3"):
+        packed[3]
+
+
+def test_all_videos_of_an_action_are_compared(folder: Path, rows: list[Row], tmp_path: Path) -> None:
+    with Store(folder) as store:
+        compared = align_action(store, "squat", tmp_path / "out", engine=in_threads(workers=2))
+    names = [fact.id for fact in compared.facts]
+    assert sorted(names) == sorted(each.id for each in rows if each.action == "squat")
+    seen = {each.id: each.embedding for each in rows}
+    distances = np.load(tmp_path / "out" / "distances.npy")
+    np.testing.assert_array_equal(distances, distances.T)
+    for i, j in [(0, 5), (3, 20), (11, 12)]:
+        x, y = seen[names[i]], seen[names[j]]
+        assert x is not None
+        assert y is not None
+        assert distances[i, j] == pytest.approx(match(x, y).distance, abs=2e-3)
+    assert {fact.id for fact, _ in compared.misfits} == {"squat/wrong0", "squat/wrong1"}
+    assert {fact.id for fact, _ in compared.far} == {"squat/wrong0", "squat/wrong1"}
+    assert compared.reference.id == names[int(distances.sum(0).argmin())]
+    wrong = [names.index("squat/wrong0"), names.index("squat/wrong1")]
+    places = [list(compared.order).index(k) for k in wrong]
+    assert abs(places[0] - places[1]) == 1
+    assert compared.clusters[wrong[0]] == compared.clusters[wrong[1]]
+    assert list(compared.clusters).count(compared.clusters[wrong[0]]) == 2
+    assert compared.pairs == 21 * 20 // 2
+    lines = (tmp_path / "out" / "videos.csv").read_text(encoding="utf-8").splitlines()
+    assert [line.split(",")[0] for line in lines[1:]] == names
+    assert sum(",no," in line for line in lines) == 2
+    assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_every_video_is_aligned_with_the_reference(
+    folder: Path, rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(align_all, "WINDOW", 4)
+    with Store(folder) as store:
+        compared = align_action(store, "squat", tmp_path / "out", engine=in_threads(workers=1), reference="7", most=5)
+    assert compared.reference.id == "squat/7"
+    assert (len(compared.facts), compared.total, compared.pairs) == (5, 21, 10)
+    table = pq.read_table(tmp_path / "out" / "alignments.parquet")
+    assert table.schema.metadata[b"reference"] == b"squat/7"
+    found = {each["id"]: each for each in table.to_pylist()}
+    assert len(found) == table.num_rows == 21
+    seen = {each.id: each.embedding for each in rows}
+    reference, other = seen["squat/7"], seen["squat/12"]
+    assert reference is not None
+    assert other is not None
+    expected = match(reference, other)
+    assert found["squat/12"]["distance"] == pytest.approx(expected.distance, abs=2e-3)
+    np.testing.assert_allclose(found["squat/12"]["seconds"], expected.seconds, atol=0.09)
+    np.testing.assert_allclose(found["squat/7"]["seconds"], reference.times)
+    assert {fact.id for fact, _ in compared.far} == {"squat/wrong0", "squat/wrong1"}
+
+
+def test_a_reference_has_to_be_one_video(folder: Path, tmp_path: Path) -> None:
+    engine = in_threads(workers=1)
+    with Store(folder) as store:
+        with pytest.raises(ValueError, match="no video is called 'x' among those of 'squat'"):
+            align_action(store, "squat", tmp_path / "out", engine=engine, reference="x", most=2)
+        with pytest.raises(ValueError, match="there are squat, bowl"):
+            align_action(store, "swim", tmp_path / "out", engine=engine)
+
+
+def test_nothing_stands_out_among_equals() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((30, 3))
+    distances = np.linalg.norm(points[:, None] - points[None], axis=2).astype(np.float32)
+    scores = typical(distances)
+    assert (scores > limit(scores)).sum() == 0
+    assert medoid(distances) == int(distances.sum(0).argmin())
+    assert limit(np.ones(3)) == float("inf")
+    order, clusters = arrange(distances, apart=float("inf"))
+    assert sorted(order) == list(range(30))
+    assert set(clusters) == {0}
+    assert [list(part) for part in arrange(np.zeros((1, 1), np.float32), apart=1.0)] == [[0], [0]]
+
+
+@pytest.mark.skipif(find_spec("matplotlib") is None, reason="matplotlib is not installed")
+def test_the_page_names_what_does_not_fit(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.test_cli import run
+
+    out = tmp_path / "page"
+    assert run(monkeypatch, "align-all", str(folder), "--out", str(out), "--device", "cpu") == 0
+    said = capsys.readouterr().out
+    assert "pairs/s" in said
+    assert "2 do not fit: squat/wrong" in said
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert page.count("data:image/png;base64,") == 2
+    assert "squat/wrong1" in page
+    assert "pairs a second" in page
+    assert (out / "bowl" / "distances.npy").exists()

@@ -1,0 +1,221 @@
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inphase.corpus.embedding import Embedded, embed_corpus, here
+from inphase.corpus.job import Done, Job
+from inphase.corpus.listing import Listed
+from inphase.corpus.processes import FATAL, run_here
+from inphase.corpus.store import Store
+from inphase.media.atomic import held
+from inphase.media.errors import StoreError
+from inphase.models import AudioEncoder, load_encoder
+from inphase.models.look import look
+from tests.corpus.made import small_corpus, small_encoder
+from tests.media.recordings import write_video
+from tests.test_cli import run
+
+
+def embed(place: Path, *, model: str = "model.safetensors", videos: int = 2) -> Embedded:
+    return embed_corpus(
+        place / "gym", place / "store", load_encoder(place / model), engine=here(workers=0), videos=videos
+    )
+
+
+def shards(place: Path) -> list[str]:
+    return sorted(path.name for path in (place / "store" / "shards").glob("*.parquet"))
+
+
+def contents(store: Path) -> dict[str, tuple[int, str]]:
+    with Store(store) as opened:
+        found = list(opened.catalogue.current(embedded=False))
+        assert len({fact.id for fact in found}) == len(found)
+        return {fact.id: (fact.frames, fact.reason) for fact in found}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    small_encoder(tmp_path / "model.safetensors")
+    small_corpus(tmp_path / "gym", actions={"vault": 3, "beam": 2})
+    return tmp_path
+
+
+def test_a_corpus_becomes_a_store(place: Path) -> None:
+    (place / "gym" / "beam" / "broken.mp4").write_bytes(b"no video at all")
+    told: list[int] = []
+    came = embed_corpus(
+        place / "gym",
+        place / "store",
+        load_encoder(place / "model.safetensors"),
+        engine=here(workers=0),
+        videos=2,
+        progress=lambda now: told.append(now.done),
+    )
+    assert (came.new, came.done, came.failed, came.kept) == (6, 6, 1, 0)
+    assert told == [2, 4, 6]
+    assert list(came.broken) == ["gym/beam/broken.mp4"]
+    found = contents(place / "store")
+    assert {id: frames for id, (frames, _) in found.items()} == {
+        "gym/vault/00.mp4": 12,
+        "gym/vault/01.mp4": 13,
+        "gym/vault/02.mp4": 14,
+        "gym/beam/00.mp4": 12,
+        "gym/beam/01.mp4": 13,
+        "gym/beam/broken.mp4": 0,
+    }
+    assert "broken.mp4" in found["gym/beam/broken.mp4"][1]
+    with Store(place / "store") as store:
+        fact = store.catalogue.find("gym/vault/01.mp4")
+        assert fact is not None
+        assert (fact.action, fact.path) == ("vault", str(place / "gym/vault/01.mp4"))
+        (row,) = store.read([fact])
+        encoder = load_encoder(store.encoder_file(store.model()))
+    assert row.embedding is not None
+    seen = look(encoder, fact.path)
+    np.testing.assert_allclose(row.embedding.values, seen.values, atol=1e-3)
+    np.testing.assert_array_equal(row.embedding.times, seen.times)
+
+
+def test_only_what_is_missing_or_changed_is_done(place: Path) -> None:
+    (place / "gym" / "beam" / "broken.mp4").write_bytes(b"no video at all")
+    embed(place)
+    before = shards(place)
+    came = embed(place)
+    assert (came.done, came.kept) == (0, 6)
+    assert shards(place) == before
+    # The same bytes at another time are the same video; other bytes are not, nor is a mended file.
+    os.utime(place / "gym" / "vault" / "00.mp4", (1, 1))
+    write_video(place / "gym" / "vault" / "01.mp4", count=20)
+    write_video(place / "gym" / "beam" / "broken.mp4", count=7)
+    write_video(place / "gym" / "beam" / "new.mp4", count=8)
+    came = embed(place)
+    assert (came.kept, came.changed, came.new, came.done, came.failed) == (4, 2, 1, 3, 0)
+    found = contents(place / "store")
+    assert found["gym/vault/01.mp4"][0] == 20
+    assert found["gym/beam/broken.mp4"] == (7, "")
+    assert (embed(place).kept, len(found)) == (7, 7)
+
+
+def test_contents_that_were_compared_once_are_not_hashed_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    embed(place)
+    os.utime(place / "gym" / "vault" / "00.mp4", (1, 1))
+    assert embed(place).kept == 5
+    monkeypatch.setattr("inphase.corpus.embedding.content_key", lambda path: pytest.fail(f"{path} was hashed"))
+    assert embed(place).kept == 5
+
+
+def test_a_changed_model_is_noticed(place: Path) -> None:
+    embed(place)
+    small_encoder(place / "other.safetensors", seed=1)
+    came = embed(place, model="other.safetensors")
+    assert (came.kept, came.changed, came.done) == (0, 5, 5)
+    with Store(place / "store") as store:
+        store.model()  # one alone: what the other made is gone
+        assert store.catalogue.totals()[0] == 5
+    # Looking at fewer frames is another way of seeing.
+    came = embed_corpus(
+        place / "gym",
+        place / "store",
+        load_encoder(place / "other.safetensors"),
+        engine=here(workers=0),
+        rate=10.0,
+    )
+    assert came.changed == 5
+    assert contents(place / "store")["gym/vault/00.mp4"][0] < 12
+
+
+def test_an_interruption_loses_one_shard_at_most(place: Path) -> None:
+    def stopping(jobs: Iterable[Job], settings: object) -> Iterator[Done]:
+        for number, done in enumerate(here(workers=0)(jobs, settings)):  # type: ignore[arg-type]
+            yield done
+            if number == 1:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embed_corpus(
+            place / "gym", place / "store", load_encoder(place / "model.safetensors"), engine=stopping, videos=1
+        )
+    came = embed(place)
+    assert (came.kept, came.new, came.done) == (2, 3, 3)
+    assert len(contents(place / "store")) == 5
+
+
+def test_two_corpora_share_a_store_and_one_corpus_has_one_writer(place: Path, tmp_path: Path) -> None:
+    embed(place)
+    small_corpus(tmp_path / "golf", actions={"swing": 1})
+    encoder = load_encoder(place / "model.safetensors")
+    embed_corpus(tmp_path / "golf", place / "store", encoder, engine=here(workers=0))
+    assert len(contents(place / "store")) == 6
+    writers = list((place / "store" / "writers").iterdir())
+    with held(writers[0]), held(writers[1]), pytest.raises(StoreError, match=r"embedding .*gym into"):
+        embed(place)
+    # Another folder of the same name would silently stand for this one.
+    small_corpus(tmp_path / "elsewhere" / "golf", actions={"swing": 1})
+    with pytest.raises(ValueError, match=r"golf/swing/00\.mp4 is .* already"):
+        embed_corpus(tmp_path / "elsewhere" / "golf", place / "store", encoder, engine=here(workers=0))
+    # Where it was moved, it is the same.
+    shutil.rmtree(tmp_path / "golf")
+    assert embed_corpus(tmp_path / "elsewhere" / "golf", place / "store", encoder, engine=here(workers=0)).done == 0
+
+
+def test_a_video_named_twice_is_embedded_once(place: Path) -> None:
+    table = place / "twice.csv"
+    table.write_text("path,action\n" + "gym/vault/00.mp4,vault\n" * 3)
+    encoder = load_encoder(place / "model.safetensors")
+    assert embed_corpus(table, place / "store", encoder, engine=here(workers=0), videos=1).done == 1
+
+
+def test_an_encoder_that_cannot_see_is_refused_before_anything_is_written(place: Path) -> None:
+    with pytest.raises(ValueError, match="hears sounds"):
+        embed_corpus(place / "gym", place / "store", AudioEncoder(), engine=here(workers=0))
+    assert not (place / "store").exists()
+
+
+def test_a_killed_command_goes_on(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SIGKILL takes the command and its processes at once, as a power cut does."""
+    words = ["embed", str(place / "gym"), "--model", str(place / "model.safetensors"), "--out", str(place / "store")]
+    words += ["--workers", "1", "--shard-videos", "1", "--device", "cpu"]
+    command = [sys.executable, "-c", "from inphase.cli import main; main()", *words]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, env=environment, start_new_session=True, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None and not shards(place):
+            time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGKILL)
+    done = len(contents(place / "store"))
+    assert 1 <= done <= 5
+    assert run(monkeypatch, *words[:-4], "--shard-videos", "1", "--workers", "0") == 0
+    said = capsys.readouterr().out
+    assert f"{5 - done} videos embedded" in said
+    assert f"{done} kept" in said
+    assert len(contents(place / "store")) == 5
+    assert not [path for path in (place / "store" / "shards").iterdir() if path.name.endswith(".parquet.part")]
+
+
+def die_at(job: Job, *, id: str) -> Done:
+    """Do nothing, but end the process at one video, as a fault in a codec does."""
+    if any(video.id == id for video in job.videos):
+        os._exit(11)
+    return Done(job.shard, len(job.videos), 1)
+
+
+def note(job: Job, reason: str) -> Done:
+    return Done(job.shard, len(job.videos), 0, {video.id: reason for video in job.videos})
+
+
+def test_a_video_that_ends_its_process_is_found_out() -> None:
+    jobs = [Job(f"j{n}", tuple(Listed(f"v{n}{m}", "", "") for m in range(2 - n))) for n in range(2)]
+    done = list(run_here(jobs, work=partial(die_at, id="v01"), give_up=note, workers=1))
+    assert sum(each.videos for each in done) == 3
+    assert {id: reason for each in done for id, reason in each.broken.items()} == {"v01": FATAL}
+    assert len({each.shard for each in done}) == len(done)

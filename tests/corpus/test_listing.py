@@ -1,0 +1,48 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from inphase.corpus.listing import Listed, list_videos
+
+
+def test_folders_are_actions(tmp_path: Path) -> None:
+    root = tmp_path / "gym"
+    for name in ("vault/a.mp4", "vault/2019/b.MOV", "flat.mkv", "vault/notes.txt", ".hidden/c.mp4", "vault/.d.mp4"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("")
+    (root / "beam" / "frames").mkdir(parents=True)
+    (root / "beam" / "frames" / "0001.jpg").write_text("")
+    (root / "beam" / "loop").symlink_to(root, target_is_directory=True)
+    found = {video.id: (video.path, video.action) for video in list_videos(root)}
+    assert found == {
+        "gym/vault/a.mp4": (str(root / "vault/a.mp4"), "vault"),
+        "gym/vault/2019/b.MOV": (str(root / "vault/2019/b.MOV"), "vault"),
+        "gym/flat.mkv": (str(root / "flat.mkv"), "gym"),
+        "gym/beam/frames": (str(root / "beam/frames"), "beam"),
+    }
+
+
+def test_a_table_names_files_anywhere(tmp_path: Path) -> None:
+    table = tmp_path / "list.csv"
+    table.write_text("action,path\nserve,a/1.mp4\nlob,/far/2.mp4\n", encoding="utf-8")
+    assert list(list_videos(table)) == [
+        Listed("list/a/1.mp4", str(tmp_path / "a/1.mp4"), "serve"),
+        Listed("list//far/2.mp4", "/far/2.mp4", "lob"),
+    ]
+    table.write_text("video\na.mp4\n")
+    with pytest.raises(ValueError, match="needs the columns path and action"):
+        list(list_videos(table))
+    with pytest.raises(ValueError, match="neither a folder of videos nor"):
+        list_videos(tmp_path / "absent")
+
+
+def test_a_name_that_is_no_text_can_be_named(tmp_path: Path) -> None:
+    file = os.fsencode(tmp_path) + b"/\xff.mp4"
+    try:
+        with open(file, "wb"):
+            pass
+    except OSError:
+        pytest.skip("this file system knows text only")
+    (found,) = list_videos(tmp_path)
+    assert found.id == f"{tmp_path.name}/\\xff.mp4"

@@ -1,0 +1,61 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inphase.corpus import shard
+from inphase.corpus.shard import Row, read_facts, read_rows, write_shard
+from inphase.media.errors import StoreError
+from tests.corpus.made import row, walk
+
+
+def test_rows_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard, "GROUP", 16 * 40)  # a group holds one or two of these
+    rng = np.random.default_rng(0)
+    rows = [row(f"v{n}", walk(rng, frames=5 + 7 * n)) for n in range(6)] + [row("ü/\n", None, reason="it is empty")]
+    write_shard(tmp_path, "a", rows)
+    found = list(read_rows(tmp_path / "a.parquet", range(7)))
+    for one, other in zip(rows, found, strict=True):
+        assert [getattr(one, name) for name in shard.FACTS[:7]] == [getattr(other, name) for name in shard.FACTS[:7]]
+        if one.embedding is None:
+            assert other.embedding is None
+        else:
+            assert other.embedding is not None
+            np.testing.assert_array_equal(other.embedding.times, one.embedding.times)
+            np.testing.assert_allclose(other.embedding.values, one.embedding.values, atol=1e-3)
+            np.testing.assert_allclose(np.linalg.norm(other.embedding.values, axis=1), 1, atol=1e-6)
+    assert [found.id for found in read_rows(tmp_path / "a.parquet", [1, 4, 6])] == ["v1", "v4", "ü/\n"]
+    assert [fact["frames"] for fact in read_facts(tmp_path / "a.parquet")] == [5, 12, 19, 26, 33, 40, 0]
+    assert (tmp_path / "a.parquet").stat().st_size > 0
+
+
+def test_a_shard_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    seen: list[list[str]] = []
+
+    def rows() -> "list[Row]":
+        raise KeyboardInterrupt
+
+    def interrupted() -> object:
+        yield row("a", walk(np.random.default_rng(0)))
+        seen.append([path.name for path in tmp_path.glob("[!.]*")])
+        rows()
+
+    with pytest.raises(KeyboardInterrupt):
+        write_shard(tmp_path, "a", interrupted())  # type: ignore[arg-type]
+    assert seen == [[]]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"id": ["a"]}), tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match="no shard of embeddings"):
+        read_facts(tmp_path / "b.parquet")
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="file"):
+        write_shard(tmp_path / "file", "a", [])

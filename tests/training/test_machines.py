@@ -1,0 +1,130 @@
+"""Training on two machines: two network namespaces of this one, each with its own address, joined by a cable."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from shutil import which
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from inphase.training import train, write_recipe
+from inphase.training.metrics import read_metrics
+from inphase.training.recipe import Recipe
+from tests.training.conftest import make_recipe
+
+FIRST, SECOND = "10.77.0.1", "10.77.0.2"
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@contextmanager
+def machine(name: str, cable: str, address: str) -> Iterator[str]:
+    """Give a namespace a cable's end and an address."""
+    ip("netns", "add", name)
+    try:
+        ip("link", "set", cable, "netns", name)
+        ip("-n", name, "addr", "add", f"{address}/24", "dev", cable)
+        ip("-n", name, "link", "set", cable, "up")
+        ip("-n", name, "link", "set", "lo", "up")
+        yield name
+    finally:
+        ip("netns", "del", name)
+
+
+@pytest.fixture
+def machines() -> Iterator[tuple[str, str]]:
+    """Give two namespaces that reach each other by TCP and nothing else."""
+    if which("ip") is None or os.geteuid() != 0:
+        pytest.skip("network namespaces need root and iproute2")
+    tag = f"{os.getpid() % 100000:x}"
+    try:
+        ip("link", "add", f"va{tag}", "type", "veth", "peer", "name", f"vb{tag}")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no network namespaces here: {error.stderr.decode().strip()}")
+    with ExitStack() as stack:
+        stack.callback(subprocess.run, ["ip", "link", "del", f"va{tag}"], capture_output=True)
+        a = stack.enter_context(machine(f"inphase-a{tag}", f"va{tag}", FIRST))
+        yield a, stack.enter_context(machine(f"inphase-b{tag}", f"vb{tag}", SECOND))
+
+
+def start(name: str, rank: int, file: Path, out: Path, log: Path) -> "subprocess.Popen[bytes]":
+    """Type the command of docs/scale.md on one machine."""
+    device = subprocess.run(["ip", "-n", name, "-o", "-4", "addr"], capture_output=True, text=True, check=True).stdout
+    interface = next(line.split()[1] for line in device.splitlines() if " lo " not in line)
+    torchrun = ["--nnodes=2", "--nproc-per-node=1", f"--node-rank={rank}", f"--master-addr={FIRST}"]
+    changes = ["--set", "run.nodes=2", "--set", "run.strategy=ddp"]
+    command = ["-m", "inphase", "train", str(file), "--out", str(out), *changes]
+    words = ["-m", "torch.distributed.run", *torchrun, "--master-port=29611", *command]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": interface}
+    with log.open("wb") as said:
+        return subprocess.Popen(
+            ["ip", "netns", "exec", name, sys.executable, *words],
+            env=environment,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def end(*running: "subprocess.Popen[bytes]") -> None:
+    for process in running:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def children(process: int) -> list[int]:
+    """List the processes that a process started, and theirs."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True).stdout
+    found = [int(pid) for pid in listed.split()]
+    return found + [each for pid in found for each in children(pid)]
+
+
+def recipe_of(steps: int) -> Recipe:
+    # As in test_loop: Adam divides rounding errors of a weight without gradient by their own size, not with this ε.
+    changes = {"steps": steps, "save_every": 5, "log_every": 1}
+    return make_recipe(run=changes, groups={"epochs": True}, optimiser={"eps": 0.1, "lr": 0.1})
+
+
+def test_two_machines_train_as_one_and_a_lost_one_is_told(machines: tuple[str, str], tmp_path: Path) -> None:
+    recipe, out = recipe_of(400), tmp_path / "run"
+    file = tmp_path / "recipe.toml"
+    file.write_text(write_recipe(recipe), encoding="utf-8")
+    logs = [tmp_path / "a.log", tmp_path / "b.log"]
+    running = [start(name, rank, file, out, logs[rank]) for rank, name in enumerate(machines)]
+    try:
+        while running[0].poll() is None and not any(row["step"] >= 12 for row in read_metrics(out)):
+            time.sleep(0.01)
+        # The second machine's process dies in the middle of a step.
+        os.kill(children(running[1].pid)[-1], signal.SIGKILL)
+        assert running[0].wait(timeout=90) != 0, "the first machine goes on alone"
+    finally:
+        end(*running)
+    said = logs[0].read_text(encoding="utf-8", errors="replace")
+    assert "lost contact with another process" in said, said[-2000:]
+    assert "start all of them again" in said
+    assert "the state after step" in said
+
+    reached = max(row["step"] for row in read_metrics(out))
+    steps = reached + 8
+    file.write_text(write_recipe(recipe_of(steps)), encoding="utf-8")
+    running = [start(name, rank, file, out, logs[rank]) for rank, name in enumerate(machines)]
+    try:
+        for process in running:
+            assert process.wait(timeout=120) == 0, logs[0].read_text() + logs[1].read_text()
+    finally:
+        end(*running)
+    train(recipe_of(steps), tmp_path / "one")
+    one, two = (load_file(folder / "encoder.safetensors") for folder in (tmp_path / "one", out))
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, atol=2e-4, rtol=2e-3)
+    assert [row["step"] for row in read_metrics(out)] == list(range(1, steps + 1))
