@@ -121,3 +121,9 @@ def test_one_process_writes_at_a_time_and_any_reads(tmp_path: Path) -> None:
         assert len(embed_videos(encoder(), [video("a")], read=read_pose, cache=tmp_path)) == 1
         with pytest.raises(StoreError, match="another process is filling"):
             embed_videos(encoder(), [video("b")], read=read_pose, cache=tmp_path)
+
+
+def test_poses_of_unknown_rate_keep_the_context_in_frames() -> None:
+    trained = encoder(rate=30)
+    (item,) = embed_videos(trained, [video("a")], read=read_pose)
+    assert item.context == trained.context

@@ -89,14 +89,9 @@ def pose3d(
 
 def _encoder(model: Path | None) -> "Encoder":
     """Load the encoder that was named, or the one that is shipped."""
-    from inphase import models
+    from inphase.models import load_encoder, load_shipped
 
-    if model is not None:
-        encoder = models.load_encoder(model)
-    elif (load_shipped := getattr(models, "load_shipped", None)) is not None:
-        encoder = load_shipped("poses")
-    else:
-        raise ValueError("no encoder of poses is shipped: name one with --model")
+    encoder = load_shipped("poses") if model is None else load_encoder(model)
     if encoder.sees != "poses" or tuple(encoder.config["joints"]) != JOINTS13:
         raise ValueError(
             f"{model or 'it'} does not see poses in the 13 joints of PennAction: name an encoder that does"

@@ -100,7 +100,9 @@ def _embed(encoder: Encoder, video: Video, *, length: int, read: Read, batch: in
     first = next(stretches, None)
     if first is None:
         raise ValueError("it has no frames")
-    context = encoder.context_at(rate_of(first[1]))
+    # Poses of labels without a rate count a second a frame: that is no rate to stretch a context by.
+    rate = video.rate or (None if encoder.sees == "poses" else rate_of(first[1]))
+    context = encoder.context_at(rate)
     embedding = embed(encoder, chain([first], stretches), context=context, batch=batch)
     if not np.isfinite(embedding.values).all():
         raise ValueError("its embedding is not finite: the weights are damaged, or its frames hold NaN")

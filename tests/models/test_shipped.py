@@ -1,0 +1,40 @@
+"""The encoder that ships: its size, what made it, and that it aligns better than a stretch."""
+
+import numpy as np
+import torch
+
+from inphase.align import dtw
+from inphase.data import stage
+from inphase.data.sight import see
+from inphase.models import embed, load_shipped
+from inphase.models.weights import SHIPPED
+from inphase.training import find_recipe, read_recipe
+
+
+def test_what_ships_is_small_and_made_by_its_recipe() -> None:
+    assert (SHIPPED / "pose.safetensors").stat().st_size < 1_000_000
+    assert sum(file.stat().st_size for file in SHIPPED.glob("*.safetensors")) < 10_000_000
+    encoder, recipe = load_shipped("poses"), read_recipe(find_recipe("general_pose"))
+    for name, value in recipe.encoder.items():
+        if name != "name":
+            assert encoder.config[name] == value, name
+
+
+def test_it_aligns_people_it_never_saw_better_than_a_stretch() -> None:
+    encoder = load_shipped("poses")
+    sight = see(encoder, stage.load(split="test", actions=["serve", "golf_swing"], videos=3, seed=5))
+    ours, linear = [], []
+    for action in ("serve", "golf_swing"):
+        x, *others = [video for video in sight.videos if video.action == action]
+        seen = embed(encoder, sight.read(x, np.arange(sight.frame_count(x))))
+        for y in others:
+            other = embed(encoder, sight.read(y, np.arange(sight.frame_count(y))))
+            places = np.arange(len(other), dtype=np.float64)
+            alignment = dtw(torch.from_numpy(seen.values), torch.from_numpy(other.values))
+            frames = alignment.time_map(np.arange(len(seen), dtype=np.float64), places)
+            assert x.progress is not None
+            assert y.progress is not None
+            ours.append(np.abs(np.interp(frames, places, y.progress) - x.progress).mean())
+            stretched = np.linspace(0, len(other) - 1, len(seen))
+            linear.append(np.abs(np.interp(stretched, places, y.progress) - x.progress).mean())
+    assert np.mean(ours) < 0.5 * np.mean(linear)
