@@ -4,10 +4,10 @@
     python -m benchmarks.scale overlap                     decoding beside the network, alone and together
     python -m benchmarks.scale soak [--minutes 3]          embed and search again and again under a ceiling of memory
 
-Every measurement runs in a process of its own, whose peak memory is its own: above what importing takes. Seconds are of
-processor time on one core, which other work on the machine does not change; those of `overlap` are of the clock. The
-files of the corpus are small, the embeddings drawn: what is measured is all that `inphase embed` does but looking at
-videos, and `overlap` measures that.
+Seconds are of processor time on one core, which other work on the machine does not change; those of `overlap` are of
+the clock. Memory is the most that the process held during a stage, what importing took included (Linux only). The files
+of the corpus are small, the embeddings drawn: what is measured is all that `inphase embed` does but looking at videos,
+and `overlap` measures that.
 """
 
 import argparse
@@ -137,6 +137,15 @@ STAGES: dict[str, Callable[[Path, int, int], Measured]] = {
 
 
 def measure(name: str, place: Path, videos: int, frames: int) -> Measured:
+    """Run a stage in this process; the most memory it held meanwhile, in MB, comes with what it tells."""
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak before
+    found = STAGES[name](place, videos, frames)
+    status = Path("/proc/self/status").read_text()
+    high = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    return found | {"memory": int(high.split()[1]) / 1024}
+
+
+def measure_alone(name: str, place: Path, videos: int, frames: int) -> Measured:
     """Run a stage in a process of its own; its peak memory in MB comes with what it tells."""
     words = ["-m", "benchmarks.scale", "stage", name, str(place), str(videos), str(frames)]
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
@@ -165,13 +174,14 @@ def slope(sizes: list[int], values: list[float]) -> float:
 
 
 def growth(most: int) -> None:
+    torch.set_num_threads(1)
     sizes = [10**k for k in range(1, 9) if 10**k <= most]
     found: dict[str, list[Measured]] = {name: [] for name in STAGES}
     for videos in sizes:
         with tempfile.TemporaryDirectory() as place:
             for name in STAGES:
                 found[name].append(measure(name, Path(place), videos, FRAMES))
-                print(f"# {name}, {videos}: {found[name][-1]}", file=sys.stderr, flush=True)
+                print(f"# {videos} videos, {name}: {found[name][-1]}", file=sys.stderr, flush=True)
     print(f"\nvideos of {FRAMES} frames × {DIMENSION}; slope over the last three sizes\n")
     print("| | " + " | ".join(f"{size:,}" for size in sizes) + " | slope |")
     print("|---" * (len(sizes) + 2) + "|")
@@ -179,7 +189,7 @@ def growth(most: int) -> None:
         for key, unit, factor in [
             ("seconds", "s", 1.0),
             ("build", "s to build", 1.0),
-            ("memory", "MB above importing", 1.0),
+            ("memory", "MB of memory", 1.0),
             ("disk", "MB on disk", 1e-6),
             ("recall", "recall@10", 1.0),
         ]:
@@ -192,9 +202,7 @@ def growth(most: int) -> None:
 
 def pairs() -> None:
     """Measure all pairs of one action: how it grows with videos, and with frames."""
-    print(
-        "\nall pairs of an action on one core\n\n| videos | frames | pairs | seconds | pairs/s | MB above importing |"
-    )
+    print("\nall pairs of an action on one core\n\n| videos | frames | pairs | seconds | pairs/s | MB of memory |")
     print("|---" * 6 + "|")
     rows: list[tuple[int, int, Measured]] = []
     for videos, frames in [(25, 50), (50, 50), (100, 50), (50, 25), (50, 100), (50, 200)]:
@@ -218,7 +226,7 @@ def overlap() -> None:
     sizes = {"size": (112, 112), "convolutions": (128,), "hidden": (128,)}
     encoder = ImageEncoder(context=(0,), mode="scratch", weights=None, **sizes).eval()  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as place:
-        stage.write(Path(place), split="train", actions=("squat",), videos=6, size=256)
+        stage.write(Path(place), split="train", actions=("squat",), videos=3, size=256)
         files = sorted(Path(place).rglob("*.mp4"))
 
         def decode() -> int:
@@ -238,7 +246,7 @@ def overlap() -> None:
         print(f"{len(files)} videos, {frames} frames of 256 × 256, seen at 112 × 112 on one core\n")
         print("| | seconds | frames/s |\n|---|---|---|")
         for name, way in ways.items():
-            taken = min(timed(way) for _ in range(3))
+            taken = min(timed(way) for _ in range(2))
             print(f"| {name} | {taken:.2f} | {frames / taken:,.0f} |", flush=True)
 
 
@@ -284,7 +292,7 @@ def soak(minutes: float, ceiling: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["growth", "overlap", "soak", "stage", "pairs"])
+    parser.add_argument("what", choices=["growth", "pairs", "overlap", "soak", "stage"])
     parser.add_argument("rest", nargs="*")
     parser.add_argument("--most", type=int, default=10_000)
     parser.add_argument("--minutes", type=float, default=3)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.scale import measure
+from benchmarks.scale import measure_alone
 
 # All 400 videos would take 51 MB in half precision, and twice that as they are computed with.
 FRAMES, FEW, MANY = 500, 40, 400
@@ -18,5 +18,5 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 
 @pytest.mark.parametrize("stage", ["embed", "embed again", "search, all compared"])
 def test_memory_does_not_grow_with_the_corpus(places: dict[int, Path], stage: str) -> None:
-    few, many = (measure(stage, places[videos], videos, FRAMES)["memory"] for videos in (FEW, MANY))
+    few, many = (measure_alone(stage, places[videos], videos, FRAMES)["memory"] for videos in (FEW, MANY))
     assert many - few < CEILING, f"{stage}: {few:.0f} MB with {FEW} videos, {many:.0f} MB with {MANY}"

@@ -91,7 +91,7 @@ def children(process: int) -> list[int]:
 
 def recipe_of(steps: int) -> Recipe:
     # As in test_loop: Adam divides rounding errors of a weight without gradient by their own size, not with this ε.
-    changes = {"steps": steps, "save_every": 5, "log_every": 1}
+    changes: dict[str, object] = {"steps": steps, "save_every": 5, "log_every": 1}
     return make_recipe(run=changes, groups={"epochs": True}, optimiser={"eps": 0.1, "lr": 0.1})
 
 

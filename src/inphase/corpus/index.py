@@ -23,7 +23,7 @@ from inphase.corpus.store import Store
 from inphase.media.atomic import atomic_write
 from inphase.media.errors import MissingExtraError
 
-# Up to so many frames all of them are compared: a second or two.
+# Up to so many frames all of them are compared: a few seconds.
 EXACT = 1_000_000
 # Recall at so many neighbours, of so many frames, has to reach the target.
 NEIGHBOURS, QUERIES, TARGET = 10, 64, 0.95
