@@ -40,11 +40,12 @@ class Number:
         return cls(float(np.mean(listed)), deviation, len(listed))
 
     def __str__(self) -> str:
-        """Write four significant decimals, or say that it is undefined."""
+        """Write a few decimals, as many of the deviation as of the mean, or say that it is undefined."""
         if math.isnan(self.mean):
             return UNDEFINED
         text = _decimal(self.mean)
-        return text if self.deviation is None else f"{text} ± {_decimal(self.deviation)}"
+        places = len(text.partition(".")[2])
+        return text if self.deviation is None else f"{text} ± {self.deviation:.{places or 1}f}"
 
 
 Cell = Number | str | None  # None: there is no such number

@@ -16,14 +16,19 @@ def accuracy(
     *,
     paper: str = "",
     name: str = "phases",
+    each: bool = False,
     train: Changes | None = None,
     test: Mapping[str, Any] | None = None,
 ) -> list[Column]:
-    """Give the columns of phase classification; the paper's figure stands beside the first."""
+    """Give the columns of phase classification; the paper's figure stands beside the first.
+
+    With `each` an action has its own classifier, and the mean over actions counts, as in GTA's and TCC's scripts.
+    """
     kinds = {"linear/raw": "SVM", "linear/standardised": "SVM, standardised"}
     if setup.budget != "small":
-        kinds["rbf/raw"] = "SVM, RBF"
-    heads = {f"{name}, {kind}, %": f"{key}/1" for key, kind in kinds.items()}
+        kinds = {"rbf/raw": "SVM, RBF", **kinds}  # as those scripts have it
+    end = "/per_action" if each and setup.data != "golfdb" else ""  # which has one action
+    heads = {f"{name}, {kind}, %": f"{key}/1{end}" for key, kind in kinds.items()}
     columns = [
         Column(head, "phase_classification", key, 100, train=train or {}, test=test or {})
         for head, key in heads.items()

@@ -86,7 +86,7 @@ def _draw_contours() -> Figure:
     side = np.linspace(0, 5, 201)
     second, third = np.meshgrid(side, side)
     costs = torch.from_numpy(np.stack([np.zeros_like(second), second, third], -1))
-    figure = Drawing(figsize=(9, 4), layout="constrained")
+    figure = Drawing(figsize=(9, 4.6), layout="constrained")
     kinds = (("smoothMin", smooth_min_penalty, "Blues"), ("min$^γ$", min_gamma_penalty, "Reds_r"))
     for axes, (name, penalty, colours) in zip(figure.subplots(1, 2, sharey=True), kinds, strict=True):
         values = penalty(costs, gamma=1).numpy()

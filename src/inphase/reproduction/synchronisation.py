@@ -20,7 +20,7 @@ def columns(setup: Setup) -> list[Column]:
     return [
         *measures.tau(paper="PennAction τ"),
         *measures.errors(setup),
-        *measures.accuracy(setup, paper="PennAction phases"),
+        *measures.accuracy(setup, paper="PennAction phases", each=True),
         *measures.others(),
         *measures.health(),
     ]
