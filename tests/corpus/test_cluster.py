@@ -21,7 +21,7 @@ def test_a_node_that_dies_loses_nothing_and_nothing_is_there_twice(tmp_path: Pat
     (tmp_path / "gym" / "beam" / "broken.mp4").write_bytes(b"no video at all")
     command = [sys.executable, "-m", "tests.corpus.ray_cluster", str(tmp_path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=480)
     assert done.returncode == 0, done.stderr[-3000:]
     came = json.loads((tmp_path / "result.json").read_text())
     assert came["alive"] == 3  # of four with the head

@@ -134,7 +134,7 @@ def test_a_loss_that_is_no_number_stops_the_run(out: Path, monkeypatch: pytest.M
     def spoilt(self: GTA, *given: Tensor) -> dict[str, Tensor]:
         calls.append(1)
         terms = pair(self, *given)
-        return terms | {"loss": terms["loss"] * (float("nan") if len(calls) > 14 else 1)}  # of 2 groups a step
+        return terms | {"loss": terms["loss"] * (float("nan") if len(calls) > 7 else 1)}
 
     monkeypatch.setattr(GTA, "pair", spoilt)
     match = r"the loss of step 8 is nan; its videos were .*squat.*; the state after step 5 is kept in .*run"

@@ -1,5 +1,6 @@
 """`inphase view` and `inphase export`: look at a playback in the browser, here or from any static host."""
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -42,10 +43,10 @@ def view(folder: Folder, *, port: int = 0, open: bool = True) -> None:
         if open:
             _show(url)
 
-    try:
+    # The server heeds Ctrl-C itself; whether it also passes it on depends on when it comes.
+    with contextlib.suppress(KeyboardInterrupt):
         serve(folder, port=port, ready=ready)
-    except KeyboardInterrupt:
-        console.print("Closed.")
+    console.print("Closed.")
 
 
 def export(folder: Folder, out: Out) -> None:
