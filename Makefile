@@ -26,11 +26,11 @@ bench: .venv/bench  ## measure the recursion beside its peers, into the README's
 
 .venv/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 .venv/bench: .venv/ready
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,bench]'
 	touch $@
 
 clean:
