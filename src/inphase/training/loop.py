@@ -16,22 +16,21 @@ from inphase.data.groups import Batch
 from inphase.data.prefetch import prefetch
 from inphase.data.sight import Sight
 from inphase.data.skips import SkipLog
-from inphase.media.atomic import atomic_write, held
+from inphase.media.atomic import held
 from inphase.models import Encoder, save_encoder
 from inphase.models.weights import FILE as ENCODER
 from inphase.training.batch_norm import globalise
 from inphase.training.build import build_method, build_stream, load_sights
 from inphase.training.checkpoint import chance_of, load_state, restore, save_state, set_chance
 from inphase.training.features import Features
+from inphase.training.folder import keep_recipe
 from inphase.training.method import Given, numbers, put_channels_last, trained
 from inphase.training.metrics import Metrics
-from inphase.training.recipe import Recipe, call, read_recipe, write_recipe
+from inphase.training.recipe import Recipe, call
 from inphase.training.settings import Optimiser, Run, Validation
 from inphase.training.status import COLLAPSED, Clock, Status, TrainingError
 
-RECIPE = "recipe.toml"
 SOUND = "sound.safetensors"
-
 
 Watch = Callable[[Status], None]
 Validate = Callable[[Encoder, Sight], Mapping[str, float]]
@@ -63,39 +62,12 @@ def train(
     with contextlib.ExitStack() as stack:
         if fabric.is_global_zero:
             stack.enter_context(held(out, doing="training in"))
-            _write_recipe(recipe, out)
+            keep_recipe(recipe, out)
         fabric.barrier()
         watch = watch or (lambda _: None)
         _Training(recipe, run, out, fabric, watch=watch, validate=validate, features=features or out / "features").go()
         fabric.barrier()
     return out
-
-
-def _write_recipe(recipe: Recipe, out: Path) -> None:
-    """Keep the recipe in the run folder; a folder with another one is not this run's. More steps may be asked for."""
-    file = out / RECIPE
-    if file.exists():
-        before = read_recipe(file)
-        changed = [
-            f"{name}.{key}"
-            for name in {**before.tables(), **recipe.tables()}
-            for key in sorted({**(getattr(before, name) or {}), **(getattr(recipe, name) or {})})
-            if (getattr(before, name) or {}).get(key) != (getattr(recipe, name) or {}).get(key)
-            and (name, key) not in _MAY_CHANGE
-        ]
-        if changed:
-            raise ValueError(
-                f"{out} was begun with another recipe ({', '.join(changed)} differ): use another folder, or that recipe"
-            )
-    with atomic_write(file) as part:
-        part.write_text(write_recipe(recipe), encoding="utf-8")
-
-
-# What may differ when a run is gone on with: how long, how often, and on what.
-_MAY_CHANGE = {
-    ("run", key)
-    for key in ("steps", "save_every", "log_every", "threads", "accelerator", "devices", "nodes", "strategy")
-} | {("validation", "every")}
 
 
 class _Training:
