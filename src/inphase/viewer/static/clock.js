@@ -25,8 +25,10 @@ export class Player {
     const { video } = this;
     if (video.readyState === 0 || video.seeking) {
       this.wanted = own;
-    } else if (video.currentTime !== own) {
-      this.go(own);
+    } else {
+      // A seek may be over before its event is told: what was wanted then is no longer.
+      this.wanted = null;
+      if (video.currentTime !== own) this.go(own);
     }
   }
 
