@@ -9,10 +9,11 @@ from inphase.data.reading import read_pose
 from inphase.data.sampling import Frames
 from inphase.data.video import Problem, Video
 from inphase.evaluation.embedded import Embedded
-from inphase.evaluation.embedding import embed_videos, fingerprint
+from inphase.evaluation.embedding import embed_videos
 from inphase.media.atomic import held
 from inphase.media.errors import StoreError
 from inphase.models import PoseEncoder, embed
+from inphase.models.fingerprint import fingerprint
 
 
 def video(name: str, *, length: int = 30, rate: float | None = None) -> Video:

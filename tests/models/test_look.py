@@ -10,7 +10,8 @@ from inphase.media.pose import JOINTS13
 from inphase.media.shelf import Shelf
 from inphase.models import AudioEncoder, Encoder, ImageEncoder, PoseEncoder, embed
 from inphase.models import look as look_module
-from inphase.models.look import fingerprint, look
+from inphase.models.fingerprint import fingerprint
+from inphase.models.look import look
 from inphase.models.pooled_features import PooledFeatures
 from tests.media.people import make_pose
 from tests.media.recordings import write_video

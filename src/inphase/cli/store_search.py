@@ -63,7 +63,7 @@ def search_store(
 def _encoder_of(store: "Store", model: Path | None) -> "tuple[Encoder, float | None]":
     """Load the encoder that filled a store, and the rate it looked at; refuse another one."""
     from inphase.models import load_encoder
-    from inphase.models.look import fingerprint
+    from inphase.models.fingerprint import fingerprint
 
     name = store.model()
     encoder, rate = load_encoder(store.encoder_file(name)), store.rate(name)

@@ -19,7 +19,8 @@ from inphase.media.atomic import atomic_write, explained, held
 from inphase.media.errors import MediaError
 from inphase.media.shelf import content_key
 from inphase.models import Encoder, save_encoder
-from inphase.models.look import fingerprint, require_sight
+from inphase.models.fingerprint import fingerprint
+from inphase.models.look import require_sight
 
 # Videos in a shard before shards are merged: what a killed process loses, at most.
 VIDEOS = 32

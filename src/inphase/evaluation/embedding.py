@@ -18,7 +18,6 @@ from typing import Any
 from warnings import warn
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -30,6 +29,7 @@ from inphase.evaluation.embedded import Embedded
 from inphase.media.atomic import atomic_write, held
 from inphase.models import Embedding, Encoder, embed
 from inphase.models.embed import rate_of
+from inphase.models.fingerprint import fingerprint
 
 FOLDER = "embeddings"
 STRETCH_BYTES = 2**29  # as much of a video is held at a time
@@ -82,16 +82,6 @@ def _report(found: Sequence[Embedded], skipped: Iterable[Skip]) -> None:
         raise ValueError(f"no video could be embedded ({reasons or 'there is none'})")
     for skip in listed:
         warn(Problem(skip.id, f"cannot be embedded ({skip.reason})", "it is left out of every number"), stacklevel=3)
-
-
-def fingerprint(encoder: Encoder, *, source: str = "") -> str:
-    """Give a name to an encoder's weights, its configuration and where its frames come from."""
-    digest = hashlib.blake2b(digest_size=12)
-    digest.update(json.dumps([type(encoder).__name__, encoder.config, source], sort_keys=True).encode())
-    for name, tensor in sorted(encoder.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _embed(encoder: Encoder, video: Video, *, length: int, read: Read, batch: int) -> Embedded:

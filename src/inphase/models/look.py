@@ -1,7 +1,5 @@
 """Look at a recording through what an encoder sees, and embed every frame of it."""
 
-import hashlib
-import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +15,7 @@ from inphase.media.selection import choose
 from inphase.media.shelf import Shelf, content_key
 from inphase.models.embed import Embedding, embed
 from inphase.models.encoder import Encoder
+from inphase.models.fingerprint import fingerprint
 from inphase.models.pooled_features import PooledFeatures
 
 # Pictures decoded ahead of the network: clips of so many frames, so many of them.
@@ -78,15 +77,6 @@ def require_sight(encoder: Encoder) -> None:
             f"this encoder sees poses of shape {encoder.shape} ({', '.join(joints)}); those of videos have the "
             f"{len(JOINTS13)} joints of JOINTS13 in the plane: train one on these"
         )
-
-
-def fingerprint(encoder: Encoder) -> str:
-    """Hash what an encoder is: its class, what builds it, and its weights."""
-    digest = hashlib.blake2b(json.dumps([type(encoder).__name__, encoder.config]).encode(), digest_size=16)
-    for name, value in sorted(encoder.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(value.detach().cpu().numpy()).tobytes())
-    return digest.hexdigest()
 
 
 def _embed_pictures(encoder: Encoder, path: Path | str, *, rate: float | None, progress: Tell | None) -> Embedding:

@@ -14,6 +14,7 @@ from inphase.data.sight import Sight
 from inphase.data.video import Video
 from inphase.media.atomic import atomic_write
 from inphase.models.encoder import Encoder
+from inphase.models.fingerprint import fingerprint
 
 
 class Features:
@@ -26,7 +27,7 @@ class Features:
     def __init__(self, encoder: Encoder, sight: Sight, *, folder: Path, batch: int = 32) -> None:
         """Keep features in `folder`."""
         self._encoder, self._sight, self._folder, self._batch = encoder, sight, folder, batch
-        self._network = _fingerprint(encoder)
+        self._network = fingerprint(encoder, head=False)
         self._open: dict[str, tuple[NDArray[np.float16], NDArray[np.float64]]] = {}
 
     def __call__(self, video: Video, frames: Frames) -> tuple[NDArray[np.float16], NDArray[np.float64]]:
@@ -79,18 +80,3 @@ class Features:
             parts.append(looked.to(torch.float16).cpu().numpy())
             seconds.append(times)
         return np.concatenate(parts), np.concatenate(seconds)
-
-
-def _fingerprint(encoder: Encoder) -> str:
-    """Name what decides the features: the shape of a frame and every weight outside the head."""
-    digest = hashlib.sha256(str(encoder.shape).encode())
-    head = {id(value) for value in (*encoder.head.parameters(), *encoder.head.buffers())}
-    for name, value in sorted(encoder.state_dict(keep_vars=True).items()):
-        if id(value) not in head:
-            digest.update(name.encode())
-            digest.update(
-                value.detach().cpu().contiguous().view(torch.uint8).numpy()
-                if value.ndim
-                else str(value.item()).encode()
-            )
-    return digest.hexdigest()
