@@ -144,9 +144,14 @@ _INTERRUPTED = "interrupted"
 
 def _work(job: Job, out: Path, connection: Connection, threads: int) -> None:
     """Perform a job in its own process."""
+    import numba
     import torch
+    from threadpoolctl import threadpool_limits
 
+    # Every library that computes has threads of its own, as many as there are cores unless told.
     torch.set_num_threads(threads)
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    threadpool_limits(threads)
     # Many runs warn of the same videos: what each says stays with it.
     warnings.showwarning = partial(_note_warning, out / job.folder)
     try:
