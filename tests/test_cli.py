@@ -8,22 +8,11 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from inphase import cli
 from inphase.data import stage
 from inphase.media.pose_store import PoseStore
 from inphase.media.store import FrameStore
+from tests.commands import type_command as run
 from tests.media.recordings import write_video
-
-
-def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    """Type a command; give its exit status."""
-    monkeypatch.setattr(sys, "argv", ["inphase", *words])
-    monkeypatch.setenv("COLUMNS", "200")
-    try:
-        cli.main()
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """`inphase fit` and `inphase demo` from end to end, on a few small videos."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from inphase.data import stage
 from inphase.media.cache import Filled
 from inphase.media.errors import MissingExtraError
 from inphase.models import load_encoder
+from tests.commands import type_command as run
 
 
 @pytest.fixture(scope="module")
@@ -22,16 +22,6 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, film in enumerate(sorted((root / "stage").rglob("*.mp4"))):
         film.rename(folder / f"{number}.mp4")
     return folder
-
-
-def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["inphase", *map(str, words)])
-    monkeypatch.setenv("COLUMNS", "200")
-    try:
-        cli.main()
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def test_a_folder_without_people_is_learnt_by_pixels(

@@ -8,7 +8,7 @@ from inphase.apps.pose3d import read_reconstruction
 from inphase.media.pose import JOINTS13
 from inphase.models import AudioEncoder, PoseEncoder, save_encoder
 from inphase.playback import read_playback
-from tests.test_cli import run
+from tests.commands import type_command as run
 
 
 @pytest.fixture

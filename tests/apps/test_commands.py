@@ -13,9 +13,9 @@ from inphase.media.frames import read_clip
 from inphase.media.probe import probe
 from inphase.models import save_encoder
 from inphase.playback import read_playback
+from tests.commands import type_command as run
 from tests.media.recordings import clicks, number_of, numbered, write_video
 from tests.models.test_look import small
-from tests.test_cli import run
 
 
 @pytest.fixture

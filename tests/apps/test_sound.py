@@ -1,11 +1,9 @@
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from inphase import cli
 from inphase.apps.sound import ask_with_picture, ask_with_sound, find_pictures, find_sounds, loudest
 from inphase.data import stage
 from inphase.media.audio import Sound
@@ -13,6 +11,7 @@ from inphase.media.errors import MediaError
 from inphase.models import AudioEncoder, Embedding, ImageEncoder, PoseEncoder, save_encoder
 from inphase.models.listen import listen, listen_at
 from inphase.playback import open_playback
+from tests.commands import type_command
 from tests.media.recordings import write_video
 
 RATE = 16000
@@ -74,13 +73,7 @@ def test_pictures_are_found_by_sound_and_sounds_by_picture() -> None:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["inphase", "retrieve", *map(str, words)])
-    monkeypatch.setenv("COLUMNS", "200")
-    try:
-        cli.main()
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
+    return type_command(monkeypatch, "retrieve", *words)
 
 
 @pytest.fixture

@@ -158,7 +158,7 @@ def test_nothing_stands_out_among_equals() -> None:
 def test_the_page_names_what_does_not_fit(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tests.test_cli import run
+    from tests.commands import type_command as run
 
     out = tmp_path / "page"
     assert run(monkeypatch, "align-all", str(folder), "--out", str(out), "--device", "cpu") == 0

@@ -9,8 +9,8 @@ import torch
 
 from inphase.models import ImageEncoder, save_encoder
 from inphase.playback import read_playback
+from tests.commands import type_command as run
 from tests.media.recordings import numbered, write_video
-from tests.test_cli import run
 
 pytest.importorskip("faiss", reason="FAISS is not installed: pip install 'inphase[search]'")
 

@@ -20,9 +20,9 @@ from inphase.media.atomic import held
 from inphase.media.errors import StoreError
 from inphase.models import AudioEncoder, load_encoder
 from inphase.models.look import look
+from tests.commands import type_command as run
 from tests.corpus.made import small_corpus, small_encoder
 from tests.media.recordings import write_video
-from tests.test_cli import run
 
 
 def embed(place: Path, *, model: str = "model.safetensors", videos: int = 2) -> Embedded:

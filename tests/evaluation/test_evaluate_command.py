@@ -1,14 +1,13 @@
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from inphase import cli
 from inphase.data.pose import JOINTS13
 from inphase.models import PoseEncoder, save_encoder
+from tests.commands import type_command
 
 RECIPE = """
 [data]
@@ -19,15 +18,8 @@ level = "plain"
 """
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    """Type a command; give its exit status."""
-    monkeypatch.setattr(sys, "argv", ["inphase", "evaluate", *words])
-    monkeypatch.setenv("COLUMNS", "200")
-    try:
-        cli.main()
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
+def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+    return type_command(monkeypatch, "evaluate", *words)
 
 
 @pytest.fixture

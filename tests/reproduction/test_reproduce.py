@@ -13,9 +13,9 @@ from inphase.reproduction.results import Results
 from inphase.reproduction.runs import fingerprint
 from inphase.reproduction.workers import Event, perform_all
 from inphase.training import Recipe, TrainingError, train
+from tests.commands import type_command as run
 from tests.data.test_finegym import CATEGORIES, annotate
 from tests.media.recordings import write_video
-from tests.test_cli import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
