@@ -93,6 +93,17 @@ def test_the_mean_is_over_actions_whatever_their_size() -> None:
     assert numbers["tau"] == pytest.approx((expected["jump"] + expected["throw"]) / 2, abs=1e-12)
 
 
+def test_frames_with_a_whole_context_are_sought_among_all_frames() -> None:
+    videos = [replace(item, context=Context((-6, 0, 4))) for item in noisy(performances(3))]
+    expected = []
+    for x, y in permutations(videos, 2):
+        nearest = cdist(x.values[::2], y.values[::2]).argmin(1)[~x.clamped[::2]]
+        expected.append(kendalltau(np.arange(len(nearest)), nearest).correlation)
+    numbers = kendall_tau([], videos, stride=2)
+    assert numbers["tau/nc_whole"] == pytest.approx(np.mean(expected), abs=1e-12)
+    assert numbers["tau/nc_whole"] != pytest.approx(numbers["tau/nc"], abs=1e-3)
+
+
 def test_clamped_frames_are_left_out_of_nc() -> None:
     context = Context((-10, 0))
     rng = np.random.default_rng(0)

@@ -6,7 +6,9 @@ over actions. Where all neighbours are one frame τ-b is undefined: such pairs a
 released code, and their fraction is reported as `undefined_pairs`; where nothing is left, τ is undefined (NaN).
 
 τ needs no labels and rewards whatever grows with time, be it the action or not: `controls` says what position alone and
-the ends of the context alone score, and `tau/nc` leaves out the frames whose context is clamped.
+the ends of the context alone score. `tau/nc` leaves out the frames whose context is clamped, in both videos; of short
+ones little is left, and the match of a frame near the cut may be what was cut off. `tau/nc_whole` leaves them out of
+the first video alone: the neighbours of frames with a whole context among all frames of the other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,8 +47,9 @@ def kendall_tau(
 ) -> dict[str, float]:
     """Correlate the order of neighbours with time, in all pairs of each action; see above. `train` is not used.
 
-    `setting` names a stride and a distance; either can be given by itself. Keys: `tau`, `tau/nc`, `undefined_pairs`,
-    and `tau/ACTION`, `nc/ACTION` for each. O(N² D) time for the N frames of an action, in float64, on `device`.
+    `setting` names a stride and a distance; either can be given by itself. Keys: `tau`, `tau/nc`, `tau/nc_whole`,
+    `undefined_pairs`, and `tau/ACTION`, `nc/ACTION` for each. O(N² D) time for the N frames of an action, in float64,
+    on `device`.
     """
     if setting not in SETTINGS:
         raise ValueError(f"no setting {setting!r} of Kendall's tau: choose one of {', '.join(SETTINGS)}")
@@ -56,17 +59,21 @@ def kendall_tau(
         raise ValueError(f"need stride ≥ 1 and distance 'squared_euclidean' or 'cosine', got {stride} and {chosen!r}")
     whole: dict[str, float] = {}
     inner: dict[str, float] = {}
+    sought_in_whole: list[float] = []
     undefined: list[float] = []
     for action, videos in require_two(test).items():
         rows = [item.values[::stride] for item in videos]
-        taus = pairwise_tau(rows, distance=chosen, device=device)
+        kept = [~item.clamped[::stride] for item in videos]
+        taus, taus_of_kept = _taus_of(rows, kept, distance=chosen, device=device)
         whole[action] = mean(taus)
+        sought_in_whole.append(mean(taus_of_kept))
         undefined.append(float(np.isnan(taus).mean()))
         rows = [item.values[~item.clamped][::stride] for item in videos]
         inner[action] = mean(pairwise_tau([part for part in rows if len(part)], distance=chosen, device=device))
     return {
         "tau": mean(whole.values()),
         "tau/nc": mean(inner.values()),
+        "tau/nc_whole": mean(sought_in_whole),
         "undefined_pairs": float(np.mean(undefined)),
         **{f"tau/{action}": value for action, value in whole.items()},
         **{f"nc/{action}": value for action, value in inner.items()},
@@ -80,13 +87,30 @@ def pairwise_tau(
     device: torch.device | str = "cpu",
 ) -> NDArray[np.float64]:
     """Give τ-b of every ordered pair of different videos [M, D], row by row: [V (V − 1)], NaN where undefined."""
+    nothing = [np.zeros(len(rows), np.bool_) for rows in videos]
+    return _taus_of(videos, nothing, distance=distance, device=device)[0]
+
+
+def _taus_of(
+    videos: Sequence[NDArray[np.float32]],
+    kept: Sequence[NDArray[np.bool_]],
+    *,
+    distance: Distance,
+    device: torch.device | str,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Give `pairwise_tau` of all frames of the first video, and of those of it that are `kept` [M]."""
     if len(videos) < 2:
-        return np.empty(0)
+        return np.empty(0), np.empty(0)
     if distance == "cosine":  # half the squared distance of unit vectors
         videos = [_unit(rows) for rows in videos]
     sizes = np.array([len(rows) for rows in videos])
-    taus = np.stack(over_neighbours(videos, lambda found: tau_b(found, sizes), device=device))
-    return taus[~np.eye(len(videos), dtype=np.bool_)]
+
+    def correlate(video: int, found: NDArray[np.int32]) -> NDArray[np.float64]:
+        return np.stack([tau_b(found, sizes), tau_b(np.ascontiguousarray(found[:, kept[video]]), sizes)])
+
+    taus = np.stack(over_neighbours(videos, correlate, device=device), axis=1)
+    others = ~np.eye(len(videos), dtype=np.bool_)
+    return taus[0][others], taus[1][others]
 
 
 def controls(test: Sequence[Embedded]) -> dict[str, list[Embedded]]:

@@ -18,11 +18,11 @@ Result = TypeVar("Result")
 
 def over_neighbours(
     videos: Sequence[NDArray[np.float32]],
-    work: Callable[[NDArray[np.int32]], Result],
+    work: Callable[[int, NDArray[np.int32]], Result],
     *,
     device: torch.device | str = "cpu",
 ) -> list[Result]:
-    """Do some work on each video's neighbours: for its frames the nearest frame in each of the videos, [V, M].
+    """Do some work on each video, by its number, and its neighbours: the nearest frame in each of the videos, [V, M].
 
     By Euclidean distance; of equally near frames the first. `videos` are [M, D] each, and a video is among its own
     neighbours. A product of matrices [N, M] at a time, for the N frames of all videos: O(N² D) time in all, O(M N)
@@ -33,11 +33,12 @@ def over_neighbours(
     # Centring leaves distances alone and keeps them from drowning in a length that all frames share.
     centred = frames - frames.mean(0, dtype=np.float64)
     if torch.device(device).type != "cpu":
-        return [work(found) for found in _on_device(torch.from_numpy(centred).to(device), sizes)]
+        pool = torch.from_numpy(centred).to(device)
+        return [work(video, found) for video, found in enumerate(_on_device(pool, sizes))]
     find = _Finder(frames, centred.astype(np.float32), starts=np.concatenate([[0], np.cumsum(sizes)]))
     # Products this small gain more from a thread a video than from threads within each.
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(cpu_count()) as threads:
-        return list(threads.map(lambda video: work(find(video)), range(len(videos))))
+        return list(threads.map(lambda video: work(video, find(video)), range(len(videos))))
 
 
 class _Finder:
