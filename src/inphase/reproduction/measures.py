@@ -50,6 +50,8 @@ def events() -> list[Column]:
         Column("event error, nearest", "event_error", "nearest/mean"),
         Column("event error, DTW", "event_error", "dtw/mean"),
         Column("median", "event_error", "dtw/median"),
+        Column("event error, contrastive DTW", "event_error", "contrastive/mean"),
+        Column("its median", "event_error", "contrastive/median"),
     ]
 
 
