@@ -5,13 +5,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from inphase.data import DATASETS
 from inphase.data.groups import GroupStream
+from inphase.data.loading import load_videos
 from inphase.data.reading import read_pose
-from inphase.data.video import Video
+from inphase.data.table import Table
 from inphase.reproduction.study import Changes, Setup
 from inphase.training import Recipe, change_recipe, find_recipe, read_recipe
-from inphase.training.recipe import SHIPPED, Table, call, choose, write_recipe
+from inphase.training.recipe import SHIPPED, write_recipe
 
 # Steps as a share of what the recipe says; for pictures "full" is the paper's network, and its 150,000 steps.
 SHARES: Mapping[str, float] = {"small": 1 / 8, "medium": 1 / 2, "full": 1.0}
@@ -37,14 +37,6 @@ def merge(recipe: Recipe, changes: Changes) -> Recipe:
     """Change entries of a recipe's tables."""
     tables: dict[str, Any] = {name: {**(getattr(recipe, name) or {}), **table} for name, table in changes.items()}
     return replace(recipe, **tables)
-
-
-def load_videos(data: Table, *, split: str) -> list[Video]:
-    """List the videos that a table of data names."""
-    kind, table = choose(DATASETS, data, where="data")
-    for key in ("store", "split"):
-        table.pop(key, None)
-    return call(kind, table, where="[data]", split=split)
 
 
 def list_actions(setup: Setup) -> list[str]:

@@ -19,15 +19,15 @@ from typing import Any
 
 import torch
 
+from inphase.data.loading import load_videos
 from inphase.data.sight import Sight, see
+from inphase.data.table import Table
 from inphase.evaluation.measure import Measured, measure
 from inphase.media.atomic import atomic_write
 from inphase.models import Encoder, load_encoder
-from inphase.reproduction.bases import load_videos
 from inphase.reproduction.machine import describe_machine
 from inphase.training import Recipe, Status, train
 from inphase.training.build import build_method
-from inphase.training.recipe import Table
 
 # What is being done, and the fraction of it that is.
 Tell = Callable[[str, float], None]

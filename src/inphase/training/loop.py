@@ -16,6 +16,7 @@ from inphase.data.groups import Batch
 from inphase.data.prefetch import prefetch
 from inphase.data.sight import Sight
 from inphase.data.skips import SkipLog
+from inphase.data.table import call
 from inphase.media.atomic import held
 from inphase.models import Encoder, save_encoder
 from inphase.models.weights import FILE as ENCODER
@@ -26,7 +27,7 @@ from inphase.training.features import Features
 from inphase.training.folder import keep_recipe
 from inphase.training.method import Given, numbers, put_channels_last, trained
 from inphase.training.metrics import Metrics
-from inphase.training.recipe import Recipe, call
+from inphase.training.recipe import Recipe
 from inphase.training.settings import Optimiser, Run, Validation
 from inphase.training.status import COLLAPSED, Clock, Status, TrainingError
 
