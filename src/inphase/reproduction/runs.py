@@ -103,8 +103,7 @@ def _train(recipe: Recipe, folder: Path, *, out: Path, tell: Tell) -> None:
     begin = time.perf_counter()
 
     def watch(status: Status) -> None:
-        text = status.messages[-1] if status.messages and not status.terms else "training"
-        tell(text, status.step / status.steps)
+        tell(status.doing or "training", status.step / status.steps)
 
     try:
         train(recipe, folder, watch=watch, features=out / "features" / _digest([recipe.data, recipe.encoder]))

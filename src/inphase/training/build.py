@@ -9,10 +9,9 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from inphase.data.audio_visual import AudioVisualStream
-from inphase.data.augment import apply_stance, draw_look, draw_stance
+from inphase.data.augment import change_stance, draw_look, draw_stance
 from inphase.data.groups import GroupStream, Stream
 from inphase.data.hearing import Patches
 from inphase.data.loading import load_videos
@@ -134,14 +133,4 @@ def _changes(recipe: Recipe, encoder: Encoder) -> dict[str, Any]:
     call(draw, recipe.augment, where="[augment]", rng=np.random.default_rng(0))
     if encoder.sees == "pictures":
         return {"look": partial(draw_look, **recipe.augment)}
-    return {"prepare": partial(change_stance, settings=recipe.augment)}
-
-
-def change_stance(
-    poses: NDArray[np.float32], video: Video, rng: np.random.Generator, *, settings: Table
-) -> NDArray[np.float32]:
-    """Change a video's poses by one draw, as `settings` of `draw_stance` say."""
-    stance = draw_stance(rng=rng, **settings)
-    if video.size is None and stance.flip:
-        raise ValueError(f"{video.id}: a pose is flipped in a picture of known width: set Video.size")
-    return apply_stance(poses, stance=stance, joints=video.joints, width=0 if video.size is None else video.size[1])
+    return {"prepare": partial(change_stance, **recipe.augment)}

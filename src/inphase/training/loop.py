@@ -103,7 +103,7 @@ class _Training:
         self.step = self._resume()
         self.metrics = Metrics(out, step=self.step) if fabric.is_global_zero else None
         self.skips = SkipLog()
-        self.stop = False
+        self.stop = self.collapsed = False
 
     def _resume(self) -> int:
         """Go back to the last state saved, or begin; every process then draws its own chance."""
@@ -169,7 +169,7 @@ class _Training:
         if self.fabric.is_global_zero:
             features.look_at_all(
                 lambda done, total: self.watch(
-                    Status(self.step, self.run.steps, messages=(f"looking at video {done + 1} of {total}",))
+                    Status(self.step, self.run.steps, doing=f"looking at video {done + 1} of {total}")
                 )
             )
         self.fabric.barrier()
@@ -241,8 +241,13 @@ class _Training:
         self.fabric.barrier()
 
     def _require_agreement(self) -> None:
-        """Stop where processes no longer have the same weights: they would train on apart without a word."""
+        """Stop where weights are no numbers, which must not be saved, or where processes no longer have the same."""
         sums = self._gather(torch.stack([value.double().sum() for value in trained(self.method)]))
+        if not sums.isfinite().all():
+            raise TrainingError(
+                f"the weights after step {self.step} are no numbers, though its loss was one; {self._kept()}. "
+                "Lower optimiser.lr or set optimiser.clip"
+            )
         if not torch.equal(sums, sums[:1].expand_as(sums)):
             raise TrainingError(f"the processes' weights differ after step {self.step}: start all of them anew")
 
@@ -265,7 +270,9 @@ class _Training:
         values = numbers(dict(terms)) | {"lr": self.optimiser.param_groups[0]["lr"]}
         if self.fabric.is_global_zero and self._validates() and self.validate and self.sights.held:
             values |= _measure(self.validate, self.method.encoder, self.sights.held)
-        if values["cosine"] > COLLAPSED:
+        # Said when it begins, and when it begins again: a run that stays so would say little else.
+        before, self.collapsed = self.collapsed, values["cosine"] > COLLAPSED
+        if self.collapsed and not before:
             messages.append(
                 f"collapsed: two embeddings have a cosine of {values['cosine']:.3f} on average at step {self.step}; "
                 "lower optimiser.lr, or objective.cycle_weight"
