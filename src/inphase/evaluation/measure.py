@@ -76,6 +76,12 @@ def measure(
     )
 
 
+def validate(encoder: Encoder, sight: Sight) -> dict[str, float]:
+    """Measure Kendall's τ of the videos that training watches: what `inphase.training.train` takes as `validate`."""
+    found = TASKS["kendall_tau"]([], _embed(encoder, sight, "val", cache=None, tell=lambda what, fraction: None))
+    return {name: found[name] for name in ("tau", "tau/nc")}
+
+
 def untrained(encoder: Encoder, *, seed: int = 0) -> Encoder:
     """Build an encoder again as it was before training: pretrained where it began so, otherwise random."""
     with torch.random.fork_rng(devices=[]):

@@ -57,8 +57,9 @@ def find_recipe(name: Path | str) -> Path:
     raise ValueError(f"no recipe {name}: give the path of a TOML file, or one of {known}")
 
 
-def read_recipe(path: Path, *, changes: Sequence[str] = ()) -> Recipe:
-    """Read a recipe and make changes to it, each written `table.key=value` with the value as in TOML."""
+def read_recipe(name: Path | str, *, changes: Sequence[str] = ()) -> Recipe:
+    """Read a recipe, a file or one that ships, and make changes to it, each written `table.key=value` as in TOML."""
+    path = find_recipe(name)
     try:
         tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
