@@ -10,7 +10,7 @@ from inphase.data.loading import load_videos
 from inphase.data.reading import read_pose
 from inphase.data.table import Table
 from inphase.reproduction.study import Changes, Setup
-from inphase.training import Recipe, change_recipe, find_recipe, read_recipe
+from inphase.training import Recipe, change_recipe, read_recipe
 from inphase.training.recipe import SHIPPED, write_recipe
 
 # Steps as a share of what the recipe says; for pictures "full" is the paper's network, and its 150,000 steps.
@@ -56,10 +56,10 @@ def _find(setup: Setup, method: str) -> Recipe:
     """Read the recipe of a method; where it has none, GTA's with the objective as its source sets it."""
     for name in families(setup):
         if (SHIPPED / f"{name}_{method}.toml").is_file():
-            return read_recipe(find_recipe(f"{name}_{method}"))
+            return read_recipe(f"{name}_{method}")
     for name in families(setup):
         if (SHIPPED / f"{name}_gta.toml").is_file():
-            return replace(read_recipe(find_recipe(f"{name}_gta")), objective={"name": method})
+            return replace(read_recipe(f"{name}_gta"), objective={"name": method})
     raise ValueError(f"no recipe ships for {', '.join(families(setup))}")
 
 
