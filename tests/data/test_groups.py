@@ -13,7 +13,7 @@ from inphase.data.groups import Batch, Group, GroupStream
 from inphase.data.pose import JOINTS13
 from inphase.data.prefetch import prefetch
 from inphase.data.reading import read_pose
-from inphase.data.sampling import Context, past
+from inphase.data.sampling import Context
 from inphase.data.strip import pad
 from inphase.data.video import Video
 
@@ -236,7 +236,7 @@ def test_lengths_can_be_measured_and_have_to_be_known() -> None:
 
 def test_videos_too_short_for_a_valid_context_are_skipped() -> None:
     mixed = [Video(f"a{i}", "a", "train", length=10 if i == 0 else 40) for i in range(4)]
-    batch = GroupStream(mixed, read=read, context=past(edges="valid"))[0]
+    batch = GroupStream(mixed, read=read, context=Context(edges="valid"))[0]
     assert [skip.id for skip in batch.skipped][:1] == ["a0"]
     assert "whole context" in batch.skipped[0].reason
     assert int(batch.groups[0].frames.min()) >= 15
