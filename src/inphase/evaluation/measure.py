@@ -128,5 +128,5 @@ def _run(
     return found
 
 
-def _tell_more(tell: Progress, task: str, fraction: float, what: str) -> None:
+def _tell_more(tell: Progress, task: str, what: str, fraction: float) -> None:
     tell(f"{task} {what}".strip(), fraction)
