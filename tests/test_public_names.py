@@ -21,6 +21,7 @@ def test_names_are_found_where_type_checkers_look_for_them() -> None:
 
 def test_names_are_offered_and_described() -> None:
     assert set(inphase.__all__) <= set(dir(inphase))
+    assert "import_module" not in dir(inphase)
     assert all(getattr(inphase, name).__doc__ for name in inphase.__all__)
     assert inphase.__doc__ is not None
     assert all(name in inphase.__doc__ for name in inphase.__all__)

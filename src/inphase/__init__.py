@@ -86,5 +86,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """List the public names too, which are not here until they are used: what completion offers."""
-    return sorted({*globals(), *__all__})
+    """List what completion offers: the public names, which are not here until they are used, and parts in use."""
+    return sorted({*globals(), *__all__} - {"TYPE_CHECKING", "import_module"})
