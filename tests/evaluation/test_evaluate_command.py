@@ -67,6 +67,16 @@ def test_a_run_is_measured_beside_its_controls_and_reported(
     assert "untrained" not in out
 
 
+def test_nothing_is_written_beside_a_file(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(folder.iterdir())
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, str(folder / "encoder.safetensors"), "--tasks", "health", "--no-controls") == 0
+    assert sorted(folder.iterdir()) == before  # it may be a model that ships, in a folder of the package
+    assert (tmp_path / "evaluation" / "report.json").is_file()
+
+
 def test_stride_and_distance_go_before_the_setting(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

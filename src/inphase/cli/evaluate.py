@@ -44,7 +44,7 @@ def evaluate(
         root: the folder the collection lies in.
         store: read frames or poses from this store; poses otherwise come from labels, pictures from the files.
         split: which split is tested; classifiers are trained on "train".
-        out: where the report goes; evaluation in the run folder where nothing is said.
+        out: where the report goes; where nothing is said, evaluation in the run folder, or here for a file.
         setting: of Kendall's tau: released, tcc, tcc_pouring or every_frame.
         stride: every so-many-th frame counts in Kendall's tau, whatever the setting says.
         distance: by which neighbours are found in Kendall's tau, whatever the setting says.
@@ -89,7 +89,7 @@ def evaluate(
             console.print(lay_out(table))
     for name, reason in measured.left_out.items():
         console.print(f"[dim]{name} left out: {escape(reason)}[/dim]")
-    files = write_report(report, out or folder / "evaluation")
+    files = write_report(report, out or (run if run.is_dir() else Path()) / "evaluation")
     console.print(f"[green]{escape(str(files[-1]))}[/green] and the same as report.md and report.json")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from inphase.evaluation.choice import Choice, choose_data
+from inphase.evaluation.choice import choose_data
 from inphase.evaluation.embedded import NotApplicableError
 from inphase.evaluation.measure import CONTROLS, Measured, Progress, measure
 from inphase.evaluation.sound_recall import measure_sound_recall
@@ -37,10 +37,10 @@ def evaluate(
     `data` names another collection, `root` the folder it lies in, `store` that of its frames or poses. All tasks that
     the labels allow are run, or those that are named; classifiers learn from the split "train". `options` are keyword
     arguments of tasks by name, as {"kendall_tau": {"stride": 1}}, `compare` the controls beside the run. Embeddings are
-    kept in the run folder: a second evaluation embeds nothing.
+    kept in the run folder: a second evaluation embeds nothing. Beside a file alone nothing is written.
     """
     run = Path(run)
-    folder = run if run.is_dir() else run.parent
+    folder, cache = (run, run) if run.is_dir() else (run.parent, None)
     encoder = load_encoder(run, device=device)
     choice = choose_data(folder, name=data, root=root, store=store)
     others = tuple(task for task in tasks if task != HEARD)
@@ -53,12 +53,21 @@ def evaluate(
             tasks=others or None,
             options=options,
             compare=compare,
-            cache=folder,
+            cache=cache,
             progress=progress,
         )
     if HEARD in tasks or (not tasks and (folder / SOUND).is_file()):
         try:
-            _add_sound(measured, encoder, folder, choice, split=split, controls=bool(compare), progress=progress)
+            sight = choice.seen_by(encoder, split)
+            measured.sizes["test videos"] = len(sight.videos)
+            measured.numbers[HEARD] = measure_sound_recall(
+                encoder,
+                _load_sound(encoder, folder),
+                sight,
+                untrained=UNTRAINED if compare else 0,
+                cache=cache,
+                progress=progress,
+            )
         except NotApplicableError as error:
             if tasks:
                 raise
@@ -66,22 +75,8 @@ def evaluate(
     return measured
 
 
-def _add_sound(
-    measured: Measured,
-    encoder: Encoder,
-    folder: Path,
-    choice: Choice,
-    *,
-    split: str,
-    controls: bool,
-    progress: Progress | None,
-) -> None:
-    """Measure the encoders of pictures and of sounds of one run together."""
+def _load_sound(encoder: Encoder, folder: Path) -> Encoder:
+    """Load the encoder of sounds that was trained with an encoder of pictures or poses."""
     if not (folder / SOUND).is_file():
         raise ValueError(f"{folder} holds no {SOUND}: {HEARD} is of runs whose recipe has a table [sound]")
-    sound = load_encoder(folder / SOUND, device=next(encoder.parameters()).device)
-    sight = choice.seen_by(encoder, split)
-    measured.sizes["test videos"] = len(sight.videos)
-    measured.numbers[HEARD] = measure_sound_recall(
-        encoder, sound, sight, untrained=UNTRAINED if controls else 0, cache=folder, progress=progress
-    )
+    return load_encoder(folder / SOUND, device=next(encoder.parameters()).device)
