@@ -27,7 +27,7 @@ Changes = Annotated[
 
 
 def train_recipe(recipe: RecipeName, *, out: Path, set: Changes = ()) -> None:
-    """Train an encoder; a run that was stopped at any moment is gone on with by the same command.
+    """Train an encoder; the same command continues a run that was stopped, whenever that was.
 
     Args:
         recipe: what to train.

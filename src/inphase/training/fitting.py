@@ -14,6 +14,7 @@ from inphase.data.video import Problem, Video, summarise
 from inphase.media.cache import Filled, Progress, fill_store
 from inphase.media.errors import MissingExtraError
 from inphase.media.pose_cache import fill_poses
+from inphase.training.build import build_method
 from inphase.training.loop import Watch, train
 from inphase.training.recipe import SHIPPED, Recipe, read_recipe
 
@@ -98,7 +99,7 @@ def _choose_way(
                 tell(f"looking at people: they are found in {share:.0%} of the videos")
                 return "pose", filled.broken
             tell(f"looking at pictures: people are found in {share:.0%} of the videos only")
-    height, width = pixels.encoder["size"]
+    height, width = build_method(pixels).encoder.shape[:2]
     filled = look("decoding", partial(fill_store, size=(height, width)))
     _tell_left_out(filled, tell)
     return "pixels", filled.broken

@@ -45,7 +45,7 @@ def train(
     validate: Validate | None = None,
     features: Path | None = None,
 ) -> Path:
-    """Train what a recipe describes into the run folder `out`, and give it; one begun before is gone on with.
+    """Train what a recipe describes into the run folder `out`, and give that; a run begun before is continued.
 
     `watch` is told how it stands, on the first process alone; `validate` measures the encoder on the videos that are
     watched, at the end and as often as the recipe says. `features` is where what a frozen network sees is kept, in the
@@ -132,7 +132,7 @@ class _Training:
     def _steps(self) -> Iterator[Status]:
         """Do the steps that are left, yielding how it stands at every `log_every`-th."""
         if self.step >= self.run.steps:
-            yield Status(self.step, self.run.steps, messages=("this run is finished: ask for more run.steps to go on",))
+            yield Status(self.step, self.run.steps, messages=("this run is finished: raise run.steps to continue it",))
             return
         sight = self._look_first()
         clock = Clock()
