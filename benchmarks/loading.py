@@ -22,7 +22,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from inphase.data import golfdb, stage
-from inphase.data.augment import draw_look, look_once
+from inphase.data.augment import change_look, draw_look
 from inphase.data.groups import Batch, GroupStream
 from inphase.data.prefetch import prefetch
 from inphase.data.reading import Drawings, measured_length, read_pictures, read_pose, read_stored, sources
@@ -117,7 +117,7 @@ def main(folder: Path | None, scratch: Path) -> None:
     print(f"{'groups of':<34}{'read by':>10}{'frames/s':>12}{'CPU':>12}{f'{CORES} cores':>14}")
     table("random frames of mp4, decoded", decoded, steps=6, warm=1)
     table("cached frames, bytes", stored, steps=60)
-    table("cached frames, changed, as floats", GroupStream(videos, read=read, prepare=look_once), steps=12, warm=2)
+    table("cached frames, changed, as floats", GroupStream(videos, read=read, prepare=change_look), steps=12, warm=2)
     table("stage, drawn and kept", GroupStream(drawn, read=Drawings(), look=draw_look), steps=60, warm=16)
     table("poses", GroupStream(drawn, read=read_pose), steps=200)
 

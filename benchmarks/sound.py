@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from inphase.cli.evaluate import choose_data
 from inphase.data.sight import see
+from inphase.evaluation.choice import choose_data
 from inphase.evaluation.sound_recall import measure_sound_recall
 from inphase.models import load_encoder
 from inphase.training import find_recipe, read_recipe, train

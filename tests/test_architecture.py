@@ -84,6 +84,16 @@ def test_no_drawers() -> None:
     assert not [path for path in SOURCES if path.stem in DRAWERS]
 
 
+def test_the_package_ships_code_recipes_pages_and_small_models() -> None:
+    made = {".pyc", ".nbi", ".nbc"}  # by interpreter and compiler, and ignored by git
+    files = [path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in made]
+    kinds = {".py", ".typed", ".toml", ".html", ".css", ".js", ".svg", ".safetensors"}
+    assert {path.suffix for path in files} <= kinds
+    models = [path for path in files if path.suffix == ".safetensors"]
+    assert {path.parent for path in models} == {PACKAGE / "models" / "shipped"}
+    assert sum(path.stat().st_size for path in models) <= 10 * 2**20
+
+
 def test_a_wrong_direction_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.PACKAGE", tmp_path)
     wrong = tmp_path / "align" / "cost.py"

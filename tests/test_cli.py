@@ -113,7 +113,7 @@ def test_poses_are_cached_and_videos_without_a_person_listed(
     [
         (("check", "nope", "."), "no collection 'nope': choose one of"),
         (("check", "golfdb", "/nowhere"), "no index.csv in /nowhere"),
-        (("check", "golfdb"), "golfdb is read from a folder: name it after golfdb"),
+        (("check", "golfdb"), "golfdb is read from a folder: name the one it lies in"),
         (("show", "stage", "LABELS"), "no stage.json in"),
         (("stage", "LABELS", "--level", "easy"), "no level 'easy' on the stage; choose one of plain, medium, hard"),
         (("show", "penn_action", "LABELS", "--action", "swim"), "no video of action 'swim'"),
@@ -154,7 +154,7 @@ def test_the_stage_needs_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "inphase.cli.data.DATASETS", {"stage": partial(stage.load, videos=1, actions=["squat", "kick"])}
+        "inphase.data.loading.DATASETS", {"stage": partial(stage.load, videos=1, actions=["squat", "kick"])}
     )
     assert run(monkeypatch, "data", "check", "stage", "--open") == 0
     out = capsys.readouterr().out
@@ -190,6 +190,6 @@ def test_warnings_are_lines_and_what_the_system_refuses_is_named(
     def refuse(root: Path, **_: object) -> None:
         raise PermissionError(13, "Permission denied", "index.csv")
 
-    monkeypatch.setattr("inphase.cli.data.DATASETS", {"mine": refuse})
+    monkeypatch.setattr("inphase.data.loading.DATASETS", {"mine": refuse})
     assert run(monkeypatch, "data", "check", "mine", str(tmp_path)) == 1
     assert capsys.readouterr().err.startswith("index.csv: Permission denied; check the folder and your rights to it")

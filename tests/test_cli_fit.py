@@ -9,7 +9,13 @@ from inphase.data import stage
 from inphase.media.cache import Filled
 from inphase.media.errors import MissingExtraError
 from inphase.models import load_encoder
+from inphase.training import read_recipe, write_recipe
 from tests.commands import type_command as run
+
+SMALL = {
+    "pose": ["run.steps=30"],
+    "pixels": ["run.steps=3", "data.size=32", "encoder.size=[32, 32]"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,15 +36,17 @@ def test_a_folder_without_people_is_learnt_by_pixels(
     def nobody(store: Path, wanted: dict[str, object], **_: object) -> Filled:
         return Filled(broken=dict.fromkeys(wanted, "shows nobody"))
 
-    monkeypatch.setattr("inphase.cli.fit.fill_poses", nobody)
+    monkeypatch.setattr("inphase.training.fitting.fill_poses", nobody)
     out = tmp_path / "run"
-    small = ["--set", "encoder.convolutions=[8]", "--set", "groups.groups=1", "--set", "groups.count=6"]
+    changes = ("encoder.size=[32, 32]", "groups.groups=1", "groups.count=6")
+    small = [word for change in changes for word in ("--set", change)]
     assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small) == 0
     said = capsys.readouterr().out
     assert "looking at pictures: people are found in 0% of the videos only" in said
     assert "untrained" in said
     assert "time only" in said
-    assert load_encoder(out).sees == "pictures"
+    encoder = load_encoder(out)
+    assert (encoder.sees, encoder.shape) == ("pictures", (32, 32, 3))  # what was decoded is as large as what is seen
     assert (out / "evaluation" / "report.html").exists()
     assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small) == 0
     assert "this run is finished" in capsys.readouterr().out
@@ -58,7 +66,7 @@ def test_what_cannot_be_fitted_is_refused(
     def absent(*_: object, **__: object) -> Filled:
         raise MissingExtraError("poses need mediapipe")
 
-    monkeypatch.setattr("inphase.cli.fit.fill_poses", absent)
+    monkeypatch.setattr("inphase.training.fitting.fill_poses", absent)
     assert run(monkeypatch, "fit", videos, "--out", tmp_path / "run", "--see", "pose") == 1
     assert "poses need mediapipe" in capsys.readouterr().err
 
@@ -68,10 +76,9 @@ def test_the_demo_learns_measures_and_aligns(
 ) -> None:
     recipes = tmp_path / "recipes"
     recipes.mkdir()
-    for way in ("pose", "pixels"):
-        text = (cli.demo.recipe_of(way)).read_text(encoding="utf-8")
-        text = text.replace("videos = 16", "videos = 2").replace("steps = 1000", "steps = 30").replace("500", "3")
-        (recipes / f"demo_{way}.toml").write_text(text.replace("= 96", "= 32").replace("[96, 96]", "[32, 32]"))
+    for way, small in SMALL.items():
+        recipe = read_recipe(cli.demo.recipe_of(way), changes=["data.videos=2", *small])
+        (recipes / f"demo_{way}.toml").write_text(write_recipe(recipe))
     monkeypatch.setattr("inphase.training.recipe.SHIPPED", recipes)
     monkeypatch.setattr("inphase.cli.demo.TESTED", 2)
     monkeypatch.setattr("inphase.cli.demo.PAIR_SIZE", 64)

@@ -1,21 +1,80 @@
-"""Temporal alignment of videos of the same action."""
+"""Temporal alignment of videos of the same action.
+
+Five nouns and the functions between them, all of them importable from here:
+
+    Video       what is known of a recording      loaders of `inphase.data.DATASETS` list them
+    Clip        decoded frames and their times    read_clip(path)
+    Embedding   a unit vector for each frame      embed(encoder, clip), look(encoder, path), look_at_all(paths)
+    Alignment   which frames go together          dtw(x, y); of embeddings in seconds: synchronise(embeddings)
+    Playback    what the browser plays            read_playback(folder), write_playback(folder, playback)
+
+An encoder comes from `load_encoder(run)`, a run from `fit(folder, out)` or `train(read_recipe(name), out)`, its numbers
+from `evaluate(run)`. `GTA`, `smooth_dtw` and `soft_dtw` are the losses. docs/api.md has examples.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from inphase.align import Alignment, dtw, smooth_dtw, soft_dtw
+    from inphase.apps.sync import synchronise
+    from inphase.data.video import Video
+    from inphase.evaluation.run import evaluate
+    from inphase.media.frames import Clip, read_clip
+    from inphase.models import Embedding, embed, load_encoder
+    from inphase.models.look import look
+    from inphase.models.looking import look_at_all
     from inphase.objectives import GTA
+    from inphase.playback import Playback, read_playback, write_playback
+    from inphase.training import fit, read_recipe, train
 
-__all__ = ["GTA", "Alignment", "dtw", "smooth_dtw", "soft_dtw"]
+__all__ = [
+    "GTA",
+    "Alignment",
+    "Clip",
+    "Embedding",
+    "Playback",
+    "Video",
+    "dtw",
+    "embed",
+    "evaluate",
+    "fit",
+    "load_encoder",
+    "look",
+    "look_at_all",
+    "read_clip",
+    "read_playback",
+    "read_recipe",
+    "smooth_dtw",
+    "soft_dtw",
+    "synchronise",
+    "train",
+    "write_playback",
+]
 
 # Loaded when first used: a command that only looks at files does not wait for torch.
 _HOME = {
     "GTA": "inphase.objectives",
     "Alignment": "inphase.align",
+    "Clip": "inphase.media.frames",
+    "Embedding": "inphase.models",
+    "Playback": "inphase.playback",
+    "Video": "inphase.data.video",
     "dtw": "inphase.align",
+    "embed": "inphase.models",
+    "evaluate": "inphase.evaluation.run",
+    "fit": "inphase.training",
+    "load_encoder": "inphase.models",
+    "look": "inphase.models.look",
+    "look_at_all": "inphase.models.looking",
+    "read_clip": "inphase.media.frames",
+    "read_playback": "inphase.playback",
+    "read_recipe": "inphase.training",
     "smooth_dtw": "inphase.align",
     "soft_dtw": "inphase.align",
+    "synchronise": "inphase.apps.sync",
+    "train": "inphase.training",
+    "write_playback": "inphase.playback",
 }
 
 
@@ -24,3 +83,8 @@ def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'inphase' has no attribute {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List what completion offers: the public names, which are not here until they are used, and parts in use."""
+    return sorted({*globals(), *__all__} - {"TYPE_CHECKING", "import_module"})

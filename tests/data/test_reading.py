@@ -10,7 +10,7 @@ import pytest
 
 from inphase.data import stage
 from inphase.data.audio_visual import AudioVisualStream
-from inphase.data.augment import stand_once
+from inphase.data.augment import change_stance
 from inphase.data.groups import GroupStream
 from inphase.data.hearing import read_sounds
 from inphase.data.pose import JOINTS13, add_poses, select_joints
@@ -148,7 +148,7 @@ def test_groups_draw_poses_from_a_store_as_from_labels(tmp_path: Path, monkeypat
     np.testing.assert_array_equal(values, read_pose(posed[1], np.array([2, 7]))[0])
     assert values.shape == (2, 13, 3)
     assert times.tolist() == store["1"].times[[2, 7]].tolist()
-    batch = GroupStream(posed, read=stored, prepare=stand_once, videos_per_group=3, count=6)[0]
+    batch = GroupStream(posed, read=stored, prepare=change_stance, videos_per_group=3, count=6)[0]
     assert batch.groups[0].values.shape == (3, 6, 2, 13, 3)
     assert sorted(batch.groups[0].ids) == ["0", "1", "2"]
 
@@ -198,7 +198,7 @@ def test_the_stage_is_read_like_any_collection(tmp_path: Path) -> None:
         assert sounds.sound.abs().max() > 0.01
     for joints in (stage.JOINTS, JOINTS13):
         posed = [select_joints(video, joints) for video in drawn]
-        (poses,) = GroupStream(posed, read=read_pose, prepare=stand_once, videos_per_group=2, count=6)[0].groups
+        (poses,) = GroupStream(posed, read=read_pose, prepare=change_stance, videos_per_group=2, count=6)[0].groups
         assert poses.values.shape == (2, 6, 2, len(joints), 3)
 
 

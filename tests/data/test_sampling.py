@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kendalltau
 
-from inphase.data.sampling import Context, around, clamped, context_frames, past, sample, usable
+from inphase.data.sampling import Context, clamped, context_frames, sample, usable
 
 LENGTHS = st.integers(1, 80)
 EDGES: tuple[Literal["clamp", "mirror", "valid"], ...] = ("clamp", "mirror", "valid")
@@ -60,12 +60,12 @@ def test_a_video_too_short_for_the_paper_repeats_its_frames_evenly() -> None:
 def test_strided_and_all() -> None:
     assert sample(10, rule="strided", stride=4).tolist() == [0, 4, 8]
     assert sample(3, rule="all").tolist() == [0, 1, 2]
-    assert sample(40, rule="strided", stride=10, context=past(edges="valid")).tolist() == [15, 25, 35]
+    assert sample(40, rule="strided", stride=10, context=Context(edges="valid")).tolist() == [15, 25, 35]
 
 
 def test_a_stretch_limits_the_draw() -> None:
     assert sample(40, rule="all", within=range(10, 14)).tolist() == [10, 11, 12, 13]
-    assert sample(40, rule="all", within=range(10, 17), context=past(edges="valid")).tolist() == [15, 16]
+    assert sample(40, rule="all", within=range(10, 17), context=Context(edges="valid")).tolist() == [15, 16]
     with pytest.raises(ValueError, match=r"within range\(50, 60\)"):
         sample(40, rule="all", within=range(50, 60))
 
@@ -79,23 +79,22 @@ def test_chance_needs_a_generator_and_a_rule_a_name() -> None:
         sample(0, rule="all")
 
 
-def test_context_as_in_the_papers() -> None:
-    assert past().offsets == (-15, 0)
-    assert past(number=3, stride=9).offsets == (-18, -9, 0)
-    assert around().offsets == (-8, -4, 0, 4, 8)
-    with pytest.raises(ValueError, match="an odd number of frames, got 4"):
-        around(number=4)
+def test_the_context_is_the_papers_unless_told() -> None:
+    assert Context() == Context((-15, 0), "clamp")
 
 
 def test_clamped_context_by_hand() -> None:
     frames = np.array([0, 3, 14, 15, 20])
-    assert context_frames(frames, length=21, context=past()).tolist() == [[0, 0], [0, 3], [0, 14], [0, 15], [5, 20]]
-    assert clamped(frames, length=21, context=past()).tolist() == [True, True, True, False, False]
-    assert clamped(np.arange(20), length=20, context=around()).tolist() == [True] * 8 + [False] * 4 + [True] * 8
+    assert context_frames(frames, length=21, context=Context()).tolist() == [[0, 0], [0, 3], [0, 14], [0, 15], [5, 20]]
+    assert clamped(frames, length=21, context=Context()).tolist() == [True, True, True, False, False]
+    assert (
+        clamped(np.arange(20), length=20, context=Context((-8, -4, 0, 4, 8))).tolist()
+        == [True] * 8 + [False] * 4 + [True] * 8
+    )
 
 
 def test_mirrored_context_by_hand() -> None:
-    context = around(number=3, stride=4, edges="mirror")
+    context = Context((-4, 0, 4), "mirror")
     assert context_frames(np.array([0, 2, 5, 8]), length=9, context=context).tolist() == [
         [4, 0, 4],
         [6, 2, 6],
@@ -110,9 +109,9 @@ def test_mirrored_context_by_hand() -> None:
 @given(st.integers(31, 90))
 def test_a_mirrored_context_is_as_far_away_as_ever(length: int) -> None:
     frames = np.arange(length)
-    distance = np.abs(context_frames(frames, length=length, context=past(edges="mirror")) - frames[:, None])
+    distance = np.abs(context_frames(frames, length=length, context=Context(edges="mirror")) - frames[:, None])
     assert (distance == [15, 0]).all()
-    leaking = np.abs(context_frames(frames, length=length, context=past(edges="clamp")) - frames[:, None])
+    leaking = np.abs(context_frames(frames, length=length, context=Context(edges="clamp")) - frames[:, None])
     assert kendalltau(leaking[:, 0], frames).statistic > 0.4
 
 
@@ -137,7 +136,7 @@ def test_context_exists_and_is_exact_wherever_it_can_be(
 
 
 def test_valid_context_restricts_the_draw_and_refuses_other_frames() -> None:
-    context = past(edges="valid")
+    context = Context(edges="valid")
     rng = generator()
     drawn = np.concatenate([sample(40, context=context, rng=rng) for _ in range(200)])
     assert set(drawn.tolist()) == set(range(15, 40))

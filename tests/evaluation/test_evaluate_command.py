@@ -67,11 +67,34 @@ def test_a_run_is_measured_beside_its_controls_and_reported(
     assert "untrained" not in out
 
 
+def test_nothing_is_written_beside_a_file(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(folder.iterdir())
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, str(folder / "encoder.safetensors"), "--tasks", "health", "--no-controls") == 0
+    assert sorted(folder.iterdir()) == before  # it may be a model that ships, in a folder of the package
+    assert (tmp_path / "evaluation" / "report.json").is_file()
+
+
+def test_stride_and_distance_go_before_the_setting(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def tau(*words: str) -> float:
+        assert run(monkeypatch, str(folder), "--tasks", "kendall_tau", "--no-controls", *words) == 0
+        capsys.readouterr()
+        (table, _) = json.loads((folder / "evaluation" / "report.json").read_text(encoding="utf-8"))["tables"]
+        return next(float(row[1]["mean"]) for row in table["rows"] if row[0] == "tau")
+
+    assert tau("--stride", "2", "--distance", "cosine") == pytest.approx(tau("--setting", "tcc"))
+    assert tau("--stride", "2") != tau()
+
+
 def test_tasks_that_the_labels_do_not_allow_are_left_out_unless_they_are_named(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("--data", "unlabelled", "--root", str(tmp_path), "--no-controls")
-    monkeypatch.setattr("inphase.cli.data.DATASETS", {"unlabelled": unlabelled})
+    monkeypatch.setattr("inphase.data.loading.DATASETS", {"unlabelled": unlabelled})
     assert run(monkeypatch, str(folder), *words, "--out", str(tmp_path / "out")) == 0
     out = capsys.readouterr().out
     assert "retrieval left out: none of 2 test videos has phases" in out
@@ -95,12 +118,12 @@ def unlabelled(root: Path, *, split: str) -> list[object]:
 @pytest.mark.parametrize(
     ("recipe", "words", "message"),
     [
-        ("", (), "no recipe that names its data: say --data NAME"),
+        ("", (), "no recipe that names its data: name a collection"),
         ("data = [", (), "recipe.toml cannot be read"),
         (
             '[data]\nname = "stage"\ncolour = 1',
             (),
-            "stage takes no colour; it takes actions, videos, level, size, seed",
+            "[data] does not take 'colour': it takes actions, videos, level, size, seed",
         ),
         (RECIPE, ("--tasks", "juggling"), "no task juggling: choose some of kendall_tau"),
         (RECIPE, ("--split", "tset"), "split 'tset' does not exist"),

@@ -52,11 +52,11 @@ def test_a_constant_embedding_is_undefined_not_the_largest_phase() -> None:
 
 def test_progress_and_refusals() -> None:
     videos = performances(4)
-    heard: list[tuple[float, str]] = []
+    heard: list[tuple[str, float]] = []
     phase_classification(videos[:2], videos[2:], fractions=[1.0], progress=lambda *told: heard.append(told))
-    assert [fraction for fraction, _ in heard] == sorted(fraction for fraction, _ in heard)
-    assert heard[-1] == (1.0, "")
-    assert "rbf/standardised/1" in [what for _, what in heard]
+    assert [fraction for _, fraction in heard] == sorted(fraction for _, fraction in heard)
+    assert heard[-1] == ("", 1.0)
+    assert "rbf/standardised/1" in [what for what, _ in heard]
     with pytest.raises(NotApplicableError, match="none of 0 training videos"):
         phase_classification([], videos)
     with pytest.raises(ValueError, match="kernels must be some of linear, rbf"):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from inphase.cli.reproduce import NAMES
 from inphase.evaluation import TASKS
 from inphase.reproduction import STUDIES, Setup, Study
 from inphase.reproduction.bases import compose, families
@@ -44,6 +45,10 @@ def read(text: str) -> dict[str, list[float]]:
 
 def published(study: Study, setup: Setup) -> dict[str, list[float]]:
     return {row.label: list(row.published.values()) for row in study.rows(setup) if row.published}
+
+
+def test_the_command_names_every_study() -> None:
+    assert (*STUDIES, "minima") == NAMES  # written out there, so that help waits for nothing
 
 
 def test_the_ablation_has_the_papers_numbers() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from inphase.data.groups import Batch
 from inphase.models import AudioEncoder, PoseEncoder, load_encoder
 from inphase.objectives import GTA
-from inphase.training import Recipe, Status, find_recipe, read_recipe, train, write_recipe
+from inphase.training import Recipe, Status, read_recipe, train, write_recipe
 from inphase.training.build import build_method, build_stream, load_sights
 from inphase.training.method import Given, Method
 from inphase.training.metrics import read_metrics
@@ -113,7 +113,7 @@ def test_a_table_sound_without_entries_is_written_and_read_back(tmp_path: Path) 
     file = tmp_path / "recipe.toml"
     file.write_text(write_recipe(replace(recipe(), sound={})))
     assert read_recipe(file).sound == {}
-    assert read_recipe(find_recipe("vggsound_cannon")).sound == {}
+    assert read_recipe("vggsound_cannon").sound == {}
 
 
 def test_the_recipe_of_the_cannon_runs_on_a_miniature(tmp_path: Path, out: Path) -> None:
@@ -124,7 +124,7 @@ def test_the_recipe_of_the_cannon_runs_on_a_miniature(tmp_path: Path, out: Path)
     for name in names[:3]:  # the last is no longer to be had
         write_video(root / "videos" / f"{name}_000010.mp4", count=30, rate=10, sound=noise)
     (root / "vggsound.csv").write_text("".join(f"{name},10,firing cannon,train\n" for name in names))
-    shipped = read_recipe(find_recipe("vggsound_cannon"), changes=[f"data.root={root}"])
+    shipped = read_recipe("vggsound_cannon", changes=[f"data.root={root}"])
     narrow = {"backbone": "efficientnet_lite0", "mode": "scratch", "weights": None, "size": [32, 32]}
     small = replace(
         shipped,

@@ -53,7 +53,7 @@ def test_the_embedder_of_a_frozen_network_trains_on_features(out: Path) -> None:
     )
     recipe = replace(recipe, encoder={"name": "image", **SMALL})
     said: list[str] = []
-    train(recipe, out, watch=lambda status: said.extend(status.messages))
+    train(recipe, out, watch=lambda status: said.append(status.doing))
     assert "looking at video 1 of 6" in said
     assert len(list((out / "features").glob("*.times.npy"))) == 6
     assert read_metrics(out)[-1]["step"] == 4

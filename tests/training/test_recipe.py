@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from inphase.training.recipe import SHIPPED, Recipe, call, choose, find_recipe, read_recipe, write_recipe
+from inphase.training.recipe import SHIPPED, Recipe, find_recipe, read_recipe, write_recipe
 
 TEXT = """
 [data]
@@ -68,26 +68,6 @@ def test_what_is_wrong_is_named_with_what_would_be_right(file: Path) -> None:
     file.write_text("[data]\n[encoder]\n", encoding="utf-8")
     with pytest.raises(ValueError, match="needs objective"):
         read_recipe(file)
-
-
-def test_a_table_is_handed_to_what_it_names() -> None:
-    def make(*, size: int, colour: str = "red") -> tuple[int, str]:
-        return size, colour
-
-    made, rest = choose({"a": make}, {"name": "a", "size": 3}, where="thing")
-    assert call(made, rest, where="[thing]") == (3, "red")
-    with pytest.raises(ValueError, match=r"\[thing\] needs size"):
-        call(make, {}, where="[thing]")
-    with pytest.raises(
-        ValueError, match=r"\[thing\] does not take 'color': did you mean colour\? it takes size, colour"
-    ):
-        call(make, {"size": 1, "color": "blue"}, where="[thing]")
-    with pytest.raises(ValueError, match=r"\[thing\] does not take 'size': it takes colour"):
-        call(make, {"size": 1}, where="[thing]", size=2)
-    with pytest.raises(ValueError, match=r"\[thing\] names no 'b': choose one of a"):
-        choose({"a": make}, {"name": "b"}, where="thing")
-    with pytest.raises(ValueError, match=r"\[thing\] has no name"):
-        choose({"a": make}, {}, where="thing")
 
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable
 from functools import partial
-from inspect import signature
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +15,10 @@ from tyro.extras import SubcommandApp
 
 from inphase.data import DATASETS, stage
 from inphase.data.check import Report, check
+from inphase.data.loading import find_loader
 from inphase.data.reading import file_length, measured_length, read_pictures, sources
 from inphase.data.sheet import choose, draw_sheet
-from inphase.data.video import Video, summarise
+from inphase.data.video import summarise
 from inphase.media.atomic import atomic_write
 from inphase.media.cache import Filled, Source, fill_store
 from inphase.media.pose_cache import fill_poses
@@ -191,16 +191,6 @@ def write_stage(
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     console.print(f"{new + kept:,} videos in {escape(str(root))} ({new:,} new)")
-
-
-def find_loader(name: str, root: Path | None) -> Callable[..., list[Video]]:
-    """Find a collection by name, and insist on a folder where it needs one."""
-    if name not in DATASETS:
-        raise ValueError(f"no collection {name!r}: choose one of {', '.join(DATASETS)}")
-    load = DATASETS[name]
-    if root is None and signature(load).parameters["root"].default is not None:
-        raise ValueError(f"{name} is read from a folder: name it after {name}")
-    return load
 
 
 def _counts_table(report: Report) -> Table:

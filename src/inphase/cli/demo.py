@@ -88,18 +88,10 @@ def tabulate(measured: "dict[str, Measured]") -> Table:
     first = next(iter(measured.values()))
     linear = first.numbers["alignment_error"]["this run"]["linear"]
     table.add_row("linear stretch", _percent(linear), "", "", "")
-    time_only = first.numbers["kendall_tau"]["time only"]
-    table.add_row("time alone", "", "", _tau(time_only["tau"]), _tau(time_only["tau/nc"]))
+    table.add_row("time alone", *_numbers(first, "time only"))
     for way, found in measured.items():
-        for column, name in (("untrained", "untrained"), ("this run", "[bold]trained[/bold]")):
-            error, tau = found.numbers["alignment_error"][column], found.numbers["kendall_tau"][column]
-            table.add_row(
-                f"{name}, {WAYS[way]}",
-                _percent(error["dtw"]),
-                _percent(error["nearest"]),
-                _tau(tau["tau"]),
-                _tau(tau["tau/nc"]),
-            )
+        table.add_row(f"untrained, {WAYS[way]}", *_numbers(found, "untrained"))
+        table.add_row(f"[bold]trained[/bold], {WAYS[way]}", *_numbers(found, "this run"))
     table.caption = (
         "error: of the action's duration; 0 is perfect. τ: 1 is perfect, and time alone shows what it hides."
     )
@@ -107,12 +99,14 @@ def tabulate(measured: "dict[str, Measured]") -> Table:
     return table
 
 
+def _numbers(measured: "Measured", column: str) -> tuple[str, ...]:
+    """Write the errors and both τ of one column."""
+    error, tau = measured.numbers["alignment_error"][column], measured.numbers["kendall_tau"][column]
+    return _percent(error["dtw"]), _percent(error["nearest"]), f"{tau['tau']:.3f}", f"{tau['tau/nc']:.3f}"
+
+
 def _percent(error: float) -> str:
     return f"{error:.1%}"
-
-
-def _tau(tau: float) -> str:
-    return f"{tau:.3f}"
 
 
 def align_two(encoder: "Encoder", recipe: "Recipe", *, out: Path) -> Path:

@@ -1,39 +1,22 @@
 """`inphase fit`: your own videos, in minutes, without labels or a GPU."""
 
 import warnings
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from inphase.cli.data import fill_behind_bar
 from inphase.cli.evaluate import evaluate
 from inphase.cli.train import Changes, Watching
-from inphase.data import folder as collection
-from inphase.data.reading import sources
-from inphase.data.video import Problem, Video, summarise
-from inphase.media.cache import Filled, fill_store
-from inphase.media.errors import MissingExtraError
-from inphase.media.pose_cache import fill_poses
+from inphase.data.video import Problem
 
 See = Literal["auto", "pose", "pixels"]
 Folder = Annotated[
     tyro.conf.Positional[Path],
     tyro.conf.arg(metavar="FOLDER", help="videos of one action, or a sub-folder of them for each action"),
 ]
-
-SEEN = "seen"
-# People are what the videos are about where so large a part of them shows somebody.
-MOSTLY = 0.8
-# Of fewer videos of an action none is held out: there would be too little to learn from, or to measure.
-FEW = 10
-HELD_OUT = 0.2
 
 
 def fit(
@@ -53,69 +36,29 @@ def fit(
         seed: another seed, another run.
         set: changes to the recipe, as of `inphase train`.
     """
-    from inphase.training import read_recipe, train
-    from inphase.training.recipe import SHIPPED
+    from inphase.training import fit as learn
 
     console = Console()
-    videos = collection.load(folder, split="all", val=0.0, test=0.0)
-    _require_pairs(videos, folder)
-    way, left_out = look_at(videos, out / SEEN, see=see, workers=workers, console=console)
-    kept = [video for video in videos if video.id not in left_out]
-    _require_pairs(kept, folder)
-    held_out = HELD_OUT if min(Counter(video.action for video in kept).values()) >= FEW else 0.0
     changes = [f"run.seed={seed}", *([f"run.steps={steps}"] if steps else []), *set]
-    recipe = read_recipe(SHIPPED / f"fit_{way}.toml", changes=changes)
-    data: dict[str, Any] = {"root": str(folder.resolve()), "store": str((out / SEEN).resolve()), "val": 0.0}
-    recipe = replace(recipe, data={**recipe.data, **data, "test": held_out})
-    with warnings.catch_warnings(), Watching(console) as watching:
-        warnings.simplefilter("ignore", Problem)  # what cannot be seen was said when it was looked at
-        train(recipe, out, watch=watching)
-    split = "test" if held_out else "train"
-    if not held_out:
-        console.print(
-            f"[yellow]fewer than {FEW} videos of an action: none is held out, and what follows is measured on the "
-            "videos it was trained on[/yellow]"
+
+    def tell(message: str) -> None:
+        console.print(f"[yellow]{escape(message)}[/yellow]", soft_wrap=True)
+
+    with Watching(console) as watching:
+        fitted = learn(
+            folder,
+            out,
+            see=see,
+            changes=changes,
+            workers=workers,
+            tell=tell,
+            looking=lambda doing, done, total: watching.show(done, total, doing),
+            watch=watching,
         )
-    tasks = ("kendall_tau", "event_error") if any(video.intervals for video in kept) else ("kendall_tau",)
+    if fitted.split == "train":
+        tell("too few videos of an action to hold any out: what follows is measured on the videos it was trained on")
+    events = ("event_error",) if fitted.labelled else ()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Problem)
-        evaluate(out, tasks=(*tasks, "cycle_error", "health"), split=split)
+        warnings.simplefilter("ignore", Problem)  # those that cannot be seen were named above
+        evaluate(out, tasks=("kendall_tau", *events, "cycle_error", "health"), split=fitted.split)
     console.print(f"[green]done[/green]: inphase align A.mp4 B.mp4 --model {escape(str(out))} --out aligned")
-
-
-def look_at(
-    videos: Sequence[Video], store: Path, *, see: See, workers: int, console: Console
-) -> tuple[str, dict[str, str]]:
-    """Look at every video once, and say in which way and which of them cannot be seen so."""
-    wanted = sources(videos)
-    if see in ("auto", "pose"):
-        try:
-            filled = fill_behind_bar(store, wanted, "following people", partial(fill_poses, workers=workers))
-        except MissingExtraError as error:
-            if see == "pose":
-                raise
-            console.print(f"[yellow]{escape(str(error))}[/yellow]")
-        else:
-            share = 1 - len(filled.broken) / len(wanted)
-            if see == "pose" or share >= MOSTLY:
-                _tell_left_out(console, filled)
-                console.print(f"looking at people: they are found in {share:.0%} of the videos")
-                return "pose", filled.broken
-            console.print(f"looking at pictures: people are found in {share:.0%} of the videos only")
-    filled = fill_behind_bar(store, wanted, "decoding", partial(fill_store, size=(112, 112), workers=workers))
-    _tell_left_out(console, filled)
-    return "pixels", filled.broken
-
-
-def _tell_left_out(console: Console, filled: Filled) -> None:
-    if filled.broken:
-        reasons = summarise(f"{name} ({reason})" for name, reason in filled.broken.items())
-        console.print(f"[yellow]left out: {escape(reasons)}[/yellow]")
-
-
-def _require_pairs(videos: Sequence[Video], folder: Path) -> None:
-    """Refuse an action with a single video: there is nothing to align it with."""
-    lonely = [action for action, number in Counter(video.action for video in videos).items() if number < 2]
-    if lonely or not videos:
-        what = f"{summarise(lonely)} has one" if lonely else "there is none that can be seen"
-        raise ValueError(f"alignment needs two videos of an action in {folder}; {what}: add some, or remove it")

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from inphase.cli.evaluate import choose_data
 from inphase.cli.looking import bars, look_at_others, task_of
 from inphase.cli.search import corpus_files
 from inphase.data.video import Video, present, summarise
@@ -87,6 +86,7 @@ class Collection:
 
     def __init__(self, name: str, query: str, *, split: str, model: Path, draft: Path) -> None:
         """Load the list, as the run's recipe says; what has no file is written below `draft` when it is shown."""
+        from inphase.evaluation.choice import choose_data
         from inphase.models import load_encoder
 
         self._encoder, self._model, self._draft = load_encoder(model), model, draft

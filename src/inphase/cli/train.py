@@ -10,8 +10,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 if TYPE_CHECKING:
-    from inphase.data.sight import Sight
-    from inphase.models import Encoder
     from inphase.training import Status
 
 # Seconds between lines where there is no terminal to draw a bar on.
@@ -29,27 +27,18 @@ Changes = Annotated[
 
 
 def train_recipe(recipe: RecipeName, *, out: Path, set: Changes = ()) -> None:
-    """Train an encoder; a run that was stopped at any moment is gone on with by the same command.
+    """Train an encoder; the same command continues a run that was stopped, whenever that was.
 
     Args:
         recipe: what to train.
         out: the run folder: recipe, weights, state and metrics.
         set: changes to the recipe.
     """
-    from inphase.training import find_recipe, read_recipe, train
+    from inphase.evaluation.measure import validate
+    from inphase.training import read_recipe, train
 
     with Watching(Console()) as watching:
-        train(read_recipe(find_recipe(recipe), changes=set), out, watch=watching, validate=validate)
-
-
-def validate(encoder: "Encoder", sight: "Sight") -> dict[str, float]:
-    """Measure Kendall's τ on the videos that are watched, with and without frames whose context is clamped."""
-    from inphase.evaluation import embed_videos
-    from inphase.evaluation.kendall_tau import kendall_tau
-
-    embedded = embed_videos(encoder, sight.videos, read=sight.read, frame_count=sight.frame_count)
-    found = kendall_tau([], embedded)
-    return {name: found[name] for name in ("tau", "tau/nc")}
+        train(read_recipe(recipe, changes=set), out, watch=watching, validate=validate)
 
 
 class Watching:
@@ -73,23 +62,26 @@ class Watching:
 
     def __call__(self, status: "Status") -> None:
         """Show one state."""
-        line = describe(status)
-        self._bar.update(self._task, completed=status.step, total=status.steps, description=escape(line))
+        self.show(status.step, status.steps, describe(status))
         for message in status.messages:
             self._console.print(f"[yellow]{escape(message)}[/yellow]")
-        now = time.monotonic()
-        if not self._console.is_terminal and (now - self._said > _PATIENCE or status.step == status.steps):
-            self._console.print(f"{status.step:>6}/{status.steps}  {escape(line)}", soft_wrap=True)
-            self._said = now
         if status.step == status.steps and status.terms:
             self._console.print("[green]trained[/green]")
+
+    def show(self, done: int, total: int, line: str) -> None:
+        """Show how much is done, and what is being done in a line."""
+        self._bar.update(self._task, completed=done, total=total, description=escape(line))
+        now = time.monotonic()
+        if not self._console.is_terminal and (now - self._said > _PATIENCE or done == total):
+            self._console.print(f"{done:>6}/{total}  {escape(line)}", soft_wrap=True)
+            self._said = now
 
 
 def describe(status: "Status") -> str:
     """Say in a line how a run stands: its terms, its speed, and the time left."""
     terms = [f"{name} {value:.3f}" for name, value in status.terms.items() if name not in _HIDDEN]
     if not terms:
-        return "beginning"
+        return status.doing or "beginning"
     minutes, seconds = divmod(round(status.seconds_left), 60)
     hours, minutes = divmod(minutes, 60)
     left = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -116,14 +117,16 @@ def apply_stance(
     return changed
 
 
-def look_once(values: NDArray[np.uint8], video: Video, rng: np.random.Generator) -> Tensor:
-    """Draw a look for a video's pictures and apply it: what a group's `prepare` takes."""
-    return apply_look(values, look=draw_look(rng=rng))
+def change_look(pictures: NDArray[np.uint8], video: Video, rng: np.random.Generator, **settings: Any) -> Tensor:
+    """Change a video's pictures by one draw, as `settings` of `draw_look` say: what a group's `prepare` takes."""
+    return apply_look(pictures, look=draw_look(rng=rng, **settings))
 
 
-def stand_once(values: NDArray[np.float32], video: Video, rng: np.random.Generator) -> Tensor:
-    """Draw a stance for a video's poses and apply it: what a group's `prepare` takes."""
-    if video.size is None:
+def change_stance(
+    poses: NDArray[np.float32], video: Video, rng: np.random.Generator, **settings: float
+) -> NDArray[np.float32]:
+    """Change a video's poses by one draw, as `settings` of `draw_stance` say: what a group's `prepare` takes."""
+    stance = draw_stance(rng=rng, **settings)
+    if video.size is None and stance.flip:
         raise ValueError(f"{video.id}: a pose is flipped in a picture of known width: set Video.size")
-    stance = draw_stance(rng=rng, scale=0.1, rotation=0.1)
-    return torch.from_numpy(apply_stance(values, stance=stance, joints=video.joints, width=video.size[1]))
+    return apply_stance(poses, stance=stance, joints=video.joints, width=0 if video.size is None else video.size[1])

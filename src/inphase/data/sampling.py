@@ -4,9 +4,9 @@ from typing import Literal
 
 import numpy as np
 
-from inphase.media.context import Context, Frames, around, clamped, context_frames, past, usable
+from inphase.media.context import Context, Frames, clamped, context_frames, usable
 
-__all__ = ["Context", "Frames", "Rule", "around", "clamped", "context_frames", "past", "sample", "usable"]
+__all__ = ["Context", "Frames", "Rule", "clamped", "context_frames", "sample", "usable"]
 
 Rule = Literal["random", "released", "strided", "all"]
 

@@ -31,7 +31,7 @@ def few_shot(
     features: Features = "raw",
     seed: int = 0,
     limit: int = LIMIT,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Callable[[str, float], None] | None = None,
 ) -> dict[str, float]:
     """Classify from few labelled videos; see above.
 
@@ -54,7 +54,7 @@ def few_shot(
         scores = []
         for episode in range(min(episodes, EPISODES.get(str(k), episodes))):
             if progress is not None:
-                progress((place + episode / episodes) / len(wanted), f"k={k}")
+                progress(f"k={k}", (place + episode / episodes) / len(wanted))
             rng = np.random.default_rng([seed, sum(sizes), episode])
             drawn = [
                 videos[at]

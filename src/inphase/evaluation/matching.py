@@ -19,8 +19,7 @@ from inphase.align.cost import contrastive_costs, cosine_cost
 from inphase.align.path_numba import backtrack, hard_table
 from inphase.evaluation.embedded import Embedded, require_two
 
-PATHS = ("nearest", "dtw", "contrastive")
-METHODS = (*PATHS, "linear")
+METHODS = ("nearest", "dtw", "contrastive", "linear")
 BETA = 0.1
 CELLS = 2**21  # of costs laid out at a time
 
@@ -56,22 +55,18 @@ def draw_pairs(test: Sequence[Embedded], *, pairs: int | None, seed: int = 0) ->
     return found
 
 
-def match_pairs(pairs: Sequence[Pair], *, methods: Sequence[str] = METHODS, beta: float = BETA) -> Iterator[Match]:
+def match_pairs(pairs: Sequence[Pair], *, beta: float = BETA) -> Iterator[Match]:
     """Match the frames of every pair, in the order given."""
-    unknown = [name for name in methods if name not in METHODS]
-    if unknown:
-        raise ValueError(f"no such way to match frames: {', '.join(unknown)}; there are {', '.join(METHODS)}")
     for batch in _batches(pairs):
         defined = [pair for pair in batch if not is_undefined(pair)]
-        found = _match(defined, methods=methods, beta=beta) if defined else {}
+        found = _match(defined, beta=beta) if defined else {}
         place = iter(range(len(defined)))
         for x, y in batch:
             frames: dict[str, NDArray[np.float64]] = {}
             if not is_undefined((x, y)):
                 at = next(place)
                 frames = {name: y.first + rows[at] for name, rows in found.items()}
-            if "linear" in methods:
-                frames["linear"] = x.frames.astype(np.float64) * (y.length / x.length)
+            frames["linear"] = x.frames.astype(np.float64) * (y.length / x.length)
             yield Match(x, y, frames)
 
 
@@ -83,7 +78,7 @@ def is_undefined(pair: Pair) -> bool:
 def similarities(pairs: Sequence[Pair]) -> Iterator[tuple[Embedded, NDArray[np.float32]]]:
     """Give the cosine of all frames of x with all frames of y, [M, N], for every pair; x beside it."""
     for batch in _batches(pairs):
-        for (x, _), cost in zip(batch, _costs(batch, ("nearest",), beta=BETA)["nearest"], strict=True):
+        for (x, _), cost in zip(batch, _cut(cosine_cost(*_stacked(batch)), batch), strict=True):
             yield x, 1 - cost
 
 
@@ -101,33 +96,31 @@ def _batches(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
         yield batch
 
 
-def _match(pairs: Sequence[Pair], *, methods: Sequence[str], beta: float) -> dict[str, list[NDArray[np.float64]]]:
+def _match(pairs: Sequence[Pair], *, beta: float) -> dict[str, list[NDArray[np.float64]]]:
     """Match by the methods that look at embeddings: rows of y for each row of x."""
-    costs = _costs(pairs, [name for name in methods if name != "linear"], beta=beta)
+    x, y = _stacked(pairs)
+    lengths = {"x_lengths": [len(a) for a, _ in pairs], "y_lengths": [len(b) for _, b in pairs]}
+    cosine = _cut(cosine_cost(x, y), pairs)
+    contrastive = _cut(contrastive_costs(x, y, beta=beta, **lengths).sum(0), pairs)
     return {
-        name: [cost.argmin(1).astype(np.float64) if name == "nearest" else along_path(cost) for cost in found]
-        for name, found in costs.items()
+        "nearest": [cost.argmin(1).astype(np.float64) for cost in cosine],
+        "dtw": [along_path(cost) for cost in cosine],
+        "contrastive": [along_path(cost) for cost in contrastive],
     }
 
 
-def _costs(pairs: Sequence[Pair], methods: Sequence[str], *, beta: float) -> dict[str, list[NDArray[np.float32]]]:
-    """Take the costs [M, N] of each pair that each method goes by."""
-    x, y = (_stack([pair[side] for pair in pairs]) for side in (0, 1))
-    lengths = {"x_lengths": [len(pair[0]) for pair in pairs], "y_lengths": [len(pair[1]) for pair in pairs]}
-    found: dict[str, NDArray[np.float32]] = {}
-    if "nearest" in methods or "dtw" in methods:
-        cosine = cosine_cost(x, y, **lengths).numpy()
-        found |= {name: cosine for name in ("nearest", "dtw") if name in methods}
-    if "contrastive" in methods:
-        found["contrastive"] = contrastive_costs(x, y, beta=beta, **lengths).sum(0).numpy()
-    return {
-        name: [cost[: len(a), : len(b)] for cost, (a, b) in zip(costs, pairs, strict=True)]
-        for name, costs in found.items()
-    }
+def _stacked(pairs: Sequence[Pair]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pad both sides of all pairs to the longest: [P, M, D] and [P, N, D]."""
+    x, y = (
+        torch.nn.utils.rnn.pad_sequence([torch.from_numpy(pair[side].values) for pair in pairs], batch_first=True)
+        for side in (0, 1)
+    )
+    return x, y
 
 
-def _stack(items: Sequence[Embedded]) -> torch.Tensor:
-    return torch.nn.utils.rnn.pad_sequence([torch.from_numpy(item.values) for item in items], batch_first=True)
+def _cut(costs: torch.Tensor, pairs: Sequence[Pair]) -> list[NDArray[np.float32]]:
+    """Cut the costs [P, M, N] of padded pairs to what is theirs."""
+    return [cost[: len(a), : len(b)] for cost, (a, b) in zip(costs.numpy(), pairs, strict=True)]
 
 
 def along_path(cost: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -44,7 +44,7 @@ def measure(
 
     With `optional` it is left out instead. `train` is asked for only where a task learns. `options` are keyword
     arguments of a task. The columns `compare` follow the encoder's own; what has not looked at the video runs no task
-    that learns. `cache` is a run folder.
+    that learns. Tasks that can, compute where the encoder is. `cache` is a run folder.
     """
     wanted = tuple(TASKS if tasks is None else tasks)
     unknown = [name for name in wanted if name not in TASKS]
@@ -56,7 +56,8 @@ def measure(
     def embedded(network: Encoder) -> dict[str, list[Embedded]]:
         return {split: _embed(network, found, split, cache=cache, tell=tell) for split, found in seen.items()}
 
-    run = partial(_run, options=options or {}, tell=tell)
+    device = next(encoder.parameters()).device
+    run = partial(_run, options=options or {}, device=device, tell=tell)
     videos = embedded(encoder)
     left_out: dict[str, str] = {}
     columns = {"this run": run(wanted, videos, left_out=left_out if tasks is None or optional else None)}
@@ -73,6 +74,12 @@ def measure(
         left_out,
         sizes,
     )
+
+
+def validate(encoder: Encoder, sight: Sight) -> dict[str, float]:
+    """Measure Kendall's τ of the videos that training watches: what `inphase.training.train` takes as `validate`."""
+    found = TASKS["kendall_tau"]([], _embed(encoder, sight, "val", cache=None, tell=lambda what, fraction: None))
+    return {name: found[name] for name in ("tau", "tau/nc")}
 
 
 def untrained(encoder: Encoder, *, seed: int = 0) -> Encoder:
@@ -100,15 +107,18 @@ def _run(
     videos: Mapping[str, list[Embedded]],
     *,
     options: Mapping[str, Mapping[str, Any]],
+    device: torch.device,
     tell: Progress,
     left_out: dict[str, str] | None = None,
 ) -> dict[str, dict[str, float]]:
     found = {}
     for task in tasks:
         tell(task, 0.0)
-        chosen = dict(options.get(task, {}))
-        if "progress" in signature(TASKS[task]).parameters:
+        chosen, takes = dict(options.get(task, {})), signature(TASKS[task]).parameters
+        if "progress" in takes:
             chosen["progress"] = partial(_tell_more, tell, task)
+        if "device" in takes:
+            chosen.setdefault("device", device)
         try:
             found[task] = TASKS[task](videos.get("train", []), videos["test"], **chosen)
         except NotApplicableError as error:
@@ -118,5 +128,5 @@ def _run(
     return found
 
 
-def _tell_more(tell: Progress, task: str, fraction: float, what: str) -> None:
+def _tell_more(tell: Progress, task: str, what: str, fraction: float) -> None:
     tell(f"{task} {what}".strip(), fraction)

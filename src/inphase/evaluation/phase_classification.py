@@ -14,7 +14,7 @@ from inphase.evaluation.classifier import FEATURES, KERNELS, LIMIT, Features, Ke
 from inphase.evaluation.embedded import Embedded, all_constant, by_action, mean, with_phases
 
 Scope = str  # "all", or the name of an action
-Progress = Callable[[float, str], None]
+Progress = Callable[[str, float], None]  # what is being done, and the fraction of all that is
 
 
 def phase_classification(
@@ -31,7 +31,7 @@ def phase_classification(
     """Classify frames; see above. At most `limit` frames, evenly chosen, train a radial kernel.
 
     Keys: KERNEL/FEATURES/FRACTION, with `/per_action` for the mean of one machine for each action and `/ACTION` for
-    each. Undefined where all embeddings are one vector. `progress` is told the fraction done and what is being done.
+    each. Undefined where all embeddings are one vector.
     """
     _check(kernels, features, fractions)
     examples = by_action(with_phases(train, role="training"))
@@ -51,7 +51,7 @@ def phase_classification(
             what = f"{kernel}/{kind}/{fraction:g}"
             numbers[f"{what}/per_action"] = mean(numbers[f"{what}/{scope}"] for scope in scopes if scope)
     if progress is not None:
-        progress(1.0, "")
+        progress("", 1.0)
     return dict(_headlines_first(numbers))
 
 
@@ -85,8 +85,8 @@ def _check(kernels: Sequence[str], features: Sequence[str], fractions: Sequence[
 
 def _within(progress: Progress, done: int, total: int, what: str) -> Callable[[float], None]:
     """Tell how far one of several jobs is as a fraction of all."""
-    progress(done / total, what)
-    return lambda fraction: progress((done + fraction) / total, what)
+    progress(what, done / total)
+    return lambda fraction: progress(what, (done + fraction) / total)
 
 
 def _headlines_first(numbers: dict[str, float]) -> Iterator[tuple[str, float]]:

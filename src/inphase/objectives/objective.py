@@ -90,9 +90,9 @@ class PairObjective(Objective):
         raise NotImplementedError
 
 
-def masked_mean(values: Tensor, real: Tensor, *, dim: int = -1) -> Tensor:
-    """Average over what is real along one axis; 0 where nothing is."""
-    return values.where(real, 0).sum(dim) / real.sum(dim).clamp_min(1)
+def masked_mean(values: Tensor, real: Tensor) -> Tensor:
+    """Average over what is real along the last axis; 0 where nothing is."""
+    return values.where(real, 0).sum(-1) / real.sum(-1).clamp_min(1)
 
 
 def normalise(values: Tensor) -> Tensor:

@@ -5,13 +5,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from inphase.data import DATASETS
 from inphase.data.groups import GroupStream
+from inphase.data.loading import load_videos
 from inphase.data.reading import read_pose
-from inphase.data.video import Video
+from inphase.data.table import Table
 from inphase.reproduction.study import Changes, Setup
-from inphase.training import Recipe, change_recipe, find_recipe, read_recipe
-from inphase.training.recipe import SHIPPED, Table, call, choose, write_recipe
+from inphase.training import Recipe, change_recipe, read_recipe
+from inphase.training.recipe import SHIPPED, write_recipe
 
 # Steps as a share of what the recipe says; for pictures "full" is the paper's network, and its 150,000 steps.
 SHARES: Mapping[str, float] = {"small": 1 / 8, "medium": 1 / 2, "full": 1.0}
@@ -39,14 +39,6 @@ def merge(recipe: Recipe, changes: Changes) -> Recipe:
     return replace(recipe, **tables)
 
 
-def load_videos(data: Table, *, split: str) -> list[Video]:
-    """List the videos that a table of data names."""
-    kind, table = choose(DATASETS, data, where="data")
-    for key in ("store", "split"):
-        table.pop(key, None)
-    return call(kind, table, where="[data]", split=split)
-
-
 def list_actions(setup: Setup) -> list[str]:
     """Name the actions of the test videos."""
     return sorted({video.action for video in load_videos(compose(setup, "gta").data, split="test")})
@@ -64,10 +56,10 @@ def _find(setup: Setup, method: str) -> Recipe:
     """Read the recipe of a method; where it has none, GTA's with the objective as its source sets it."""
     for name in families(setup):
         if (SHIPPED / f"{name}_{method}.toml").is_file():
-            return read_recipe(find_recipe(f"{name}_{method}"))
+            return read_recipe(f"{name}_{method}")
     for name in families(setup):
         if (SHIPPED / f"{name}_gta.toml").is_file():
-            return replace(read_recipe(find_recipe(f"{name}_gta")), objective={"name": method})
+            return replace(read_recipe(f"{name}_gta"), objective={"name": method})
     raise ValueError(f"no recipe ships for {', '.join(families(setup))}")
 
 

@@ -5,14 +5,8 @@ from inphase.reproduction import measures
 from inphase.reproduction.bases import list_actions
 from inphase.reproduction.figures import heat
 from inphase.reproduction.published import EVENTS_OF
-from inphase.reproduction.recognition import MODES
-from inphase.reproduction.study import Column, Row, Setup, Study, method_rows
-
-
-def rows(setup: Setup) -> list[Row]:
-    """Train every method, the backbone's batch norms alone where there is one to train."""
-    trains = setup.see == "pictures" and setup.budget != "small"
-    return method_rows(EVENTS_OF, changes=MODES["only_bn"] if trains else {})
+from inphase.reproduction.recognition import one_of_each
+from inphase.reproduction.study import Column, Setup, Study
 
 
 def columns(setup: Setup) -> list[Column]:
@@ -33,7 +27,7 @@ STUDY = Study(
     name="events",
     title="Recognition, event by event",
     about="A support vector machine for the phases of each action by itself, on embeddings of one network for all.",
-    rows=rows,
+    rows=lambda setup: one_of_each(setup, EVENTS_OF),
     columns=columns,
     unlike=lambda setup: measures.unlike(setup, collection="FineGym"),
     figures=heat,

@@ -95,14 +95,14 @@ def options(setup: Setup) -> dict[str, dict[str, Any]]:
     }
 
 
-def unlike(setup: Setup, *, collection: str, pictures: str = "pictures") -> str:
+def unlike(setup: Setup, *, collection: str) -> str:
     """Say why numbers on this data cannot be compared with the paper's on `collection`, or nothing where they can."""
     reasons = []
     names = {"penn_action": "PennAction", "finegym": "FineGym", "golfdb": "GolfDB", "stage": "the stage"}
     if names[setup.data] != collection:
         reasons.append(f"the paper's are of {collection}, these of {names[setup.data]}")
-    if setup.see != pictures:
-        reasons.append(f"the paper's network sees {pictures}, this one {setup.see}")
+    if setup.see != "pictures":
+        reasons.append(f"the paper's network sees pictures, this one {setup.see}")
     elif setup.budget != "full":
         reasons.append("the paper trains a larger network for 150,000 steps")
     if setup.data == "penn_action":

@@ -2,7 +2,7 @@
 
 from inphase.reproduction import measures
 from inphase.reproduction.figures import bars
-from inphase.reproduction.published import ORIGINAL_CLIPS, RECOGNITION
+from inphase.reproduction.published import ORIGINAL_CLIPS, RECOGNITION, Figures
 from inphase.reproduction.study import Changes, Column, Row, Setup, Study, method_rows
 
 MODES: dict[str, Changes] = {
@@ -21,6 +21,12 @@ def rows(setup: Setup) -> list[Row]:
         for mode, changes in MODES.items()
         for row in method_rows(published(mode), changes=changes, suffix=f", {mode}")
     ]
+
+
+def one_of_each(setup: Setup, published: Figures) -> list[Row]:
+    """Train every method once; of a backbone, where there is one to train, the batch norms alone, as the paper does."""
+    trains = setup.see == "pictures" and setup.budget != "small"
+    return method_rows(published, changes=MODES["only_bn"] if trains else {})
 
 
 def published(mode: str) -> dict[str, dict[str, float]]:

@@ -19,15 +19,15 @@ from typing import Any
 
 import torch
 
+from inphase.data.loading import load_videos
 from inphase.data.sight import Sight, see
+from inphase.data.table import Table
 from inphase.evaluation.measure import Measured, measure
 from inphase.media.atomic import atomic_write
 from inphase.models import Encoder, load_encoder
-from inphase.reproduction.bases import load_videos
 from inphase.reproduction.machine import describe_machine
 from inphase.training import Recipe, Status, train
 from inphase.training.build import build_method
-from inphase.training.recipe import Table
 
 # What is being done, and the fraction of it that is.
 Tell = Callable[[str, float], None]
@@ -103,8 +103,7 @@ def _train(recipe: Recipe, folder: Path, *, out: Path, tell: Tell) -> None:
     begin = time.perf_counter()
 
     def watch(status: Status) -> None:
-        text = status.messages[-1] if status.messages and not status.terms else "training"
-        tell(text, status.step / status.steps)
+        tell(status.doing or "training", status.step / status.steps)
 
     try:
         train(recipe, folder, watch=watch, features=out / "features" / _digest([recipe.data, recipe.encoder]))

@@ -1,18 +1,10 @@
 """Table 3: one network for all actions, measured by order in time, by classification, and by what people feel."""
 
 from inphase.reproduction import measures
-from inphase.reproduction.events import rows as method_rows_of
 from inphase.reproduction.figures import bars_and_errors
 from inphase.reproduction.published import SYNCHRONISATION
-from inphase.reproduction.study import Column, Row, Setup, Study
-
-
-def rows(setup: Setup) -> list[Row]:
-    """Train every method."""
-    return [
-        Row(row.label, row.method, row.changes, SYNCHRONISATION.get(row.method, {}), whole=row.whole)
-        for row in method_rows_of(setup)
-    ]
+from inphase.reproduction.recognition import one_of_each
+from inphase.reproduction.study import Column, Setup, Study
 
 
 def columns(setup: Setup) -> list[Column]:
@@ -30,7 +22,7 @@ STUDY = Study(
     name="synchronisation",
     title="Video synchronisation (Table 3)",
     about="τ rewards whatever grows with time: read it beside the errors, and beside what position alone scores.",
-    rows=rows,
+    rows=lambda setup: one_of_each(setup, SYNCHRONISATION),
     columns=columns,
     unlike=lambda setup: measures.unlike(setup, collection="PennAction"),
     figures=bars_and_errors,

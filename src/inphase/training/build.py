@@ -2,27 +2,27 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from inphase.data import DATASETS
 from inphase.data.audio_visual import AudioVisualStream
-from inphase.data.augment import apply_stance, draw_look, draw_stance
+from inphase.data.augment import change_stance, draw_look, draw_stance
 from inphase.data.groups import GroupStream, Stream
 from inphase.data.hearing import Patches
+from inphase.data.loading import load_videos
 from inphase.data.reading import measure
 from inphase.data.sight import Sight, see
+from inphase.data.table import Table, call, choose
 from inphase.data.video import Video
 from inphase.models import ENCODERS, Encoder
 from inphase.objectives import OBJECTIVES, Objective
 from inphase.training.method import Method
-from inphase.training.recipe import Recipe, Table, call, choose
+from inphase.training.recipe import Recipe
 from inphase.training.settings import Validation
 
 
@@ -58,24 +58,21 @@ def build_objective(recipe: Recipe, *, dimension: int) -> Objective:
 
 def load_sights(recipe: Recipe, encoder: Encoder) -> Sights:
     """Find the videos a recipe names and how the encoder sees them."""
-    kind, table = choose(DATASETS, recipe.data, where="data")
-    store, split = table.pop("store", None), table.pop("split", "train")
+    store, split = recipe.data.get("store"), recipe.data.get("split", "train")
     validation = call(Validation, recipe.validation, where="[validation]")
-    given = {} if "root" in table or "root" not in signature(kind).parameters else {"root": table.pop("root", None)}
-    load = partial(call, kind, table, where="[data]", **given)
-    train, held = list(load(split=split)), []
+    train, held = load_videos(recipe.data, split=split), []
     if validation.fraction is None and split == "train":
-        held = _load_val(load)
+        held = _load_val(recipe.data)
     if not held:
         train, held = divide(train, fraction=0.1 if validation.fraction is None else validation.fraction)
     watched = keep_few(held, videos_each=validation.videos)
     return Sights(see(encoder, train, store=store), see(encoder, watched, store=store) if watched else None)
 
 
-def _load_val(load: Callable[..., list[Video]]) -> list[Video]:
+def _load_val(data: Table) -> list[Video]:
     """Load a collection's "val" split, or nothing where it has none."""
     try:
-        return load(split="val")
+        return load_videos(data, split="val")
     except ValueError:
         return []
 
@@ -136,14 +133,4 @@ def _changes(recipe: Recipe, encoder: Encoder) -> dict[str, Any]:
     call(draw, recipe.augment, where="[augment]", rng=np.random.default_rng(0))
     if encoder.sees == "pictures":
         return {"look": partial(draw_look, **recipe.augment)}
-    return {"prepare": partial(change_stance, settings=recipe.augment)}
-
-
-def change_stance(
-    poses: NDArray[np.float32], video: Video, rng: np.random.Generator, *, settings: Table
-) -> NDArray[np.float32]:
-    """Change a video's poses by one draw, as `settings` of `draw_stance` say."""
-    stance = draw_stance(rng=rng, **settings)
-    if video.size is None and stance.flip:
-        raise ValueError(f"{video.id}: a pose is flipped in a picture of known width: set Video.size")
-    return apply_stance(poses, stance=stance, joints=video.joints, width=0 if video.size is None else video.size[1])
+    return {"prepare": partial(change_stance, **recipe.augment)}

@@ -1,4 +1,4 @@
-"""The recipe in the run folder: what was begun there is what is gone on with."""
+"""The recipe in the run folder: only the run that was begun there is continued there."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from inphase.media.atomic import atomic_write
 from inphase.training.recipe import Recipe, read_recipe, write_recipe
 
 FILE = "recipe.toml"
-# What may differ when a run is gone on with: how long, how often, and on what.
+# What may differ when a run is continued: how long, how often, and on what.
 MAY_CHANGE = {
     ("run", key)
     for key in ("steps", "save_every", "log_every", "threads", "accelerator", "devices", "nodes", "strategy")

@@ -16,6 +16,7 @@ from inphase.data.groups import Batch
 from inphase.data.prefetch import prefetch
 from inphase.data.sight import Sight
 from inphase.data.skips import SkipLog
+from inphase.data.table import call
 from inphase.media.atomic import held
 from inphase.models import Encoder, save_encoder
 from inphase.models.weights import FILE as ENCODER
@@ -26,7 +27,7 @@ from inphase.training.features import Features
 from inphase.training.folder import keep_recipe
 from inphase.training.method import Given, numbers, put_channels_last, trained
 from inphase.training.metrics import Metrics
-from inphase.training.recipe import Recipe, call
+from inphase.training.recipe import Recipe
 from inphase.training.settings import Optimiser, Run, Validation
 from inphase.training.status import COLLAPSED, Clock, Status, TrainingError
 
@@ -44,7 +45,7 @@ def train(
     validate: Validate | None = None,
     features: Path | None = None,
 ) -> Path:
-    """Train what a recipe describes into the run folder `out`, and give it; one begun before is gone on with.
+    """Train what a recipe describes into the run folder `out`, and give that; a run begun before is continued.
 
     `watch` is told how it stands, on the first process alone; `validate` measures the encoder on the videos that are
     watched, at the end and as often as the recipe says. `features` is where what a frozen network sees is kept, in the
@@ -102,7 +103,7 @@ class _Training:
         self.step = self._resume()
         self.metrics = Metrics(out, step=self.step) if fabric.is_global_zero else None
         self.skips = SkipLog()
-        self.stop = False
+        self.stop = self.collapsed = False
 
     def _resume(self) -> int:
         """Go back to the last state saved, or begin; every process then draws its own chance."""
@@ -131,7 +132,7 @@ class _Training:
     def _steps(self) -> Iterator[Status]:
         """Do the steps that are left, yielding how it stands at every `log_every`-th."""
         if self.step >= self.run.steps:
-            yield Status(self.step, self.run.steps, messages=("this run is finished: ask for more run.steps to go on",))
+            yield Status(self.step, self.run.steps, messages=("this run is finished: raise run.steps to continue it",))
             return
         sight = self._look_first()
         clock = Clock()
@@ -168,7 +169,7 @@ class _Training:
         if self.fabric.is_global_zero:
             features.look_at_all(
                 lambda done, total: self.watch(
-                    Status(self.step, self.run.steps, messages=(f"looking at video {done + 1} of {total}",))
+                    Status(self.step, self.run.steps, doing=f"looking at video {done + 1} of {total}")
                 )
             )
         self.fabric.barrier()
@@ -240,8 +241,13 @@ class _Training:
         self.fabric.barrier()
 
     def _require_agreement(self) -> None:
-        """Stop where processes no longer have the same weights: they would train on apart without a word."""
+        """Stop where weights are no numbers, which must not be saved, or where processes no longer have the same."""
         sums = self._gather(torch.stack([value.double().sum() for value in trained(self.method)]))
+        if not sums.isfinite().all():
+            raise TrainingError(
+                f"the weights after step {self.step} are no numbers, though its loss was one; {self._kept()}. "
+                "Lower optimiser.lr or set optimiser.clip"
+            )
         if not torch.equal(sums, sums[:1].expand_as(sums)):
             raise TrainingError(f"the processes' weights differ after step {self.step}: start all of them anew")
 
@@ -264,7 +270,9 @@ class _Training:
         values = numbers(dict(terms)) | {"lr": self.optimiser.param_groups[0]["lr"]}
         if self.fabric.is_global_zero and self._validates() and self.validate and self.sights.held:
             values |= _measure(self.validate, self.method.encoder, self.sights.held)
-        if values["cosine"] > COLLAPSED:
+        # Said when it begins, and when it begins again: a run that stays so would say little else.
+        before, self.collapsed = self.collapsed, values["cosine"] > COLLAPSED
+        if self.collapsed and not before:
             messages.append(
                 f"collapsed: two embeddings have a cosine of {values['cosine']:.3f} on average at step {self.step}; "
                 "lower optimiser.lr, or objective.cycle_weight"

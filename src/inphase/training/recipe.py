@@ -2,16 +2,13 @@
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-Table = Mapping[str, Any]
-Made = TypeVar("Made")
+from inphase.data.table import Table, call
 
 SHIPPED = Path(__file__).parents[1] / "recipes"
 
@@ -60,8 +57,9 @@ def find_recipe(name: Path | str) -> Path:
     raise ValueError(f"no recipe {name}: give the path of a TOML file, or one of {known}")
 
 
-def read_recipe(path: Path, *, changes: Sequence[str] = ()) -> Recipe:
-    """Read a recipe and make changes to it, each written `table.key=value` with the value as in TOML."""
+def read_recipe(name: Path | str, *, changes: Sequence[str] = ()) -> Recipe:
+    """Read a recipe, a file or one that ships, and make changes to it, each written `table.key=value` as in TOML."""
+    path = find_recipe(name)
     try:
         tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -125,32 +123,3 @@ def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-def call(make: Callable[..., Made], table: Table, *, where: str, **given: Any) -> Made:
-    """Call `make` with a table's entries; a key it does not take is refused with those it does."""
-    parameters = signature(make).parameters
-    takes = [name for name, parameter in parameters.items() if parameter.kind is not Parameter.VAR_KEYWORD]
-    accepted = [name for name in takes if name not in given]
-    for key in table:
-        if key not in accepted:
-            near = get_close_matches(key, accepted, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise ValueError(f"{where} does not take {key!r}: {hint}it takes {', '.join(accepted) or 'nothing'}")
-    missing = [name for name in accepted if parameters[name].default is Parameter.empty and name not in table]
-    if missing:
-        raise ValueError(f"{where} needs {', '.join(missing)}")
-    try:
-        return make(**given, **table)
-    except TypeError as error:
-        raise ValueError(f"{where}: {error}; check the types of {dict(table)}") from error
-
-
-def choose(kinds: Mapping[str, Made], table: Table, *, where: str) -> tuple[Made, dict[str, Any]]:
-    """Find what a table names, and give it with the rest of the table."""
-    rest = dict(table)
-    name = rest.pop("name", None)
-    if name not in kinds:
-        said = f"names no {name!r}" if name is not None else "has no name"
-        raise ValueError(f"[{where}] {said}: choose one of {', '.join(kinds)}")
-    return kinds[name], rest

@@ -11,7 +11,7 @@ COLLAPSED = 0.99
 
 @dataclass(frozen=True)
 class Status:
-    """Where a run stands, for whoever watches it."""
+    """Where a run stands, for whoever watches it; `doing` says what it does while it takes no steps."""
 
     step: int
     steps: int
@@ -19,6 +19,7 @@ class Status:
     frames_per_second: float = 0.0
     seconds_left: float = 0.0
     messages: tuple[str, ...] = ()
+    doing: str = ""
 
 
 class TrainingError(RuntimeError):

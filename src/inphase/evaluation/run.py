@@ -1,0 +1,82 @@
+"""Evaluate a run: find its encoder and its data, and measure the one on the other."""
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from inphase.evaluation.choice import choose_data
+from inphase.evaluation.embedded import NotApplicableError
+from inphase.evaluation.measure import CONTROLS, Measured, Progress, measure
+from inphase.evaluation.sound_recall import measure_sound_recall
+from inphase.models import Encoder, load_encoder
+
+# The task of runs with two encoders, and the file of the second.
+HEARD, SOUND = "sound_recall", "sound.safetensors"
+# A mean over so many random networks stands beside what a trained one hears.
+UNTRAINED = 5
+
+
+def evaluate(
+    run: Path | str,
+    *,
+    tasks: Sequence[str] = (),
+    data: str | None = None,
+    root: Path | None = None,
+    store: Path | None = None,
+    split: str = "test",
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    compare: Collection[str] = CONTROLS,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+) -> Measured:
+    """Measure a run folder, or an encoder's file, on the data of its recipe.
+
+    `data` names another collection, `root` the folder it lies in, `store` that of its frames or poses. All tasks that
+    the labels allow are run, or those that are named; classifiers learn from the split "train". `options` are keyword
+    arguments of tasks by name, as {"kendall_tau": {"stride": 1}}, `compare` the controls beside the run. Embeddings are
+    kept in the run folder: a second evaluation embeds nothing. Beside a file alone nothing is written.
+    """
+    run = Path(run)
+    folder, cache = (run, run) if run.is_dir() else (run.parent, None)
+    encoder = load_encoder(run, device=device)
+    choice = choose_data(folder, name=data, root=root, store=store)
+    others = tuple(task for task in tasks if task != HEARD)
+    measured = Measured({}, {}, {})
+    if others or not tasks:
+        measured = measure(
+            encoder,
+            test=partial(choice.seen_by, encoder, split),
+            train=partial(choice.seen_by, encoder, "train"),
+            tasks=others or None,
+            options=options,
+            compare=compare,
+            cache=cache,
+            progress=progress,
+        )
+    if HEARD in tasks or (not tasks and (folder / SOUND).is_file()):
+        try:
+            sight = choice.seen_by(encoder, split)
+            measured.sizes["test videos"] = len(sight.videos)
+            measured.numbers[HEARD] = measure_sound_recall(
+                encoder,
+                _load_sound(encoder, folder),
+                sight,
+                untrained=UNTRAINED if compare else 0,
+                cache=cache,
+                progress=progress,
+            )
+        except NotApplicableError as error:
+            if tasks:
+                raise
+            measured.left_out[HEARD] = str(error)
+    return measured
+
+
+def _load_sound(encoder: Encoder, folder: Path) -> Encoder:
+    """Load the encoder of sounds that was trained with an encoder of pictures or poses."""
+    if not (folder / SOUND).is_file():
+        raise ValueError(f"{folder} holds no {SOUND}: {HEARD} is of runs whose recipe has a table [sound]")
+    return load_encoder(folder / SOUND, device=next(encoder.parameters()).device)
