@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -48,7 +49,19 @@ class Number:
         return text if self.deviation is None else f"{text} ± {self.deviation:.{places or 1}f}"
 
 
-Cell = Number | str | None  # None: there is no such number
+@dataclass(frozen=True)
+class Link:
+    """Text that leads to a file, whose path is relative to the page."""
+
+    text: str
+    to: str
+
+    def __str__(self) -> str:
+        """Give the text alone."""
+        return self.text
+
+
+Cell = Number | Link | str | None  # None: there is no such number
 
 
 @dataclass(frozen=True)
@@ -251,12 +264,14 @@ def _text(cell: Cell) -> str:
 
 def _cell(cell: Cell) -> str:
     text = html.escape(_text(cell))
+    if isinstance(cell, Link):
+        return f'<a href="{html.escape(quote(cell.to))}">{text}</a>'
     return f"<span class=undefined>{text}</span>" if isinstance(cell, Number) and text == UNDEFINED else text
 
 
 def _value(cell: Cell) -> Any:
     if not isinstance(cell, Number):
-        return cell
+        return cell.text if isinstance(cell, Link) else cell
     numbers = {"mean": cell.mean, "deviation": cell.deviation}
     return {name: None if v is None or math.isnan(v) else v for name, v in numbers.items()} | {"count": cell.count}
 
