@@ -122,6 +122,8 @@ def _open_catalogue(file: Path) -> Catalogue:
         return Catalogue(file)
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
-            raise StoreError(f"{file} cannot be opened ({error}): check your rights to the folder") from error
+            raise StoreError(
+                f"{file} cannot be opened ({error}): make room, or check your rights to the folder"
+            ) from error
         file.unlink()
         return Catalogue(file)
