@@ -80,7 +80,8 @@ def align_action(
     facts, total = draw(store, action, most)
     facts.sort(key=lambda fact: (fact.frames, fact.id))
     began = time.perf_counter()
-    scratch = Path(tempfile.mkdtemp(dir=out, prefix=".packed-"))
+    with explained(out):
+        scratch = Path(tempfile.mkdtemp(dir=out, prefix=".packed-"))
     try:
         pack(scratch, [fact.frames for fact in facts], facts[0].dimension, _numbered(store, facts))
         pairs = fill_matrix(

@@ -112,8 +112,9 @@ class Packed:
 def pack(folder: Path, lengths: Sequence[int], dimension: int, embeddings: Iterator[tuple[int, Values]]) -> Packed:
     """Write embeddings, which come as (number, values) in any order, to where each belongs."""
     begins = np.cumsum([0, *lengths])
-    folder.mkdir(parents=True, exist_ok=True)
-    np.save(folder / "begins.npy", begins, allow_pickle=False)
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / "begins.npy", begins, allow_pickle=False)
     values = reserve(folder / "values.npy", np.float16, (int(begins[-1]), dimension))
     for number, found in embeddings:
         values[begins[number] : begins[number + 1]] = found
@@ -183,8 +184,9 @@ def fill_matrix(file: Path, folder: Path, count: int, *, engine: PairEngine, pro
 
 def reserve(file: Path, kind: type[np.floating[Any]], shape: tuple[int, int]) -> NDArray[Any]:
     """Map a new array of a file into memory; a disk too full for it says so now, and does not end the process later."""
-    mapped = np.lib.format.open_memmap(file, mode="w+", dtype=kind, shape=shape)
-    if hasattr(os, "posix_fallocate"):
-        with explained(file.parent), file.open("r+b") as opened:
-            os.posix_fallocate(opened.fileno(), 0, mapped.offset + mapped.nbytes)
+    with explained(file.parent):
+        mapped = np.lib.format.open_memmap(file, mode="w+", dtype=kind, shape=shape)
+        if hasattr(os, "posix_fallocate"):
+            with file.open("r+b") as opened:
+                os.posix_fallocate(opened.fileno(), 0, mapped.offset + mapped.nbytes)
     return mapped

@@ -37,14 +37,18 @@ class Store:
         """Open a store and bring its catalogue up to date."""
         self.folder = folder
         if create and not is_store(folder):
-            if folder.exists() and any(folder.iterdir()):
+            # Half a mark is left by a process that was killed at the very beginning.
+            if folder.exists() and any(path.name != ".store.part.json" for path in folder.iterdir()):
                 raise ValueError(f"{folder} holds something else than a store of embeddings: name another folder")
             with explained(folder):
-                self.shards.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(parents=True, exist_ok=True)
+            # The mark comes first: whatever happens after it, the folder is known to be ours.
             with atomic_write(folder / "store.json") as part:
                 part.write_text(json.dumps(MARK))
         if not is_store(folder):
             raise ValueError(f"{folder} is no store of embeddings: make one with `inphase embed CORPUS --out {folder}`")
+        with explained(folder):
+            self.shards.mkdir(exist_ok=True)
         self.catalogue = _open_catalogue(folder / "catalogue.sqlite")
         self.refresh()
 
