@@ -74,20 +74,36 @@ class Index:
     """Search in a store, of which the index is brought up to date first."""
 
     def __init__(
-        self, store: Store, *, exact: int = EXACT, target: float = TARGET, progress: Tell | None = None
+        self,
+        store: Store,
+        *,
+        exact: int = EXACT,
+        target: float = TARGET,
+        sample: int = SAMPLE,
+        progress: Tell | None = None,
     ) -> None:
-        """Index the shards that are new; `progress` is told shards done and there are."""
+        """Index the shards that are new; `progress` is told shards done and there are.
+
+        Up to `exact` frames are compared without an index; `target` is the recall it has to reach, and `sample` the
+        most vectors its centroids are trained on. Memory: the sample, and the index of one shard.
+        """
         self._store, self._folder = store, store.folder / "index"
         model = store.model()
         self._shards = sorted(store.catalogue.shards())
         _, frames, _ = store.catalogue.totals()
         self.method = Method(frames)
+        self._sample = sample
         self.built = 0  # shards indexed just now
         if frames > exact:
             self.method = self._bring_up_to_date(model, frames, target=target, progress=progress)
 
     def nearest(self, queries: Vectors, *, k: int, action: str | None = None) -> list[list[Candidate]]:
         """Find the k frames most like each of the queries [Q, D], best first."""
+        found = self._nearest(queries, k=k, action=action)
+        self._store.require_shards(self._shards)
+        return found
+
+    def _nearest(self, queries: Vectors, *, k: int, action: str | None) -> list[list[Candidate]]:
         if not self.method.lists:
             return self._compare_all(queries, k=k, action=action)
         wanted, probes = min(k, self._store.catalogue.frames(action)), self.method.probes
@@ -121,7 +137,7 @@ class Index:
             chosen = None if wanted.all() else faiss.IDSelectorBitmap(bits)
             how = faiss.SearchParametersIVF(sel=chosen, nprobe=probes)
             if not self._file(shard).exists():
-                raise StoreError(f"{self._folder} was brought up to date by another process meanwhile: run this again")
+                raise StoreError(f"{self._folder} was made anew by another process meanwhile: run this again")
             index = faiss.read_index(str(self._file(shard)), faiss.IO_FLAG_MMAP)
             scores, numbers = index.search(queries, min(k, len(wanted)), params=how)
             best.add(scores, numbers, every)
@@ -194,7 +210,7 @@ class Index:
         """Find the centroids of a sample of the frames."""
         faiss = _faiss()
         lists = int(2 ** np.clip(round(np.log2(4 * np.sqrt(frames))), 2, 14))
-        every = max(1, frames // min(SAMPLES * lists, SAMPLE))
+        every = max(1, frames // min(SAMPLES * lists, self._sample))
         # Copied: a view would hold the block that it is of, and all of them together the store.
         sample = np.concatenate([vectors[::every].copy() for _, vectors in self._blocks()])
         dimension = sample.shape[1]

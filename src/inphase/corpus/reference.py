@@ -102,7 +102,8 @@ def windows(store: Store, action: str) -> Iterator[Item]:
 
     The catalogue is asked shard by shard: an open question would keep other processes from writing to it.
     """
-    for shard in sorted(store.catalogue.shards()):
+    shards = sorted(store.catalogue.shards())
+    for shard in shards:
         rows: list[int] = []
         numbers = 0
         for fact in list(store.catalogue.current(shard=shard, action=action)):
@@ -114,6 +115,7 @@ def windows(store: Store, action: str) -> Iterator[Item]:
             numbers += size
         if rows:
             yield {"shard": shard, "rows": rows}
+    store.require_shards(shards)
 
 
 def aligning(shards: Path, shard: str, row: int, device: str) -> Work:

@@ -112,6 +112,11 @@ class Store:
         for shard, found in groupby(facts, key=lambda fact: fact.shard):
             yield from read_rows(self.file(shard), sorted(fact.row for fact in found))
 
+    def require_shards(self, names: Iterable[str]) -> None:
+        """Refuse an answer from shards of which another process has merged some meanwhile: rows would be missing."""
+        if not self.catalogue.shards().issuperset(names):
+            raise StoreError(f"{self.folder} changed while it was read, since it is being filled: run this again")
+
     def require_action(self, action: str | None) -> None:
         """Refuse an action that no video of the store has."""
         actions = self.catalogue.counts("action")
