@@ -26,7 +26,8 @@ def test_a_node_that_dies_loses_nothing_and_nothing_is_there_twice(tmp_path: Pat
     small_corpus(tmp_path / "gym", actions={"vault": 12, "beam": 12})
     (tmp_path / "gym" / "beam" / "broken.mp4").write_bytes(b"no video at all")
     command = [sys.executable, "-m", "tests.corpus.ray_cluster", str(tmp_path)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    # Ray's workers give way to everything else on a machine by default, and would wait for a busy one for ever.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr[-3000:]
     came = json.loads((tmp_path / "result.json").read_text())

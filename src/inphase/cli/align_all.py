@@ -135,13 +135,18 @@ class Overview:
 
     def report(self, store: Path) -> "Report":
         """Write the page."""
-        from inphase.evaluation.report import Number, Report, Table
+        from inphase.evaluation.report import Report, Table
 
         head = ("action", "videos", "do not fit", "pairs", "pairs a second", "reference")
-        actions = Table(f"{len(self._rows):,} actions", head, tuple(self._rows))
-        rows = tuple((fact.id, page, Number(times), fact.path) for times, fact, page in self._worst)
-        note = NOTE if rows else "Every video is about as far from the others of its action as most are."
-        misfits = Table("Videos that do not fit, the worst first", ("video", "action", "× bound", "file"), rows, note)
+        actions = Table(f"{len(self._rows):,} actions", head, tuple(self._rows), texts=("reference",))
+        rows = tuple((fact.id, page, f"{times:.2f}", fact.path) for times, fact, page in self._worst)
+        misfits = Table(
+            "Videos that do not fit, the worst first",
+            ("video", "action", "× bound", "file"),
+            rows,
+            note=NOTE if rows else "Every video is about as far from the others of its action as most are.",
+            texts=("action", "file"),
+        )
         return Report(f"Videos of {store.resolve().name} aligned", (actions, misfits), versions=_versions())
 
 
@@ -151,7 +156,8 @@ def report_of(compared: "Compared", store: Path) -> "Report":
 
     figure = draw_matrix(compared)
     title = f"{compared.action}: videos of {store.resolve().name} aligned"
-    return Report(title, tuple(tables_of(compared)), () if figure is None else (figure,), versions=_versions())
+    figures = () if figure is None else (figure,)
+    return Report(title, tuple(tables_of(compared)), figures, about=about(compared), versions=_versions())
 
 
 def _versions() -> dict[str, str]:
@@ -160,38 +166,39 @@ def _versions() -> dict[str, str]:
     return versions("inphase", "torch", "numpy", "scipy", "numba", "pyarrow")
 
 
+def about(compared: "Compared") -> dict[str, str]:
+    """Say how an action was compared."""
+    speed = compared.pairs / max(compared.pair_seconds, 1e-9)
+    drawn = "all" if len(compared.facts) == compared.total else f"{len(compared.facts):,} drawn at random"
+    return {
+        "videos": f"{compared.total:,}",
+        "reference": compared.reference.id,
+        "compared with each other": drawn,
+        "pairs": f"{compared.pairs:,}",
+        "pairs a second": f"{speed:,.0f}",
+        "clusters": str(len(set(compared.clusters.tolist()))),
+        "median distance of the videos": f"{np.median(compared.scores):.4f}",
+        "bound": f"{compared.bound:.4f}" if np.isfinite(compared.bound) else "none, with so few videos",
+    }
+
+
 def tables_of(compared: "Compared") -> "list[Table]":
-    """Tabulate what does not fit, and how an action was compared."""
+    """Tabulate what does not fit."""
     from inphase.evaluation.report import Number, Table
 
-    speed = compared.pairs / max(compared.pair_seconds, 1e-9)
-    bound = f"{compared.bound:.3f}" if np.isfinite(compared.bound) else "none, with so few videos"
-    drawn = "all" if len(compared.facts) == compared.total else f"{len(compared.facts):,} drawn at random"
-    summary = Table(
-        f"{compared.action}: {compared.total:,} videos",
-        ("", "value"),
-        (
-            ("reference", compared.reference.id),
-            ("videos compared with each other", drawn),
-            ("pairs", f"{compared.pairs:,}"),
-            ("pairs a second", f"{speed:,.0f}"),
-            ("clusters", str(len(set(compared.clusters.tolist())))),
-            ("median distance of the videos", Number(float(np.median(compared.scores)))),
-            ("bound", bound),
-        ),
-    )
-    rows = [(fact.id, Number(score), Number(score / compared.bound), fact.path) for fact, score in compared.misfits]
+    rows = [(fact.id, Number(score), f"{score / compared.bound:.2f}", fact.path) for fact, score in compared.misfits]
     misfits = Table(
-        f"{compared.action}: {len(rows):,} videos that do not fit",
+        f"{len(rows):,} {'video does' if len(rows) == 1 else 'videos do'} not fit",
         ("video", "median distance", "× bound", "file"),
         tuple(rows[:LISTED]),
         note=NOTE if rows else "Every video is about as far from the others as most are.",
+        texts=("file",),
     )
     if len(compared.facts) == compared.total:
-        return [summary, misfits]
-    far = [(fact.id, Number(distance), fact.path) for fact, distance in compared.far]
-    title = f"{compared.action}: videos too far from the reference"
-    return [summary, misfits, Table(title, ("video", "distance", "file"), tuple(far[:LISTED]), note="Of all videos.")]
+        return [misfits]
+    far = [(fact.id, Number(distance), fact.path) for fact, distance in compared.far[:LISTED]]
+    head, note = ("video", "distance", "file"), "Of all videos, whether they were compared with each other or not."
+    return [misfits, Table("Too far from the reference", head, tuple(far), note=note, texts=("file",))]
 
 
 def draw_matrix(compared: "Compared") -> "Figure | None":
@@ -208,7 +215,7 @@ def draw_matrix(compared: "Compared") -> "Figure | None":
     values = np.asarray(compared.distances)[np.ix_(order, order)]
     count = len(order)
     side = 4.5 + min(count, NAMED) * 0.07
-    drawing = Drawing(figsize=(side + 3.2, side), layout="constrained")
+    drawing = Drawing(figsize=(side + 3.2, side), layout="compressed")
     axes = drawing.subplots()
     shown = axes.imshow(values, cmap="viridis", vmin=0, vmax=float(np.quantile(values, 0.99)) or 1.0)
     drawing.colorbar(shown, ax=axes, label="mean of 1 − cos along the alignment", shrink=0.8)
@@ -220,9 +227,9 @@ def draw_matrix(compared: "Compared") -> "Figure | None":
         label.set_color("crimson" if compared.facts[order[k]].id in misfits else "black")
     axes.set_xticks([])
     caption = f"{count:,} videos of {compared.action}, those alike beside each other. Red: do not fit."
-    return picture(drawing, title=f"{compared.action}: distances of all pairs", caption=caption)
+    return picture(drawing, title="Distances of all pairs", caption=caption)
 
 
 def _short(name: str) -> str:
     """Keep the end of a long name, which tells videos apart."""
-    return name if len(name) <= 40 else "…" + name[-39:]
+    return name if len(name) <= 32 else "…" + name[-31:]
