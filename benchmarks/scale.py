@@ -12,24 +12,25 @@ and `overlap` measures that.
 
 import argparse
 import json
-import resource
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from benchmarks.soak import CEILING, soak
+from inphase.cli.align_all import report_of
 from inphase.corpus.align_all import align_action
-from inphase.corpus.embedding import embed_corpus, here
-from inphase.corpus.index import Index
+from inphase.corpus.compaction import LARGE
+from inphase.corpus.embedding import Embedded, embed_corpus
+from inphase.corpus.index import SAMPLE, Index
 from inphase.corpus.job import Done, Job, Settings, stamp_of
 from inphase.corpus.listing import Listed
 from inphase.corpus.pair_engines import in_threads
@@ -38,9 +39,10 @@ from inphase.corpus.search import find_moments
 from inphase.corpus.shard import Row, write_shard
 from inphase.corpus.store import Store
 from inphase.data import stage
-from inphase.media.frames import stream_clips
+from inphase.evaluation.report import write_report
+from inphase.media.frames import Clip, stream_clips
 from inphase.models import Embedding, Encoder, ImageEncoder, PoseEncoder, embed
-from inphase.models.look import LENGTH, look
+from inphase.models.look import AHEAD, LENGTH, ahead, look
 
 DIMENSION, FRAMES, ACTIONS = 128, 25, 10
 
@@ -71,39 +73,63 @@ def drawing(jobs: Iterable[Job], settings: Settings, *, frames: int) -> Iterator
         yield Done(job.shard, len(job.videos), frames * len(job.videos))
 
 
+@dataclass(frozen=True)
+class Size:
+    """A corpus to measure with: how many videos of how many frames, and what bounds memory, in bytes and in vectors."""
+
+    place: str
+    videos: int
+    frames: int = FRAMES
+    merged: int = LARGE
+    sample: int = SAMPLE
+    most: int = 100
+    stages: tuple[str, ...] = ()  # all of them where none is named
+
+    @property
+    def corpus(self) -> Path:
+        return Path(self.place, "corpus")
+
+    @property
+    def store(self) -> Path:
+        return Path(self.place, "store")
+
+
 def small_encoder() -> Encoder:
     torch.manual_seed(0)
     return PoseEncoder(hidden=(8,), dimension=8).eval()
 
 
-def fill(place: Path, videos: int, frames: int) -> Measured:
+def fill(size: Size) -> Measured:
     """Embed a corpus of small files whose embeddings are drawn."""
     for action in range(ACTIONS):
-        (place / "corpus" / f"action{action}").mkdir(parents=True, exist_ok=True)
-    for number in range(videos):
-        (place / "corpus" / f"action{number % ACTIONS}" / f"{number:07d}.mp4").write_bytes(b"%d" % number)
+        (size.corpus / f"action{action}").mkdir(parents=True, exist_ok=True)
+    for number in range(size.videos):
+        (size.corpus / f"action{number % ACTIONS}" / f"{number:07d}.mp4").write_bytes(b"%d" % number)
     began = time.process_time()
-    came = embed_corpus(place / "corpus", place / "store", small_encoder(), engine=partial(drawing, frames=frames))
-    assert came.done == videos
+    assert bring_up_to_date(size).done == size.videos
     taken = time.process_time() - began
-    return {"seconds": taken, "disk": sum(file.stat().st_size for file in (place / "store" / "shards").iterdir())}
+    return {"seconds": taken, "disk": sum(file.stat().st_size for file in (size.store / "shards").iterdir())}
 
 
-def again(place: Path, videos: int, frames: int) -> Measured:
+def again(size: Size) -> Measured:
     """Embed the same corpus a second time: there is nothing to do."""
     began = time.process_time()
-    came = embed_corpus(place / "corpus", place / "store", small_encoder(), engine=partial(drawing, frames=frames))
-    assert came.kept == videos
+    assert bring_up_to_date(size).kept == size.videos
     return {"seconds": time.process_time() - began}
 
 
-def search(place: Path, videos: int, frames: int, *, exact: int) -> Measured:
+def bring_up_to_date(size: Size) -> Embedded:
+    engine = partial(drawing, frames=size.frames)
+    return embed_corpus(size.corpus, size.store, small_encoder(), engine=engine, merged=size.merged)
+
+
+def search(size: Size, *, exact: int) -> Measured:
     """Find the ten moments most like one, with all frames compared or by an index, after building it."""
-    with Store(place / "store") as store:
+    with Store(size.store) as store:
         began = time.process_time()
-        index = Index(store, exact=exact)
+        index = Index(store, exact=exact, sample=size.sample)
         built = time.process_time() - began
-        query = drawn(Listed("query", "", "action3"), frames=frames).values[frames // 2]
+        query = drawn(Listed("query", "", "action3"), frames=size.frames).values[size.frames // 2]
         find_moments(store, index, query)
         began = time.process_time()
         for _ in range(3):
@@ -112,22 +138,24 @@ def search(place: Path, videos: int, frames: int, *, exact: int) -> Measured:
         assert len(hits) == 10
         found = {"seconds": taken, "build": built, "recall": index.method.recall}
         if index.method.lists:
-            found["disk"] = sum(file.stat().st_size for file in (place / "store" / "index").iterdir())
+            found["disk"] = sum(file.stat().st_size for file in (size.store / "index").iterdir())
         return found
 
 
-def align(place: Path, videos: int, frames: int) -> Measured:
-    """Align all videos of an action with a reference, and pairs of at most 100."""
+def align(size: Size) -> Measured:
+    """Align all videos of an action with a reference, and pairs of at most `most`."""
     # Compiled once per installation, not once per corpus.
     list(align_pairs([(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32))]))
     began = time.process_time()
-    with Store(place / "store") as store:
-        engine = in_threads(workers=1)
-        compared = align_action(store, "action3", place / "aligned", engine=engine, most=100)
-    return {"seconds": time.process_time() - began, "pairs": compared.pairs}
+    with Store(size.store) as store:
+        place = Path(size.place, "aligned")
+        compared = align_action(store, "action3", place, engine=in_threads(workers=1), most=size.most)
+    taken = time.process_time() - began
+    write_report(report_of(compared, size.store), place)
+    return {"seconds": taken, "pairs": compared.pairs}
 
 
-STAGES: dict[str, Callable[[Path, int, int], Measured]] = {
+STAGES: dict[str, Callable[[Size], Measured]] = {
     "embed": fill,
     "embed again": again,
     "search, all compared": partial(search, exact=10**12),
@@ -136,36 +164,35 @@ STAGES: dict[str, Callable[[Path, int, int], Measured]] = {
 }
 
 
-def measure(name: str, place: Path, videos: int, frames: int) -> Measured:
-    """Run a stage in this process; the most memory it held meanwhile, in MB, comes with what it tells."""
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak before
-    found = STAGES[name](place, videos, frames)
-    status = Path("/proc/self/status").read_text()
-    high = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-    return found | {"memory": int(high.split()[1]) / 1024}
-
-
-def measure_alone(name: str, place: Path, videos: int, frames: int) -> Measured:
-    """Run a stage in a process of its own; its peak memory in MB comes with what it tells."""
-    words = ["-m", "benchmarks.scale", "stage", name, str(place), str(videos), str(frames)]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+def measure(size: Size) -> dict[str, Measured]:
+    """Run the stages one after the other in a process of their own; memory is the most it held during each, in MB."""
+    command = [sys.executable, "-m", "benchmarks.scale", "stages", json.dumps(asdict(size))]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
-    found: Measured = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Measured] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def run_stage(name: str, place: Path, videos: int, frames: int) -> None:
+def run_stages(size: Size) -> dict[str, Measured]:
     torch.set_num_threads(1)
-    np.ones((64, 64), np.float32) @ np.ones((64, 64), np.float32)
-    before = peak()
-    found = STAGES[name](place, videos, frames)
-    print(json.dumps(found | {"memory": peak() - before}))
+    names = size.stages or tuple(STAGES)
+    with tempfile.TemporaryDirectory() as place:
+        # What happens once, such as loading libraries, is not what grows.
+        for name in names:
+            STAGES[name](replace(size, place=place, videos=ACTIONS))
+    found = {}
+    for name in names:
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak before
+        found[name] = STAGES[name](size)
+        found[name]["memory"] = peak()
+    return found
 
 
 def peak() -> float:
-    """Give the most memory this process has held, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Give the most memory this process has held since it was last asked to forget, in MB."""
+    status = Path("/proc/self/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
 
 
 def slope(sizes: list[int], values: list[float]) -> float:
@@ -174,14 +201,13 @@ def slope(sizes: list[int], values: list[float]) -> float:
 
 
 def growth(most: int) -> None:
-    torch.set_num_threads(1)
     sizes = [10**k for k in range(1, 9) if 10**k <= most]
     found: dict[str, list[Measured]] = {name: [] for name in STAGES}
     for videos in sizes:
         with tempfile.TemporaryDirectory() as place:
-            for name in STAGES:
-                found[name].append(measure(name, Path(place), videos, FRAMES))
-                print(f"# {videos} videos, {name}: {found[name][-1]}", file=sys.stderr, flush=True)
+            for name, value in measure(Size(place, videos)).items():
+                found[name].append(value)
+                print(f"# {videos} videos, {name}: {value}", file=sys.stderr, flush=True)
     print(f"\nvideos of {FRAMES} frames × {DIMENSION}; slope over the last three sizes\n")
     print("| | " + " | ".join(f"{size:,}" for size in sizes) + " | slope |")
     print("|---" * (len(sizes) + 2) + "|")
@@ -207,8 +233,8 @@ def pairs() -> None:
     rows: list[tuple[int, int, Measured]] = []
     for videos, frames in [(25, 50), (50, 50), (100, 50), (50, 25), (50, 100), (50, 200)]:
         with tempfile.TemporaryDirectory() as place:
-            measure("embed", Path(place), videos * ACTIONS, frames)
-            rows.append((videos, frames, measure("align-all", Path(place), videos * ACTIONS, frames)))
+            size = Size(place, videos * ACTIONS, frames, stages=("embed", "align-all"))
+            rows.append((videos, frames, measure(size)["align-all"]))
     for videos, frames, value in rows:
         taken = value["seconds"]
         cells = [f"{value['pairs']:,.0f}", f"{taken:.2f}", f"{value['pairs'] / taken:,.0f}", f"{value['memory']:.0f}"]
@@ -220,7 +246,11 @@ def pairs() -> None:
 
 
 def overlap() -> None:
-    """Measure decoding and the network alone, one after the other, and as `look` has them: side by side."""
+    """Measure decoding and the network alone, one after the other, and as `look` has them: side by side.
+
+    Where network and codec share a core there is little to gain. A GPU leaves the core to the codec: a device that
+    takes as long for a frame as decoding it does stands for one, and side by side should take half the time.
+    """
     torch.set_num_threads(1)
     torch.manual_seed(0)
     sizes = {"size": (112, 112), "convolutions": (128,), "hidden": (128,)}
@@ -229,24 +259,32 @@ def overlap() -> None:
         stage.write(Path(place), split="train", actions=("squat",), videos=3, size=256)
         files = sorted(Path(place).rglob("*.mp4"))
 
-        def decode() -> int:
-            clips = (clip for file in files for clip in stream_clips(file, length=LENGTH, size=(112, 112)))
-            return sum(len(clip) for clip in clips)
+        def decoded(file: Path) -> Iterator[Clip]:
+            return stream_clips(file, length=LENGTH, size=(112, 112))
 
-        clips = [list(stream_clips(file, length=LENGTH, size=(112, 112))) for file in files]
+        def decode() -> int:
+            return sum(len(clip) for file in files for clip in decoded(file))
+
+        def wait(clips: Iterable[Clip]) -> None:
+            for clip in clips:
+                time.sleep(len(clip) * a_frame)
+
+        frames = decode()
+        a_frame = min(timed(decode) for _ in range(3)) / frames
+        clips = [list(decoded(file)) for file in files]
         ways: dict[str, Callable[[], object]] = {
             "decoding alone": decode,
-            "network alone": lambda: [embed(encoder, each) for each in clips],
-            "one after the other": lambda: [
-                embed(encoder, list(stream_clips(file, length=LENGTH, size=(112, 112)))) for file in files
-            ],
-            "side by side (look)": lambda: [look(encoder, file) for file in files],
+            "a device as fast, alone": lambda: [wait(each) for each in clips],
+            "the device after decoding": lambda: [wait(list(decoded(file))) for file in files],
+            "the device beside decoding": lambda: [wait(ahead(decoded(file), number=AHEAD)) for file in files],
+            "network on the core, alone": lambda: [embed(encoder, each) for each in clips],
+            "network after decoding": lambda: [embed(encoder, list(decoded(file))) for file in files],
+            "network beside decoding": lambda: [look(encoder, file) for file in files],
         }
-        frames = decode()
         print(f"{len(files)} videos, {frames} frames of 256 × 256, seen at 112 × 112 on one core\n")
         print("| | seconds | frames/s |\n|---|---|---|")
         for name, way in ways.items():
-            taken = min(timed(way) for _ in range(2))
+            taken = min(timed(way) for _ in range(3))
             print(f"| {name} | {taken:.2f} | {frames / taken:,.0f} |", flush=True)
 
 
@@ -256,51 +294,16 @@ def timed(way: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def soak(minutes: float, ceiling: float) -> None:
-    """Embed videos that change, search among them, again and again; memory has to stay below a ceiling."""
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    sizes = {"size": (64, 64), "convolutions": (16,), "hidden": (32,)}
-    encoder = ImageEncoder(context=(0,), mode="scratch", weights=None, **sizes).eval()  # type: ignore[arg-type]
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        stage.write(place / "films", split="train", actions=("squat", "kick"), videos=4, size=96)
-        films = sorted((place / "films").rglob("*.mp4"))
-        began, settled, embedded, searches = time.monotonic(), 0.0, 0, 0
-        for turn in count():
-            for number in range(16):
-                target = place / "corpus" / f"action{number % 4}" / f"{turn % 3}-{number}.mp4"
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(films[(turn + number) % len(films)], target)
-            embedded += embed_corpus(place / "corpus", place / "store", encoder, engine=here(workers=0), videos=4).done
-            with Store(place / "store") as store:
-                index = Index(store, exact=10**12 if turn % 2 else 0)
-                seen = look(encoder, films[turn % len(films)])
-                searches += len([find_moments(store, index, value, top=5) for value in seen.values[::8]])
-            if turn == 3:
-                settled = peak()
-            if turn > 3:
-                assert peak() - settled < ceiling, f"memory grew by {peak() - settled:.0f} MB in {turn} turns"
-            if time.monotonic() - began > 60 * minutes and turn > 3:
-                break
-        print(
-            f"{(time.monotonic() - began) / 60:.1f} minutes, {turn + 1} turns, {embedded:,} videos embedded, "
-            f"{searches:,} searches: peak {peak():.0f} MB, {peak() - settled:.0f} MB above the fourth turn's "
-            f"(ceiling {ceiling:.0f} MB)"
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["growth", "pairs", "overlap", "soak", "stage"])
-    parser.add_argument("rest", nargs="*")
+    parser.add_argument("what", choices=["growth", "pairs", "overlap", "soak", "stages"])
+    parser.add_argument("size", nargs="?", help="of stages: a Size as JSON")
     parser.add_argument("--most", type=int, default=10_000)
     parser.add_argument("--minutes", type=float, default=3)
-    parser.add_argument("--ceiling", type=float, default=64, help="MB")
+    parser.add_argument("--ceiling", type=float, default=CEILING, help="MB that the soaking process may hold")
     given = parser.parse_args()
-    if given.what == "stage":
-        name, place, videos, frames = given.rest
-        run_stage(name, Path(place), int(videos), int(frames))
+    if given.what == "stages":
+        print(json.dumps(run_stages(Size(**json.loads(given.size)))))
     elif given.what == "growth":
         growth(given.most)
     elif given.what == "pairs":
@@ -308,7 +311,7 @@ def main() -> None:
     elif given.what == "overlap":
         overlap()
     else:
-        soak(given.minutes, given.ceiling)
+        print(soak(given.minutes, ceiling=given.ceiling))
 
 
 if __name__ == "__main__":

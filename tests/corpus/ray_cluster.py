@@ -1,4 +1,4 @@
-"""Embed a corpus on a Ray cluster of three simulated nodes, of which one is killed once shards appear.
+"""Embed a corpus on a Ray cluster of three simulated nodes, of which one is killed once shards appear; then align all.
 
 A script of its own: Ray's warnings are not ours, and it leaves threads behind. Writes what came of it as JSON.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
 
+from inphase.cli import main as inphase_command
 from inphase.corpus.cluster import on_cluster
 from inphase.corpus.embedding import embed_corpus
 from inphase.models import load_encoder
@@ -48,6 +49,9 @@ def main(place: Path) -> None:
     )
     killer.join(timeout=5)
     alive = sum(node["Alive"] for node in ray.nodes())
+    sys.argv = ["inphase", "align-all", str(place / "store"), "--action", "vault", "--out", str(place / "aligned")]
+    sys.argv += ["--ray", cluster.address, "--device", "cpu"]
+    inphase_command()
     result = {"done": came.done, "failed": came.failed, "killed_at": killed, "alive": alive}
     (place / "result.json").write_text(json.dumps(result))
     ray.shutdown()

@@ -1,3 +1,4 @@
+import errno
 import os
 import shutil
 import signal
@@ -12,12 +13,13 @@ import numpy as np
 import pytest
 
 from inphase.corpus.embedding import Embedded, embed_corpus, here
-from inphase.corpus.job import Done, Job
+from inphase.corpus.job import Done, Job, Settings
 from inphase.corpus.listing import Listed
 from inphase.corpus.processes import FATAL, run_here
 from inphase.corpus.store import Store
 from inphase.media.atomic import held
 from inphase.media.errors import StoreError
+from inphase.media.shelf import content_key
 from inphase.models import AudioEncoder, load_encoder
 from inphase.models.look import look
 from tests.commands import type_command as run
@@ -165,6 +167,44 @@ def test_two_corpora_share_a_store_and_one_corpus_has_one_writer(place: Path, tm
     # Where it was moved, it is the same.
     shutil.rmtree(tmp_path / "golf")
     assert embed_corpus(tmp_path / "elsewhere" / "golf", place / "store", encoder, engine=here(workers=0)).done == 0
+
+
+def test_a_store_is_read_while_it_is_filled(place: Path) -> None:
+    """Another process finds what is there so far, and neither waits for the other."""
+    found: list[int] = []
+
+    def meanwhile(jobs: Iterable[Job], settings: Settings) -> Iterator[Done]:
+        for done in here(workers=0)(jobs, settings):
+            with Store(settings.store) as other:  # enters the new shard into the catalogue
+                found.append(other.catalogue.totals()[0])
+            yield done
+
+    encoder = load_encoder(place / "model.safetensors")
+    came = embed_corpus(place / "gym", place / "store", encoder, engine=meanwhile, videos=2)
+    assert (came.done, found) == (5, [2, 4, 5])
+
+
+def test_a_disk_that_fails_is_no_fault_of_the_video(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> str:
+        if path.name == "01.mp4":
+            raise OSError(errno.EIO, "Input/output error")
+        return content_key(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("inphase.corpus.job.content_key", fail)
+        came = embed(place)
+    assert (came.done, came.failed) == (5, 2)
+    assert came.broken["gym/vault/01.mp4"] == f"{place / 'gym/vault/01.mp4'} cannot be read: Input/output error"
+    assert contents(place / "store")["gym/vault/01.mp4"] == (0, came.broken["gym/vault/01.mp4"])
+    # The file has not changed, and is tried again.
+    came = embed(place)
+    assert (came.kept, came.done, came.failed) == (3, 2, 0)
+
+
+def test_a_store_whose_making_was_interrupted_is_a_store(place: Path) -> None:
+    (place / "store").mkdir()
+    (place / "store" / ".store.part.json").write_text("{")
+    assert embed(place).done == 5
 
 
 def test_a_video_named_twice_is_embedded_once(place: Path) -> None:

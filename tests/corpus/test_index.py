@@ -1,14 +1,18 @@
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from inphase.corpus.index import Candidate, Index
+from inphase.corpus.reference import windows
 from inphase.corpus.search import find_moments, find_videos
 from inphase.corpus.shard import Row, write_shard
 from inphase.corpus.store import Store
+from inphase.media.errors import StoreError
 from inphase.models import Embedding
 from tests.corpus.made import made_store, row, walk
 
@@ -103,6 +107,42 @@ def test_only_what_changed_is_indexed(folder: Path, rows: list[Row]) -> None:
         store.refresh()
         assert Index(store, exact=10).built == 0
         assert set((folder / "index").glob("*.faiss")) == set(files)
+
+
+def test_of_two_that_search_at_once_one_builds_the_index(folder: Path) -> None:
+    together = Barrier(2)
+
+    def search(_: int) -> tuple[int, str]:
+        with Store(folder) as store:
+            together.wait()
+            index = Index(store, exact=10)
+            return index.built, str(index.method)
+
+    with ThreadPoolExecutor(2) as pool:
+        (one, said), (other, also_said) = pool.map(search, range(2))
+    assert sorted([one, other]) == [0, 3]
+    assert said == also_said
+
+
+@pytest.mark.parametrize("exact", [10**6, 10])
+def test_a_store_that_changes_while_it_is_searched_gives_no_half_answer(
+    folder: Path, rows: list[Row], exact: int
+) -> None:
+    with Store(folder) as store, Store(folder) as other:
+        index = Index(store, exact=exact)
+        write_shard(other.shards, "2-merged", rows[25:])
+        other.file("2").unlink()
+        with pytest.raises(StoreError, match=r"2\.parquet was merged .* run this again"):
+            Index(store).nearest(queries(1), k=3)
+        other.refresh()
+        with pytest.raises(StoreError, match="run this again"):
+            index.nearest(queries(1), k=3)
+        under_way = windows(store, "a1")
+        next(under_way)
+        other.file("2-merged").unlink()
+        other.refresh()
+        with pytest.raises(StoreError, match=r"changed while it was read"):
+            list(under_way)
 
 
 def test_centroids_are_trained_anew_when_a_store_has_grown(folder: Path) -> None:

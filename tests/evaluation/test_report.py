@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure as Drawing
 
-from inphase.evaluation.report import Number, Report, Table, picture, to_html, to_markdown, versions, write_report
+from inphase.evaluation.report import (
+    Link,
+    Number,
+    Report,
+    Table,
+    picture,
+    to_html,
+    to_json,
+    to_markdown,
+    versions,
+    write_report,
+)
 
 NASTY = '<script>alert("x")</script> | [a](b) `c` \\ *d*'
 
@@ -91,3 +102,12 @@ def test_files_hold_the_same_numbers(tmp_path: Path) -> None:
     )
     assert content["tables"][0]["rows"][1][1]["mean"] is None
     assert (tmp_path / "new" / "folder" / "figure_1.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_cell_leads_to_another_page() -> None:
+    table = Table("actions", ("action", "file"), ((Link("a & <b>", 'a "b"/report.html'), "x"),), texts=("file",))
+    page = to_html(Report("all", (table,)))
+    assert '<a href="a%20%22b%22/report.html">a &amp; &lt;b&gt;</a>' in page
+    assert '<th class="text">file' in page
+    assert "a & " in to_markdown(Report("all", (table,)))
+    assert json.loads(to_json(Report("all", (table,))))["tables"][0]["rows"] == [["a & <b>", "x"]]

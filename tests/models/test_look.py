@@ -1,17 +1,18 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
 
 from inphase.media.errors import DamagedMediaWarning, MediaError, NoPersonError
-from inphase.media.frames import read_clip
+from inphase.media.frames import Clip, read_clip
 from inphase.media.pose import JOINTS13
 from inphase.media.shelf import Shelf
 from inphase.models import AudioEncoder, Encoder, ImageEncoder, PoseEncoder, embed
 from inphase.models import look as look_module
 from inphase.models.fingerprint import fingerprint
-from inphase.models.look import look
+from inphase.models.look import ahead, look
 from inphase.models.pooled_features import PooledFeatures
 from tests.media.people import make_pose
 from tests.media.recordings import write_video
@@ -132,3 +133,21 @@ def test_pooled_features_are_unit_vectors_about_the_mean_of_the_video(video: Pat
 def test_pooled_features_of_one_frame_are_a_unit_vector(tmp_path: Path) -> None:
     seen = look(PooledFeatures(size=64, weights=None), write_video(tmp_path / "one.mp4", count=1))
     assert np.linalg.norm(seen.values) == pytest.approx(1)
+
+
+def test_clips_are_decoded_while_the_network_is_at_work_but_not_many() -> None:
+    decoded: list[int] = []
+    third = Event()
+
+    def codec() -> Iterator[Clip]:
+        for number in range(9):
+            decoded.append(number)
+            if number == 3:
+                third.set()
+            yield Clip(np.zeros((1, 2, 2, 3), np.uint8), np.array([float(number)]))
+
+    clips = ahead(codec(), number=3)
+    assert next(clips).times[0] == 0
+    assert third.wait(timeout=60), "nothing is decoded before the network asks for it"
+    assert len(decoded) <= 4
+    assert [clip.times[0] for clip in clips] == list(range(1, 9))

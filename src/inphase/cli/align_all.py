@@ -15,7 +15,8 @@ from inphase.cli.looking import bars
 
 if TYPE_CHECKING:
     from inphase.corpus.align_all import Compared
-    from inphase.evaluation.report import Figure, Table
+    from inphase.corpus.catalogue import Fact
+    from inphase.evaluation.report import Cell, Figure, Report, Table
 
 StoreGiven = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STORE", help="made by `inphase embed`")]
 
@@ -23,6 +24,7 @@ StoreGiven = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STORE"
 NAMED = 60
 # Videos named in a table of the page.
 LISTED = 100
+NOTE = "Their median distance to the others is beyond the bound: the median of all and 3.5 robust deviations."
 
 
 def align_all(
@@ -38,8 +40,9 @@ def align_all(
 ) -> None:
     """Align every video of an action with one reference and all pairs with each other; show which do not fit.
 
-    Writes report.html, and for every action distances.npy, videos.csv and alignments.parquet, which has for each frame
-    of the reference the second of the video that goes with it.
+    Writes report.html, with a page for every action where there are several, and for every action distances.npy,
+    videos.csv and alignments.parquet, which has for each frame of the reference the second of the video that goes with
+    it.
 
     Args:
         store: the embeddings.
@@ -54,7 +57,7 @@ def align_all(
     from inphase.corpus.align_all import align_action
     from inphase.corpus.pair_engines import in_actors, in_threads
     from inphase.corpus.store import Store
-    from inphase.evaluation.report import Report, versions, write_report
+    from inphase.evaluation.report import write_report
 
     device = choose_device(device)
     workers = workers or (2 if device == "cuda" else os.cpu_count() or 1)
@@ -66,7 +69,7 @@ def align_all(
             raise ValueError(f"{store} holds no embedding yet: fill it with `inphase embed`")
         if reference is not None and len(actions) > 1:
             raise ValueError(f"--reference is a video of one action: name which with --action ({', '.join(actions)})")
-        found = []
+        several = Overview()
         for folder, name in zip(folders(out, actions), actions, strict=True):
             with bars() as bar:
                 tasks = {"": bar.add_task(escape(name), total=None)}
@@ -75,15 +78,13 @@ def align_all(
                     bar.update(tasks[""], description=f"{escape(name)}: {doing}", completed=done, total=total)  # noqa: B023
 
                 compared = align_action(
-                    opened, name, folder, engine=engine, reference=reference, most=most, device=device, progress=tell
+                    opened, name, folder, engine=engine, reference=reference, most=most, progress=tell
                 )
             console.print(said(compared), soft_wrap=True)
-            found.append(compared)
-    tables = [table for compared in found for table in tables_of(compared)]
-    figures = tuple(figure for compared in found if (figure := draw_matrix(compared)) is not None)
-    made = versions("inphase", "torch", "numpy", "scipy", "numba", "pyarrow")
-    report = Report(f"Videos of {store.resolve().name} aligned", tuple(tables), figures, versions=made)
-    write_report(report, out)
+            write_report(report_of(compared, store), out if len(actions) == 1 else folder)
+            several.add(compared, folder.name)
+    if len(actions) > 1:
+        write_report(several.report(store), out)
     console.print(f"[green]{escape(str(out / 'report.html'))}[/green]")
 
 
@@ -110,39 +111,94 @@ def said(compared: "Compared") -> str:
     return line
 
 
+class Overview:
+    """What a page about several actions says: a line of each, and what fits worst in all of them.
+
+    The page of each action is written before the next one begins: nothing grows but this.
+    """
+
+    def __init__(self) -> None:
+        """Begin with no action."""
+        self._rows: list[tuple[Cell, ...]] = []
+        self._worst: list[tuple[float, Fact, Cell]] = []
+
+    def add(self, compared: "Compared", folder: str) -> None:
+        """Enter an action, whose page is in a folder beside this one's."""
+        from inphase.evaluation.report import Link
+
+        misfits, page = compared.misfits, Link(compared.action, f"{folder}/report.html")
+        counts = f"{compared.total:,}", f"{len(misfits):,}" if np.isfinite(compared.bound) else "too few to tell"
+        speed = compared.pairs / max(compared.pair_seconds, 1e-9)
+        self._rows.append((page, *counts, f"{compared.pairs:,}", f"{speed:,.0f}", compared.reference.id))
+        worst = [*self._worst, *((score / compared.bound, fact, page) for fact, score in misfits)]
+        self._worst = sorted(worst, key=lambda each: -each[0])[:LISTED]
+
+    def report(self, store: Path) -> "Report":
+        """Write the page."""
+        from inphase.evaluation.report import Report, Table
+
+        head = ("action", "videos", "do not fit", "pairs", "pairs a second", "reference")
+        actions = Table(f"{len(self._rows):,} actions", head, tuple(self._rows), texts=("reference",))
+        rows = tuple((fact.id, page, f"{times:.2f}", fact.path) for times, fact, page in self._worst)
+        misfits = Table(
+            "Videos that do not fit, the worst first",
+            ("video", "action", "× bound", "file"),
+            rows,
+            note=NOTE if rows else "Every video is about as far from the others of its action as most are.",
+            texts=("action", "file"),
+        )
+        return Report(f"Videos of {store.resolve().name} aligned", (actions, misfits), versions=_versions())
+
+
+def report_of(compared: "Compared", store: Path) -> "Report":
+    """Write the page of one action."""
+    from inphase.evaluation.report import Report
+
+    figure = draw_matrix(compared)
+    title = f"{compared.action}: videos of {store.resolve().name} aligned"
+    figures = () if figure is None else (figure,)
+    return Report(title, tuple(tables_of(compared)), figures, about=about(compared), versions=_versions())
+
+
+def _versions() -> dict[str, str]:
+    from inphase.evaluation.report import versions
+
+    return versions("inphase", "torch", "numpy", "scipy", "numba", "pyarrow")
+
+
+def about(compared: "Compared") -> dict[str, str]:
+    """Say how an action was compared."""
+    speed = compared.pairs / max(compared.pair_seconds, 1e-9)
+    drawn = "all" if len(compared.facts) == compared.total else f"{len(compared.facts):,} drawn at random"
+    return {
+        "videos": f"{compared.total:,}",
+        "reference": compared.reference.id,
+        "compared with each other": drawn,
+        "pairs": f"{compared.pairs:,}",
+        "pairs a second": f"{speed:,.0f}",
+        "clusters": str(len(set(compared.clusters.tolist()))),
+        "median distance of the videos": f"{np.median(compared.scores):.4f}",
+        "bound": f"{compared.bound:.4f}" if np.isfinite(compared.bound) else "none, with so few videos",
+    }
+
+
 def tables_of(compared: "Compared") -> "list[Table]":
-    """Tabulate what does not fit, and how an action was compared."""
+    """Tabulate what does not fit."""
     from inphase.evaluation.report import Number, Table
 
-    speed = compared.pairs / max(compared.pair_seconds, 1e-9)
-    bound = f"{compared.bound:.3f}" if np.isfinite(compared.bound) else "none, with so few videos"
-    drawn = "all" if len(compared.facts) == compared.total else f"{len(compared.facts):,} drawn at random"
-    summary = Table(
-        f"{compared.action}: {compared.total:,} videos",
-        ("", "value"),
-        (
-            ("reference", compared.reference.id),
-            ("videos compared with each other", drawn),
-            ("pairs", f"{compared.pairs:,}"),
-            ("pairs a second", f"{speed:,.0f}"),
-            ("clusters", str(len(set(compared.clusters.tolist())))),
-            ("median distance of the videos", Number(float(np.median(compared.scores)))),
-            ("bound", bound),
-        ),
-    )
-    rows = [(fact.id, Number(score), Number(score / compared.bound), fact.path) for fact, score in compared.misfits]
-    note = "Their median distance to the others is beyond the bound: the median of all and 3.5 robust deviations."
+    rows = [(fact.id, Number(score), f"{score / compared.bound:.2f}", fact.path) for fact, score in compared.misfits]
     misfits = Table(
-        f"{compared.action}: {len(rows):,} videos that do not fit",
+        f"{len(rows):,} {'video does' if len(rows) == 1 else 'videos do'} not fit",
         ("video", "median distance", "× bound", "file"),
         tuple(rows[:LISTED]),
-        note=note if rows else "Every video is about as far from the others as most are.",
+        note=NOTE if rows else "Every video is about as far from the others as most are.",
+        texts=("file",),
     )
     if len(compared.facts) == compared.total:
-        return [summary, misfits]
-    far = [(fact.id, Number(distance), fact.path) for fact, distance in compared.far]
-    title = f"{compared.action}: videos too far from the reference"
-    return [summary, misfits, Table(title, ("video", "distance", "file"), tuple(far[:LISTED]), note="Of all videos.")]
+        return [misfits]
+    far = [(fact.id, Number(distance), fact.path) for fact, distance in compared.far[:LISTED]]
+    head, note = ("video", "distance", "file"), "Of all videos, whether they were compared with each other or not."
+    return [misfits, Table("Too far from the reference", head, tuple(far), note=note, texts=("file",))]
 
 
 def draw_matrix(compared: "Compared") -> "Figure | None":
@@ -159,7 +215,7 @@ def draw_matrix(compared: "Compared") -> "Figure | None":
     values = np.asarray(compared.distances)[np.ix_(order, order)]
     count = len(order)
     side = 4.5 + min(count, NAMED) * 0.07
-    drawing = Drawing(figsize=(side + 3.2, side), layout="constrained")
+    drawing = Drawing(figsize=(side + 3.2, side), layout="compressed")
     axes = drawing.subplots()
     shown = axes.imshow(values, cmap="viridis", vmin=0, vmax=float(np.quantile(values, 0.99)) or 1.0)
     drawing.colorbar(shown, ax=axes, label="mean of 1 − cos along the alignment", shrink=0.8)
@@ -171,9 +227,9 @@ def draw_matrix(compared: "Compared") -> "Figure | None":
         label.set_color("crimson" if compared.facts[order[k]].id in misfits else "black")
     axes.set_xticks([])
     caption = f"{count:,} videos of {compared.action}, those alike beside each other. Red: do not fit."
-    return picture(drawing, title=f"{compared.action}: distances of all pairs", caption=caption)
+    return picture(drawing, title="Distances of all pairs", caption=caption)
 
 
 def _short(name: str) -> str:
     """Keep the end of a long name, which tells videos apart."""
-    return name if len(name) <= 40 else "…" + name[-39:]
+    return name if len(name) <= 32 else "…" + name[-31:]

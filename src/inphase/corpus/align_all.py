@@ -5,28 +5,20 @@ import random
 import shutil
 import tempfile
 import time
-from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-import torch
 from numpy.typing import NDArray
 
-from inphase.align.path import seconds_along
 from inphase.corpus.catalogue import Fact
 from inphase.corpus.groups import arrange, limit, medoid, typical
-from inphase.corpus.pairs import PairEngine, Values, align_pairs, fill_matrix, pack
+from inphase.corpus.pair_engines import PairEngine
+from inphase.corpus.pairs import Values, fill_matrix, pack
+from inphase.corpus.reference import align_with, find_reference
 from inphase.corpus.store import Store
 from inphase.media.atomic import atomic_write, explained
-from inphase.models.embed import Embedding
-
-# Videos read at a time to be aligned with the reference, and those named that are farthest from it.
-WINDOW, FARTHEST = 256, 200
 
 Tell = Callable[[str, int, int], None]
 
@@ -70,7 +62,6 @@ def align_action(
     engine: PairEngine,
     reference: str | None = None,
     most: int = 2000,
-    device: str = "cpu",
     progress: Tell | None = None,
 ) -> Compared:
     """Compare the videos of an action and align each with a reference: the one named, or the one nearest to all.
@@ -89,7 +80,8 @@ def align_action(
     facts, total = draw(store, action, most)
     facts.sort(key=lambda fact: (fact.frames, fact.id))
     began = time.perf_counter()
-    scratch = Path(tempfile.mkdtemp(dir=out, prefix=".packed-"))
+    with explained(out):
+        scratch = Path(tempfile.mkdtemp(dir=out, prefix=".packed-"))
     try:
         pack(scratch, [fact.frames for fact in facts], facts[0].dimension, _numbered(store, facts))
         pairs = fill_matrix(
@@ -108,7 +100,14 @@ def align_action(
     order, clusters = arrange(distances, apart=bound)
     chosen = facts[medoid(distances)] if reference is None else find_reference(store, action, reference)
     began = time.perf_counter()
-    far = align_with(store, action, chosen, out / "alignments.parquet", device=device, total=total, tell=tell)
+    far = align_with(
+        store,
+        action,
+        chosen,
+        out / "alignments.parquet",
+        engine=engine,
+        progress=lambda done: tell("aligning with the reference", done, total),
+    )
     compared = Compared(
         action=action,
         total=total,
@@ -150,64 +149,6 @@ def draw(store: Store, action: str, most: int) -> tuple[list[Fact], int]:
         elif (place := chance.randrange(total)) < most:
             kept[place] = fact
     return kept, total
-
-
-def find_reference(store: Store, action: str, name: str) -> Fact:
-    """Find the video of an action that a name means: its id, or the end of it that no other has."""
-    found = [fact for fact in store.catalogue.current(action=action) if ("/" + fact.id).endswith("/" + name)]
-    exact = [fact for fact in found if fact.id == name]
-    if len(exact or found) != 1:
-        said = f"{len(found)} videos are called {name!r}" if found else f"no video is called {name!r}"
-        raise ValueError(f"{said} among those of {action!r}: name one by its id, as in videos.csv")
-    return (exact or found)[0]
-
-
-def align_with(
-    store: Store, action: str, reference: Fact, file: Path, *, device: str, total: int, tell: Tell
-) -> list[tuple[Fact, float]]:
-    """Align every video of an action with a reference into a Parquet file; give those farther away than fits.
-
-    A row has the video's id, its distance, and for each frame of the reference the second of the video that goes with
-    it, which a viewer or a spreadsheet can use as it is.
-    """
-    (row,) = store.read([reference])
-    assert row.embedding is not None
-    schema = pa.schema(
-        [("id", pa.string()), ("distance", pa.float32()), ("seconds", pa.large_list(pa.float64()))],
-        metadata={b"reference": reference.id.encode()},
-    )
-    all_distances = array("f")  # four bytes a video
-    worst: list[tuple[Fact, float]] = []
-    with atomic_write(file) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
-        for window in _windows(store, action):
-            facts = [fact for fact, _ in window]
-            found = _align_window(row.embedding, window, device=device)
-            distances = [distance for distance, _ in found]
-            columns = {"id": [fact.id for fact in facts], "distance": distances, "seconds": [each for _, each in found]}
-            writer.write_table(pa.table(columns, schema=schema))
-            all_distances.extend(distances)
-            worst = sorted([*worst, *zip(facts, distances, strict=True)], key=lambda each: -each[1])[:FARTHEST]
-            tell("aligning with the reference", len(all_distances), total)
-    bound = limit(np.asarray(all_distances, np.float64))
-    return [(fact, distance) for fact, distance in worst if distance > bound]
-
-
-def _windows(store: Store, action: str) -> Iterator[list[tuple[Fact, Embedding]]]:
-    """Read the videos of an action some at a time, in the order of their lengths within that."""
-    facts = store.catalogue.current(action=action)
-    while window := list(islice(facts, WINDOW)):
-        read = [(fact, row.embedding) for fact, row in zip(window, store.read(window), strict=True)]
-        yield sorted(((fact, seen) for fact, seen in read if seen is not None), key=lambda each: len(each[1]))
-
-
-def _align_window(
-    reference: Embedding, window: list[tuple[Fact, Embedding]], *, device: str
-) -> list[tuple[float, NDArray[np.float64]]]:
-    pairs = [(reference.values, seen.values) for _, seen in window]
-    return [
-        (each.distance, seconds_along(torch.from_numpy(each.path), reference.times, seen.times))
-        for each, (_, seen) in zip(align_pairs(pairs, device=device), window, strict=True)
-    ]
 
 
 def _numbered(store: Store, facts: list[Fact]) -> Iterator[tuple[int, Values]]:

@@ -6,12 +6,13 @@ in several shards the last one counts, in the order of their names, which begin 
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from inphase.corpus.listing import Listed
+from inphase.media.errors import StoreError
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS shards (name TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -48,6 +49,7 @@ class Catalogue:
 
     def __init__(self, file: Path) -> None:
         """Open a catalogue, or begin one."""
+        self._file = file
         self._db = sqlite3.connect(file, timeout=60)
         self._db.executescript(_TABLES)
         self._db.execute("CREATE TEMP TABLE planned (id TEXT PRIMARY KEY) WITHOUT ROWID")
@@ -55,6 +57,16 @@ class Catalogue:
     def close(self) -> None:
         """Let go of the file."""
         self._db.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Write all of it or nothing; what the disk or another process refuses is an error that says so."""
+        try:
+            with self._db:
+                yield
+        except sqlite3.OperationalError as error:
+            said = f"{self._file} cannot be written ({error})"
+            raise StoreError(f"{said}: make room, or wait for the other process, then run this again") from error
 
     def shards(self) -> set[str]:
         """Name the shards that are entered."""
@@ -66,7 +78,7 @@ class Catalogue:
             (fact["id"], shard, number, *(fact[name] for name in _COLUMNS.split(", ")[3:]))
             for number, fact in enumerate(facts)
         ]
-        with self._db:
+        with self._transaction():
             self._db.executemany(f"INSERT OR REPLACE INTO videos ({_COLUMNS}) VALUES ({', '.join('?' * 11)})", rows)
             self._db.execute("INSERT OR IGNORE INTO shards VALUES (?)", [shard])
 
@@ -81,7 +93,7 @@ class Catalogue:
 
     def strike(self, shards: Iterable[str]) -> None:
         """Forget shards that are no longer there."""
-        with self._db:
+        with self._transaction():
             for name in shards:
                 self._db.execute("DELETE FROM videos WHERE shard = ?", [name])
                 self._db.execute("DELETE FROM shards WHERE name = ?", [name])
@@ -132,7 +144,7 @@ class Catalogue:
 
     def restamp(self, id: str, *, content: str, stamp: str) -> None:
         """Note under which stamp unchanged contents were seen last, so that they need not be hashed again."""
-        with self._db:
+        with self._transaction():
             self._db.execute("INSERT OR REPLACE INTO stamps VALUES (?, ?, ?)", [id, content, stamp])
 
     def stamp_of(self, fact: Fact) -> str:
@@ -143,4 +155,6 @@ class Catalogue:
 
     def plan(self, video: Listed) -> bool:
         """Tell whether a video comes up for the first time in this run."""
-        return self._db.execute("INSERT OR IGNORE INTO planned VALUES (?)", [video.id]).rowcount == 1
+        # Its transaction ends here: one left open would lock the file against others for as long as the run takes.
+        with self._transaction():
+            return self._db.execute("INSERT OR IGNORE INTO planned VALUES (?)", [video.id]).rowcount == 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from inphase.corpus.compaction import compact
+from inphase.corpus.compaction import LARGE, compact
 from inphase.corpus.job import Done, Job, Settings, carry_out, give_up, path_text, stamp_of
 from inphase.corpus.listing import Listed, list_videos
 from inphase.corpus.processes import run_here
@@ -56,6 +56,7 @@ def embed_corpus(
     videos: int = VIDEOS,
     threads: int = 1,
     side_by_side: int = 1,
+    merged: int = LARGE,
     progress: Tell | None = None,
 ) -> Embedded:
     """Bring a store up to a corpus, with an engine that does jobs; killed at any moment, the next run goes on.
@@ -63,7 +64,7 @@ def embed_corpus(
     A video counts as done where the store has it by the same model from the same contents: its size and time of
     modification say so, or failing that the hash of its contents. One that is broken is recorded with the reason, and
     tried again when its file changes. Corpora are embedded into one store side by side, each by one process at a time.
-    Memory: a job's names, and what the engine's processes hold.
+    Shards are merged into files of about `merged` bytes. Memory: a job's names, and what the engine's processes hold.
     """
     if videos < 1:
         raise ValueError(f"a shard has at least 1 video, got {videos}")
@@ -84,7 +85,7 @@ def embed_corpus(
                 if progress is not None:
                     progress(came)
         store.refresh()
-        compact(store)
+        compact(store, large=merged)
     return came
 
 

@@ -6,6 +6,7 @@ the lists it looks into. How many lists those are is chosen by measuring: the fe
 all frames finds. Rows that no longer count, or are of another action, are passed over by FAISS itself.
 """
 
+import errno
 import hashlib
 import heapq
 import json
@@ -15,20 +16,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from inphase.corpus.catalogue import Fact
 from inphase.corpus.shard import GROUP, read_rows
 from inphase.corpus.store import Store
-from inphase.media.atomic import atomic_write
-from inphase.media.errors import MissingExtraError
+from inphase.media.atomic import atomic_write, explained
+from inphase.media.errors import MissingExtraError, StoreError
 
 # Up to so many frames all of them are compared: a few seconds.
 EXACT = 1_000_000
 # Recall at so many neighbours, of so many frames, has to reach the target.
 NEIGHBOURS, QUERIES, TARGET = 10, 64, 0.95
-# Centroids are trained on so many vectors each, and anew when there are so many times as many frames.
-SAMPLES, GROWN = 32, 4
+# Centroids are trained on so many vectors each, so many in all at most, which bounds memory; and anew when there are
+# so many times as many frames.
+SAMPLES, SAMPLE, GROWN = 32, 2**17, 4
+LOCK = "index.lock"
 
 Vectors = NDArray[np.float32]
 Tell = Callable[[int, int], None]
@@ -70,20 +74,36 @@ class Index:
     """Search in a store, of which the index is brought up to date first."""
 
     def __init__(
-        self, store: Store, *, exact: int = EXACT, target: float = TARGET, progress: Tell | None = None
+        self,
+        store: Store,
+        *,
+        exact: int = EXACT,
+        target: float = TARGET,
+        sample: int = SAMPLE,
+        progress: Tell | None = None,
     ) -> None:
-        """Index the shards that are new; `progress` is told shards done and there are."""
+        """Index the shards that are new; `progress` is told shards done and there are.
+
+        Up to `exact` frames are compared without an index; `target` is the recall it has to reach, and `sample` the
+        most vectors its centroids are trained on. Memory: the sample, and the index of one shard.
+        """
         self._store, self._folder = store, store.folder / "index"
         model = store.model()
         self._shards = sorted(store.catalogue.shards())
         _, frames, _ = store.catalogue.totals()
         self.method = Method(frames)
+        self._sample = sample
         self.built = 0  # shards indexed just now
         if frames > exact:
             self.method = self._bring_up_to_date(model, frames, target=target, progress=progress)
 
     def nearest(self, queries: Vectors, *, k: int, action: str | None = None) -> list[list[Candidate]]:
         """Find the k frames most like each of the queries [Q, D], best first."""
+        found = self._nearest(queries, k=k, action=action)
+        self._store.require_shards(self._shards)
+        return found
+
+    def _nearest(self, queries: Vectors, *, k: int, action: str | None) -> list[list[Candidate]]:
         if not self.method.lists:
             return self._compare_all(queries, k=k, action=action)
         wanted, probes = min(k, self._store.catalogue.frames(action)), self.method.probes
@@ -116,6 +136,8 @@ class Index:
             bits = np.packbits(wanted, bitorder="little")
             chosen = None if wanted.all() else faiss.IDSelectorBitmap(bits)
             how = faiss.SearchParametersIVF(sel=chosen, nprobe=probes)
+            if not self._file(shard).exists():
+                raise StoreError(f"{self._folder} was made anew by another process meanwhile: run this again")
             index = faiss.read_index(str(self._file(shard)), faiss.IO_FLAG_MMAP)
             scores, numbers = index.search(queries, min(k, len(wanted)), params=how)
             best.add(scores, numbers, every)
@@ -147,8 +169,16 @@ class Index:
             yield block, np.concatenate(parts)
 
     def _bring_up_to_date(self, model: str, frames: int, *, target: float, progress: Tell | None) -> Method:
-        """Index the shards that are new, train centroids where that is due, and measure where anything changed."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        """Index the shards that are new, train centroids where that is due, and measure where anything changed.
+
+        One process at a time: another one waits, and finds it done.
+        """
+        with explained(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self._folder / LOCK):
+            return self._build(model, frames, target=target, progress=progress)
+
+    def _build(self, model: str, frames: int, *, target: float, progress: Tell | None) -> Method:
         state = self._state()
         if state is None or state["model"] != model or frames > GROWN * state["trained_on"]:
             state = self._train(model, frames)
@@ -180,8 +210,9 @@ class Index:
         """Find the centroids of a sample of the frames."""
         faiss = _faiss()
         lists = int(2 ** np.clip(round(np.log2(4 * np.sqrt(frames))), 2, 14))
-        every = max(1, frames // (SAMPLES * lists))
-        sample = np.concatenate([vectors[::every] for _, vectors in self._blocks()])
+        every = max(1, frames // min(SAMPLES * lists, self._sample))
+        # Copied: a view would hold the block that it is of, and all of them together the store.
+        sample = np.concatenate([vectors[::every].copy() for _, vectors in self._blocks()])
         dimension = sample.shape[1]
         kind = faiss.ScalarQuantizer.QT_fp16
         index = faiss.IndexIVFScalarQuantizer(
@@ -203,7 +234,7 @@ class Index:
 
     def _sweep(self) -> None:
         """Remove the files of shards that are gone and of centroids that were replaced."""
-        kept = {self._file(shard).name for shard in self._shards} | {self._trained(self._key).name, "index.json"}
+        kept = {self._file(shard).name for shard in self._shards} | {self._trained(self._key).name, "index.json", LOCK}
         for file in self._folder.iterdir():
             if file.name not in kept:
                 file.unlink(missing_ok=True)
@@ -230,7 +261,7 @@ class Index:
         every = max(1, self.method.frames // QUERIES)
         taken, offset = [], every // 2
         for _, vectors in self._blocks():
-            taken.append(vectors[offset::every])
+            taken.append(vectors[offset::every].copy())
             offset = (offset - len(vectors)) % every
         # Not the frames themselves, which any index finds: their direction, a little off.
         frames = np.concatenate(taken)[:QUERIES]
@@ -272,7 +303,10 @@ class _Best:
 
 def _write_index(index: Any, file: Path) -> None:
     with atomic_write(file) as part:
-        _faiss().write_index(index, str(part))
+        try:
+            _faiss().write_index(index, str(part))
+        except RuntimeError as error:  # what FAISS makes of a full disk
+            raise OSError(errno.ENOSPC, f"FAISS could not write it: {error}") from error
 
 
 def _faiss() -> Any:

@@ -125,6 +125,8 @@ def _row(video: Listed, settings: Settings, encoder: Encoder) -> Row:
             stamp = ""
     except (MediaError, ValueError) as error:
         reason = str(error)
+    except OSError as error:  # a disk or a network that fails: nothing is known of the video, which is tried again
+        reason, stamp = f"{path_text(video.path)} cannot be read: {error.strerror or error}", ""
     return Row(video.id, path_text(video.path), video.action, content, stamp, settings.model, embedding, reason)
 
 

@@ -1,38 +1,42 @@
-"""Who aligns blocks of pairs: threads of this machine, its GPU, or a Ray cluster."""
+"""Who aligns many pairs: threads of this machine, its GPU, or a Ray cluster.
+
+An engine is given how to begin working on a device and items of work, and yields what came of each. Items and what
+comes of them are dictionaries of numbers, texts and arrays, so that they can be sent to another machine.
+"""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import Any
 
-import numpy as np
 import torch
 
-from inphase.corpus.pairs import Block, Done, Packed, PairEngine, block_distances
+Item = dict[str, Any]
+Work = Callable[[Item], Item]
+Begin = Callable[[str], Work]
+PairEngine = Callable[[Begin, Iterable[Item]], Iterator[Item]]
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+# Items handed to Ray at a time: its scheduler and its store of objects hold them all, and what came of them.
+WAVE = 1024
 
 
 def in_threads(*, workers: int, device: str = "cpu") -> PairEngine:
     """Align in threads: products and tables are computed outside the interpreter's lock."""
 
-    def run(folder: Path, blocks: Sequence[Block]) -> Iterator[Done]:
-        packed = Packed(folder)
+    def run(begin: Begin, items: Iterable[Item]) -> Iterator[Item]:
+        work = begin(device)
         before = torch.get_num_threads()
         torch.set_num_threads(1 if workers > 1 else before)
         try:
             with ThreadPoolExecutor(max(1, workers)) as pool:
-                waiting: deque[tuple[Block, Future[NDArray[np.float32]]]] = deque()
-                for block in blocks:
+                waiting: deque[Future[Item]] = deque()
+                for item in items:
                     if len(waiting) > 2 * workers:
-                        ready, future = waiting.popleft()
-                        yield ready, future.result()
-                    waiting.append((block, pool.submit(block_distances, packed, block, device=device)))
+                        yield waiting.popleft().result()
+                    waiting.append(pool.submit(work, item))
                 while waiting:
-                    ready, future = waiting.popleft()
-                    yield ready, future.result()
+                    yield waiting.popleft().result()
         finally:
             torch.set_num_threads(before)
 
@@ -40,34 +44,27 @@ def in_threads(*, workers: int, device: str = "cpu") -> PairEngine:
 
 
 def in_actors(address: str, *, actors: int | None = None) -> PairEngine:
-    """Align on the Ray cluster at an address, whose machines see the folder."""
+    """Align on the Ray cluster at an address, whose machines see the folders; what is ready first comes first."""
 
-    def run(folder: Path, blocks: Sequence[Block]) -> Iterator[Done]:
+    def run(begin: Begin, items: Iterable[Item]) -> Iterator[Item]:
         from inphase.corpus.cluster import connect, map_in_actors
 
         connect(address)
-        items = [{"number": number, "ends": _ends(block)} for number, block in enumerate(blocks)]
-        for result in map_in_actors(items, PairActor, folder, actors=actors):
-            yield blocks[result["number"]], np.asarray(result["distances"], np.float32)
+        source = iter(items)
+        while wave := list(islice(source, WAVE)):
+            yield from map_in_actors(wave, PairActor, begin, actors=actors)
 
     return run
 
 
 class PairActor:
-    """One of the workers of a cluster."""
+    """One of the workers of a cluster, on a GPU where there is one."""
 
-    def __init__(self, folder: Path) -> None:
-        """Open the embeddings."""
-        self._packed = Packed(folder)
-        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+    def __init__(self, begin: Begin) -> None:
+        """Open what is aligned."""
         torch.set_num_threads(1)
+        self._work = begin("cuda" if torch.cuda.is_available() else "cpu")
 
-    def __call__(self, item: dict[str, Any]) -> dict[str, Any]:
-        """Align a block."""
-        first, second, third, fourth = (int(end) for end in item["ends"])
-        block = Block(range(first, second), range(third, fourth))
-        return {"number": item["number"], "distances": block_distances(self._packed, block, device=self._device)}
-
-
-def _ends(block: Block) -> list[int]:
-    return [block.rows.start, block.rows.stop, block.columns.start, block.columns.stop]
+    def __call__(self, item: Item) -> Item:
+        """Do one item."""
+        return self._work(item)

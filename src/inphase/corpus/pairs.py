@@ -4,8 +4,10 @@ The path is the cheapest through the contrastive cost, x to y plus y to x; the d
 as in `inphase.apps.matching`, and does not grow with length. O(MN) time a pair; memory that of `CELLS` costs.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,15 @@ from inphase.align.long import CELLS as LONG
 from inphase.align.path_numba import backtrack, hard_table
 from inphase.align.recursion import accumulate
 from inphase.apps.matching import BETA, match
+from inphase.corpus.pair_engines import Item, PairEngine, Work
+from inphase.media.atomic import atomic_write, explained
 from inphase.models.embed import Embedding
 
 # Costs laid out at a time, and videos on the side of a block of pairs.
 CELLS, SIDE = 2**21, 32
 
 Values = NDArray[np.float32]
+Table = NDArray[np.float64]
 Pair = tuple[Values, Values]
 
 
@@ -58,12 +63,26 @@ def _align(pairs: Sequence[Pair], device: str) -> Iterator[Aligned]:
     x_lengths, y_lengths = [len(pair[0]) for pair in pairs], [len(pair[1]) for pair in pairs]
     cosines = (x @ y.mT).cpu().numpy()
     costs = contrastive_costs(x, y, beta=BETA, x_lengths=x_lengths, y_lengths=y_lengths).sum(0)
-    # On the CPU a pair's table is filled without its padding.
-    tables = costs.numpy() if costs.is_cpu else accumulate(costs, kind="hard").double().cpu().numpy()
-    for cosine, table, m, n in zip(cosines, tables, x_lengths, y_lengths, strict=True):
-        whole = np.ascontiguousarray(table[:m, :n])
-        path = backtrack(hard_table(whole, False) if costs.is_cpu else whole, n - 1, False)
+    tables = (tables_one_by_one if costs.is_cpu else tables_at_once)(costs, x_lengths, y_lengths)
+    for cosine, table in zip(cosines, tables, strict=True):
+        path = backtrack(table, table.shape[1] - 1, False)
         yield Aligned(path, float(1 - cosine[path[:, 0], path[:, 1]].mean()))
+
+
+def tables_one_by_one(costs: torch.Tensor, rows: Sequence[int], columns: Sequence[int]) -> Iterator[Table]:
+    """Fill the hard table of every pair [B, M, N] without its padding: what a core does fastest."""
+    for cost, m, n in zip(costs.numpy(), rows, columns, strict=True):
+        yield hard_table(np.ascontiguousarray(cost[:m, :n]), False)
+
+
+def tables_at_once(costs: torch.Tensor, rows: Sequence[int], columns: Sequence[int]) -> Iterator[Table]:
+    """Fill the hard tables of all pairs [B, M, N] side by side, then cut the padding off: what a GPU does fastest.
+
+    In double precision, as the other way: rounding a table would decide between ways that cost about the same.
+    """
+    tables = accumulate(costs.double(), kind="hard").cpu().numpy()
+    for table, m, n in zip(tables, rows, columns, strict=True):
+        yield np.ascontiguousarray(table[:m, :n])
 
 
 def _stack(values: Sequence[Values]) -> torch.Tensor:
@@ -93,10 +112,10 @@ class Packed:
 def pack(folder: Path, lengths: Sequence[int], dimension: int, embeddings: Iterator[tuple[int, Values]]) -> Packed:
     """Write embeddings, which come as (number, values) in any order, to where each belongs."""
     begins = np.cumsum([0, *lengths])
-    folder.mkdir(parents=True, exist_ok=True)
-    np.save(folder / "begins.npy", begins, allow_pickle=False)
-    shape = (int(begins[-1]), dimension)
-    values = np.lib.format.open_memmap(folder / "values.npy", mode="w+", dtype=np.float16, shape=shape)
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / "begins.npy", begins, allow_pickle=False)
+    values = reserve(folder / "values.npy", np.float16, (int(begins[-1]), dimension))
     for number, found in embeddings:
         values[begins[number] : begins[number + 1]] = found
     values.flush()
@@ -114,34 +133,60 @@ class Block:
         """List the pairs i < j."""
         return [(i, j) for i in self.rows for j in self.columns if i < j]
 
+    def item(self) -> Item:
+        """Write the block as numbers that another machine can be sent."""
+        return {"ends": [self.rows.start, self.rows.stop, self.columns.start, self.columns.stop]}
 
-def blocks(count: int, *, side: int = SIDE) -> list[Block]:
+    @classmethod
+    def of(cls, item: Item) -> "Block":
+        """Read what `item` wrote."""
+        first, second, third, fourth = (int(end) for end in item["ends"])
+        return cls(range(first, second), range(third, fourth))
+
+
+def blocks(count: int, *, side: int = SIDE) -> Iterator[Block]:
     """Cut all pairs of so many videos into blocks."""
     parts = [range(begin, min(begin + side, count)) for begin in range(0, count, side)]
-    found = [Block(rows, columns) for k, rows in enumerate(parts) for columns in parts[k:]]
-    return [block for block in found if block.pairs()]
+    for k, rows in enumerate(parts):
+        for columns in parts[k:]:
+            if len(rows) > 1 or columns is not rows:
+                yield Block(rows, columns)
 
 
-def block_distances(packed: Packed, block: Block, *, device: str = "cpu") -> NDArray[np.float32]:
-    """Align the pairs of a block and give their distances in the order of `pairs`."""
-    videos = {number: packed[number] for number in {*block.rows, *block.columns}}
-    pairs = [(videos[i], videos[j]) for i, j in block.pairs()]
-    return np.array([each.distance for each in align_pairs(pairs, device=device)], np.float32)
+def comparing(folder: Path, device: str) -> Work:
+    """Open a packed folder; what comes back aligns the pairs of a block and gives their distances in their order."""
+    packed = Packed(folder)
 
+    def compare(item: Item) -> Item:
+        block = Block.of(item)
+        videos = {number: packed[number] for number in {*block.rows, *block.columns}}
+        pairs = [(videos[i], videos[j]) for i, j in block.pairs()]
+        distances = np.array([each.distance for each in align_pairs(pairs, device=device)], np.float32)
+        return item | {"distances": distances}
 
-Done = tuple[Block, NDArray[np.float32]]
-PairEngine = Callable[[Path, Sequence[Block]], Iterator[Done]]
+    return compare
 
 
 def fill_matrix(file: Path, folder: Path, count: int, *, engine: PairEngine, progress: Any = None) -> int:
     """Write the distances of all pairs of a packed folder as a symmetric matrix in a .npy file; count the pairs."""
-    matrix = np.lib.format.open_memmap(file, mode="w+", dtype=np.float32, shape=(count, count))
     total, done = count * (count - 1) // 2, 0
-    for block, distances in engine(folder, blocks(count)):
-        i, j = np.array(block.pairs()).T
-        matrix[i, j] = matrix[j, i] = distances
-        done += len(distances)
-        if progress is not None:
-            progress(done, total)
-    matrix.flush()
+    with atomic_write(file) as part:
+        matrix = reserve(part, np.float32, (count, count))
+        for result in engine(partial(comparing, folder), (block.item() for block in blocks(count))):
+            i, j = np.array(Block.of(result).pairs()).T
+            matrix[i, j] = matrix[j, i] = result["distances"]
+            done += len(i)
+            if progress is not None:
+                progress(done, total)
+        matrix.flush()
     return done
+
+
+def reserve(file: Path, kind: type[np.floating[Any]], shape: tuple[int, int]) -> NDArray[Any]:
+    """Map a new array of a file into memory; a disk too full for it says so now, and does not end the process later."""
+    with explained(file.parent):
+        mapped = np.lib.format.open_memmap(file, mode="w+", dtype=kind, shape=shape)
+        if hasattr(os, "posix_fallocate"):
+            with file.open("r+b") as opened:
+                os.posix_fallocate(opened.fileno(), 0, mapped.offset + mapped.nbytes)
+    return mapped

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from inphase.media.atomic import explained, folder_to_disk
+from inphase.media.errors import StoreError
 from inphase.models.embed import Embedding
 
 FORMAT = b"inphase corpus 1"
@@ -65,16 +66,22 @@ def write_shard(folder: Path, name: str, rows: Iterable[Row]) -> None:
     # A name of its own: a job that is done twice at once has two writers.
     draft = folder / f".{name}.{uuid.uuid4().hex[:8]}.part"
     try:
-        with pq.ParquetWriter(
-            draft,
-            SCHEMA,
-            compression="zstd",
-            use_byte_stream_split=["values.list.element"],
-            use_dictionary=["action", "model"],
-        ) as writer:
+        with explained(folder):
+            writer = pq.ParquetWriter(
+                draft,
+                SCHEMA,
+                compression="zstd",
+                use_byte_stream_split=["values.list.element"],
+                use_dictionary=["action", "model"],
+            )
+        try:
             for group in _grouped(rows):
                 with explained(folder):
                     writer.write_table(_table(group), row_group_size=len(group))
+        finally:
+            # On a disk that is full this fails, too.
+            with explained(folder):
+                writer.close()
         with explained(folder):
             with draft.open("rb") as written:
                 os.fsync(written.fileno())
@@ -97,7 +104,7 @@ def read_rows(file: Path, numbers: Sequence[int]) -> Iterator[Row]:
     """Read some rows of a shard, given in ascending order, a row group at a time."""
     wanted = np.asarray(numbers, np.int64)
     first = 0
-    with pq.ParquetFile(file) as opened:
+    with _opened(file) as opened:
         for group in range(opened.num_row_groups):
             size = opened.metadata.row_group(group).num_rows
             here = wanted[(wanted >= first) & (wanted < first + size)] - first
@@ -109,7 +116,7 @@ def read_rows(file: Path, numbers: Sequence[int]) -> Iterator[Row]:
 
 def read_times(file: Path, number: int) -> NDArray[np.float64]:
     """Read the seconds of one row's frames, and nothing else."""
-    with pq.ParquetFile(file) as opened:
+    with _opened(file) as opened:
         for group in range(opened.num_row_groups):
             size = opened.metadata.row_group(group).num_rows
             if number < size:
@@ -117,6 +124,13 @@ def read_times(file: Path, number: int) -> NDArray[np.float64]:
                 return np.asarray(times.values.to_numpy(zero_copy_only=False))
             number -= size
     raise IndexError(f"{file} has no such row")
+
+
+def _opened(file: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(file)
+    except FileNotFoundError as error:
+        raise StoreError(f"{file} was merged into another shard while the store was read: run this again") from error
 
 
 def _grouped(rows: Iterable[Row]) -> Iterator[list[Row]]:

@@ -37,14 +37,18 @@ class Store:
         """Open a store and bring its catalogue up to date."""
         self.folder = folder
         if create and not is_store(folder):
-            if folder.exists() and any(folder.iterdir()):
+            # Half a mark is left by a process that was killed at the very beginning.
+            if folder.exists() and any(path.name != ".store.part.json" for path in folder.iterdir()):
                 raise ValueError(f"{folder} holds something else than a store of embeddings: name another folder")
             with explained(folder):
-                self.shards.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(parents=True, exist_ok=True)
+            # The mark comes first: whatever happens after it, the folder is known to be ours.
             with atomic_write(folder / "store.json") as part:
                 part.write_text(json.dumps(MARK))
         if not is_store(folder):
             raise ValueError(f"{folder} is no store of embeddings: make one with `inphase embed CORPUS --out {folder}`")
+        with explained(folder):
+            self.shards.mkdir(exist_ok=True)
         self.catalogue = _open_catalogue(folder / "catalogue.sqlite")
         self.refresh()
 
@@ -108,6 +112,11 @@ class Store:
         for shard, found in groupby(facts, key=lambda fact: fact.shard):
             yield from read_rows(self.file(shard), sorted(fact.row for fact in found))
 
+    def require_shards(self, names: Iterable[str]) -> None:
+        """Refuse an answer from shards of which another process has merged some meanwhile: rows would be missing."""
+        if not self.catalogue.shards().issuperset(names):
+            raise StoreError(f"{self.folder} changed while it was read, since it is being filled: run this again")
+
     def require_action(self, action: str | None) -> None:
         """Refuse an action that no video of the store has."""
         actions = self.catalogue.counts("action")
@@ -122,6 +131,8 @@ def _open_catalogue(file: Path) -> Catalogue:
         return Catalogue(file)
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
-            raise StoreError(f"{file} cannot be opened ({error}): check your rights to the folder") from error
+            raise StoreError(
+                f"{file} cannot be opened ({error}): make room, or check your rights to the folder"
+            ) from error
         file.unlink()
         return Catalogue(file)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -48,14 +49,26 @@ class Number:
         return text if self.deviation is None else f"{text} ± {self.deviation:.{places or 1}f}"
 
 
-Cell = Number | str | None  # None: there is no such number
+@dataclass(frozen=True)
+class Link:
+    """Text that leads to a file, whose path is relative to the page."""
+
+    text: str
+    to: str
+
+    def __str__(self) -> str:
+        """Give the text alone."""
+        return self.text
+
+
+Cell = Number | Link | str | None  # None: there is no such number
 
 
 @dataclass(frozen=True)
 class Table:
     """Rows of cells under a heading each; the first cell of a row names it.
 
-    Columns named in `published` hold figures that others report.
+    Columns named in `published` hold figures that others report, those in `texts` names and files, not numbers.
     """
 
     title: str
@@ -63,6 +76,7 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
     published: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse rows of another length than the heading."""
@@ -196,7 +210,11 @@ def to_html(report: Report) -> str:
 
 
 def _html_table(table: Table) -> str:
-    marked = [" class=published" if name in table.published else "" for name in table.head]
+    kinds = [
+        [kind for kind, names in (("published", table.published), ("text", table.texts)) if name in names]
+        for name in table.head
+    ]
+    marked = [f' class="{" ".join(kind)}"' if kind else "" for kind in kinds]
     head = "".join(f"<th{mark}>{html.escape(name)}" for name, mark in zip(table.head, marked, strict=True))
     rows = "".join(
         "<tr>" + "".join(f"<td{mark}>{_cell(cell)}" for cell, mark in zip(row, marked, strict=True))
@@ -220,7 +238,8 @@ h2 {{ margin: 2.2rem 0 .5rem; font-size: 1.15rem }}
 .wide {{ overflow-x: auto }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums }}
 th, td {{ padding: .25rem .9rem .25rem 0; text-align: right; white-space: nowrap }}
-th:first-child, td:first-child {{ text-align: left }}
+th:first-child, td:first-child, .text {{ text-align: left }}
+@media (max-width: 40rem) {{ td:first-child {{ min-width: 9rem; white-space: normal; overflow-wrap: anywhere }} }}
 thead th {{ border-bottom: 1px solid; font-weight: 600; white-space: normal; vertical-align: bottom; max-width: 8rem }}
 tbody tr:nth-child(even) {{ background: color-mix(in srgb, currentColor 5%, transparent) }}
 .published, .undefined, .note {{ opacity: .65 }}
@@ -251,12 +270,14 @@ def _text(cell: Cell) -> str:
 
 def _cell(cell: Cell) -> str:
     text = html.escape(_text(cell))
+    if isinstance(cell, Link):
+        return f'<a href="{html.escape(quote(cell.to))}">{text}</a>'
     return f"<span class=undefined>{text}</span>" if isinstance(cell, Number) and text == UNDEFINED else text
 
 
 def _value(cell: Cell) -> Any:
     if not isinstance(cell, Number):
-        return cell
+        return cell.text if isinstance(cell, Link) else cell
     numbers = {"mean": cell.mean, "deviation": cell.deviation}
     return {name: None if v is None or math.isnan(v) else v for name, v in numbers.items()} | {"count": cell.count}
 

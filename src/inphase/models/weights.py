@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from inphase.media.errors import MediaError
 from inphase.models.encoder import Encoder, Sees
 
 KEY = "inphase_encoder"
@@ -29,6 +30,10 @@ def save_encoder(path: Path | str, encoder: Encoder) -> None:
     try:
         save_file(tensors, draft, metadata={KEY: description})
         draft.replace(path)
+    except SafetensorError as error:
+        raise MediaError(
+            f"{path} cannot be written ({error}): check the folder and whether the disk is full, then run this again"
+        ) from error
     finally:
         draft.unlink(missing_ok=True)
 

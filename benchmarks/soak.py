@@ -1,0 +1,97 @@
+"""Embed and search for minutes in one process that may not hold more than a fixed amount of memory (Linux only).
+
+Every turn some videos of a corpus change and are embedded anew, which merges shards and indexes the merged ones; then
+moments of a video are searched in it, by index and by comparing all, and its videos are aligned. A thread looks at
+what the process holds all the while, and ends it where that is above the ceiling.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import torch
+
+from inphase.corpus.align_all import align_action
+from inphase.corpus.embedding import embed_corpus, here
+from inphase.corpus.index import Index
+from inphase.corpus.pair_engines import in_threads
+from inphase.corpus.search import find_moments
+from inphase.corpus.store import Store
+from inphase.data import stage
+from inphase.models import ImageEncoder
+from inphase.models.look import look
+
+# MB: twice what the libraries take when they are loaded.
+CEILING = 900.0
+CHANGED, ROUNDS = 6, 4  # videos that change in a turn, and turns until the first change again
+SETTLED = ROUNDS  # turns after which the corpus grows no more
+
+
+def soak(minutes: float, *, ceiling: float = CEILING) -> str:
+    """Embed and search for so many minutes, and say what that came to."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    sizes = {"size": (64, 64), "convolutions": (16,), "hidden": (32,)}
+    encoder = ImageEncoder(context=(0,), mode="scratch", weights=None, **sizes).eval()  # type: ignore[arg-type]
+    with tempfile.TemporaryDirectory() as folder, watched(ceiling):
+        place = Path(folder)
+        stage.write(place / "films", split="train", actions=("squat", "kick"), videos=4, size=96)
+        films = sorted((place / "films").rglob("*.mp4"))
+        began, settled, embedded, searches = time.monotonic(), 0.0, 0, 0
+        for turn in count(1):
+            for number in range(CHANGED):
+                target = place / "corpus" / f"action{number % 2}" / f"{turn % ROUNDS}-{number}.mp4"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(films[(turn + number) % len(films)], target)
+            embedded += embed_corpus(place / "corpus", place / "store", encoder, engine=here(workers=0), videos=2).done
+            with Store(place / "store") as store:
+                seen = look(encoder, films[turn % len(films)]).values[::8]
+                for exact in (0, 10**12):
+                    index = Index(store, exact=exact)
+                    searches += len([find_moments(store, index, value, top=5) for value in seen])
+                align_action(store, "action0", place / "aligned", engine=in_threads(workers=1), most=8)
+            print(f"# turn {turn}: {held():.0f} MB", file=sys.stderr, flush=True)
+            if turn == SETTLED:
+                settled = held()
+            if time.monotonic() - began > 60 * minutes and turn > SETTLED:
+                break
+        taken = (time.monotonic() - began) / 60
+        return (
+            f"{taken:.1f} minutes, {turn} turns, {embedded:,} videos embedded, {searches:,} searches: never above "
+            f"{ceiling:.0f} MB; {settled:.0f} MB held after turn {SETTLED}, {held():.0f} MB at the end"
+        )
+
+
+def held() -> float:
+    """Give the memory that this process holds, in MB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@contextmanager
+def watched(ceiling: float) -> Iterator[None]:
+    """End the process where it holds more than so many MB, as a machine without more would."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.05):
+            if (now := held()) > ceiling:
+                print(
+                    f"the process holds {now:.0f} MB, and {ceiling:.0f} MB is the ceiling", file=sys.stderr, flush=True
+                )
+                os._exit(3)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
