@@ -1,6 +1,7 @@
 """The commands, end to end, on videos as people have them; random weights are enough to know a picture again."""
 
 import csv
+import shlex
 from functools import partial
 from pathlib import Path
 
@@ -71,6 +72,17 @@ def test_align_writes_everything(
     printed = capsys.readouterr().out
     assert "seen by the model that sees pictures" in printed
     assert "b [i]" in printed
+
+
+def test_the_command_that_opens_the_viewer_can_be_copied(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = place / "a folder whose name is so long that no terminal shows it in one line, and has [blanks] in it"
+    a, b = film(place / "a.mp4", WALK[:4]), film(place / "b.mp4", WALK[:4])
+    words = ("--model", place / "model.safetensors", "--out", out, "--height", 64)
+    assert run(monkeypatch, "align", *map(str, (a, b, *words))) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert shlex.split(last)[-3:] == ["inphase", "view", str(out)]
 
 
 def test_slow_motion_smoothing_and_another_reference(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from inphase.cli.looking import Out, bars, task_of
+from inphase.cli.looking import Out, bars, task_of, view_command
 
 
 def activations(
@@ -38,4 +38,4 @@ def activations(
         maps, grid = heat_of(encoder, recording, progress=task_of(bar, f"looking at {video.name}"))
         playback = write_heat(out, recording, maps, grid, height=height, progress=task_of(bar, "drawing"))
     write_playback(out, playback)
-    Console().print(f"watch {escape(str(out / 'activations.mp4'))}, or: inphase view {escape(str(out))}")
+    Console().print(f"watch {escape(str(out / 'activations.mp4'))}, or: {view_command(out)}", soft_wrap=True)

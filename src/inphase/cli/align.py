@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from inphase.cli.looking import Cache, Model, Out, Rate, Videos, bars, look_together, task_of
+from inphase.cli.looking import Cache, Model, Out, Rate, Videos, bars, look_together, task_of, view_command
 from inphase.media.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def align(
     write_alignment(out, recordings, embeddings, synchrony, cost=cost, slow=slow, height=height)
     console = Console()
     console.print(summary(recordings, synchrony))
-    console.print(f"watch {escape(str(out / 'aligned.mp4'))}, or: inphase view {escape(str(out))}")
+    console.print(f"watch {escape(str(out / 'aligned.mp4'))}, or: {view_command(out)}", soft_wrap=True)
 
 
 def choose_reference(

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
+from inphase.cli.looking import view_command
 from inphase.data import DATASETS
 from inphase.data.pose import JOINTS13, select_joints
 from inphase.data.video import Video, summarise
@@ -225,4 +226,5 @@ def _report(console: Console, found: "Reconstruction", out: Path) -> None:
         )
     if used.min() < 3:
         console.print("[yellow]some moments have fewer than 3 views that agree: do not rely on their depth[/yellow]")
-    console.print(f"pose3d.npz, pose3d.png and the playback are in {escape(str(out))}: inphase view {escape(str(out))}")
+    written = f"pose3d.npz, pose3d.png and the playback are in {escape(str(out))}"
+    console.print(f"{written}: {view_command(out)}", soft_wrap=True)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from inphase.cli.looking import Cache, Model, Out, Rate, Videos, bars, look_together, task_of
+from inphase.cli.looking import Cache, Model, Out, Rate, Videos, bars, look_together, task_of, view_command
 from inphase.media.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def transfer(
     write_labelled(out, recordings[: 1 + MOST], seen[: 1 + MOST], [given, *found][: 1 + MOST])
     console = Console()
     console.print(summary(recordings[1:], found, expected=len(given.stretches) + len(given.instants)))
-    console.print(f"tables and a playback are in {escape(str(out))}: inphase view {escape(str(out))}")
+    console.print(f"tables and a playback are in {escape(str(out))}: {view_command(out)}", soft_wrap=True)
 
 
 def write_labelled(
