@@ -304,6 +304,22 @@ def test_nothing_sticks_out_at_any_width(open_page: Open, pair_url: str, width: 
     assert (sum(int(part) for part in background[4:-1].split(",")) < 200) is dark
 
 
+def test_long_names_leave_headings_their_line(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "long"
+    shutil.copytree(pair_folder, folder)
+    content = json.loads((folder / INDEX).read_text())
+    for track in content["tracks"]:
+        track["name"] = "a clip that a telephone named by the day and the hour, 2024-05-17 14.33.05 (3)"
+    content["pairs"] *= 2  # to choose from
+    (folder / INDEX).write_text(json.dumps(content))
+    with answered(folder) as url:
+        page = open_page(url, width=390)
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+        heights = page.evaluate("() => [...document.querySelectorAll('.card h2')].map((each) => each.offsetHeight)")
+        assert heights
+        assert max(heights) < 30
+
+
 def test_a_broken_playback_says_what_is_wrong(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "broken"
     shutil.copytree(pair_folder, folder)
