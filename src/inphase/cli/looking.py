@@ -83,6 +83,13 @@ def look_at_others(
     return seen
 
 
+def spare(inputs: Sequence[Path], outputs: Sequence[Path]) -> None:
+    """Refuse to write over what was given."""
+    for output in outputs:
+        if output.exists() and any(given.exists() and output.samefile(given) for given in inputs):
+            raise ValueError(f"{output} would be written over: name another --out")
+
+
 def view_command(out: Path) -> str:
     """Word the command that opens a folder, to be copied into a shell: print it with `soft_wrap`, as one line."""
     return f"inphase view {escape(shlex.quote(str(out)))}"
