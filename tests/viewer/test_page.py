@@ -320,6 +320,18 @@ def test_long_names_leave_headings_their_line(open_page: Open, pair_folder: Path
         assert max(heights) < 30
 
 
+def test_panels_fill_the_width_above_what_was_found(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "found"
+    shutil.copytree(pair_folder, folder)
+    content = json.loads((folder / INDEX).read_text())
+    content["results"] = [{"query": {"name": "a", "second": 1.0}, "hits": [{"name": "b", "second": 1.0}]}]
+    (folder / INDEX).write_text(json.dumps(content))
+    edges = "() => [...document.querySelectorAll('.panels > .card')].map((card) => card.getBoundingClientRect().right)"
+    with answered(folder) as url:
+        matrix, found = open_page(url, width=1280).evaluate(edges)
+    assert matrix == pytest.approx(found, abs=1)
+
+
 def test_a_broken_playback_says_what_is_wrong(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "broken"
     shutil.copytree(pair_folder, folder)

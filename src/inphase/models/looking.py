@@ -87,6 +87,7 @@ def look_at_each(
         try:
             return look(encoder, path, shelf=shelf, rate=rate, progress=tell)
         except MediaError as error:
+            tell(1, 1)  # there is no more to do
             return str(error)
 
     found = _side_by_side(look_at, paths, threads=_threads(encoder), progress=progress)
@@ -106,6 +107,7 @@ def follow_each(
         except MissingExtraError:
             raise
         except MediaError as error:
+            tell(1, 1)  # there is no more to do
             return str(error)
 
     found = _side_by_side(follow, paths, threads=os.cpu_count() or 1, progress=progress)
