@@ -5,10 +5,17 @@ import pytest
 import torch
 
 from inphase.apps.pose3d import read_reconstruction
-from inphase.media.pose import JOINTS13
+from inphase.data import stage
+from inphase.data.pose import select_joints
+from inphase.data.video import Video
+from inphase.media import kept_pose
+from inphase.media.errors import NoPersonError
+from inphase.media.landmarks import LANDMARKS
+from inphase.media.pose import JOINTS13, Pose
 from inphase.models import AudioEncoder, PoseEncoder, save_encoder
 from inphase.playback import read_playback
 from tests.commands import type_command as run
+from tests.media.recordings import write_video
 
 
 @pytest.fixture
@@ -34,6 +41,52 @@ def test_a_collection_becomes_a_body_in_space(
     assert played.tracks[0].name == found.names[0]
     assert len(played.skeletons) == 1
     assert (out / "pose3d.png").stat().st_size > 1000
+
+
+def test_own_videos_of_any_kind_are_followed_once_and_played(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    takes = [select_joints(video) for video in stage.load(split="test", actions=["squat"], videos=4)]
+    names = ("query.mp4", "one/clip.mkv", "two/clip.mp4", "three.mp4", "nobody.mp4")
+    files = [tmp_path / name for name in names]
+    followed = []
+    for number, file in enumerate(files):
+        file.parent.mkdir(exist_ok=True)
+        write_video(file, count=5 + number)
+
+    def follow(path: Path, **_: object) -> Pose:
+        followed.append(path)
+        if path.name == "nobody.mp4":
+            raise NoPersonError(f"{path} shows no person")
+        return posed(takes[files.index(path)])
+
+    monkeypatch.setattr(kept_pose, "read_pose", follow)
+    words = ["--model", str(model), "--cache", str(tmp_path / "cache"), "--out", str(tmp_path / "out")]
+    for _ in range(2):
+        assert run(monkeypatch, "pose3d", *map(str, files), *words) == 0
+    assert sorted(followed) == sorted(files), "what was found the first time is kept"
+    assert "left out: " in (said := capsys.readouterr()).err
+    assert "nobody.mp4 shows no person" in " ".join(said.err.split())
+    tracks = read_playback(tmp_path / "out").tracks
+    assert len({track.name for track in tracks}) == 4, "those called alike are told apart"
+    assert all(track.media is not None and track.media.endswith(".mp4") for track in tracks)
+    assert run(monkeypatch, "pose3d", *map(str, files[::-1]), *words) == 1
+    assert "nobody.mp4 shows no person" in " ".join(capsys.readouterr().err.split())
+    assert run(monkeypatch, "pose3d", *map(str, (*files[:2], files[4])), *words) == 1
+    assert "2 of 3 do" in " ".join(capsys.readouterr().err.split())
+
+
+def posed(video: Video) -> Pose:
+    """Give the joints of a drawn person as MediaPipe would."""
+    assert video.keypoints is not None
+    length = len(video.keypoints)
+    points, visible = np.zeros((length, 33, 2), np.float32), np.zeros((length, 33), np.float32)
+    for number, joint in enumerate(JOINTS13):
+        for place in ("left_ear", "right_ear") if joint == "head" else (joint,):
+            points[:, LANDMARKS.index(place)] = video.keypoints[:, number]
+            visible[:, LANDMARKS.index(place)] = 1
+    world, found = np.zeros((length, 33, 3), np.float32), np.ones(length, np.bool_)
+    return Pose(points, world, visible, found, np.arange(length) / 30, (120, 160))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The commands, end to end, on videos as people have them; random weights are enough to know a picture again."""
 
 import csv
+import shlex
 from functools import partial
 from pathlib import Path
 
@@ -71,6 +72,17 @@ def test_align_writes_everything(
     printed = capsys.readouterr().out
     assert "seen by the model that sees pictures" in printed
     assert "b [i]" in printed
+
+
+def test_the_command_that_opens_the_viewer_can_be_copied(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = place / "a folder whose name is so long that no terminal shows it in one line, and has [blanks] in it"
+    a, b = film(place / "a.mp4", WALK[:4]), film(place / "b.mp4", WALK[:4])
+    words = ("--model", place / "model.safetensors", "--out", out, "--height", 64)
+    assert run(monkeypatch, "align", *map(str, (a, b, *words))) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert shlex.split(last)[-3:] == ["inphase", "view", str(out)]
 
 
 def test_slow_motion_smoothing_and_another_reference(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,3 +235,24 @@ def test_activations_are_shown(place: Path, monkeypatch: pytest.MonkeyPatch) -> 
     words = (film(place / "a.mp4", WALK[:5]), "--model", place / "model.safetensors", "--out", place / "out")
     assert run(monkeypatch, "activations", *map(str, words)) == 0
     assert probe(place / "out" / "activations.mp4").frames == 5
+
+
+def test_a_video_that_is_called_as_the_result_is_never_lost(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = film(place / "aligned.mp4", WALK), film(place / "b.mp4", WALK)
+    before = a.read_bytes()
+    assert align(monkeypatch, place, a, b) == 0  # into another folder: both are there
+    media = read_playback(place / "out").tracks[0].media
+    assert media is not None
+    assert (place / "out" / media).read_bytes() == before
+    assert probe(place / "out" / "aligned.mp4").size == (64, 192)
+    common = ("--model", place / "model.safetensors", "--out", place)
+    assert run(monkeypatch, "align", *map(str, (a, b, *common))) == 1  # into its own folder: refused
+    assert a.read_bytes() == before
+    assert "aligned.mp4 would be written over: name another --out" in " ".join(capsys.readouterr().err.split())
+    table = place / "b.csv"
+    table.write_text("second,label\n0.5,middle\n")
+    assert run(monkeypatch, "transfer", *map(str, (a, table, b, *common))) == 1
+    assert table.read_text() == "second,label\n0.5,middle\n"
+    assert "b.csv would be written over: name another --out" in " ".join(capsys.readouterr().err.split())

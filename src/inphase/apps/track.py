@@ -19,6 +19,8 @@ from inphase.playback import Curves, Pair, TimeMap, Track, add_media, principal_
 
 # Knots of a time map, at most: a page reads them with every step of its clock.
 KNOTS = 10_000
+# What commands write beside the media has these names.
+RESULTS = ("aligned", "activations")
 # Rows and columns of costs, at most, where all of them would not fit into memory.
 SIDE = 2048
 
@@ -54,6 +56,7 @@ def bring(folder: Path, recording: Recording, *, progress: Callable[[int, int], 
     folder.mkdir(parents=True, exist_ok=True)
     # Letters of any script, but nothing that an address or a page could take for something else.
     stem = re.sub(r"[^\w .-]", "_", recording.path.stem).strip(". ") or "video"
+    stem += " (video)" if stem in RESULTS else ""
     if is_playable(recording.path):
         return add_media(folder, recording.path, name=stem + recording.path.suffix.lower())
     with tempfile.TemporaryDirectory(dir=folder, prefix=".encoding-") as draft:

@@ -57,7 +57,7 @@ def carry(labels: Labels, x: Embedding, y: Embedding, *, y_end: float) -> Labels
     places = np.where(starts, y.times[0], np.where(ends, y_end, belief.seconds)).tolist()
     count = len(labels.instants)
     instants = [
-        Instant(place, each.label, _near(y.times, place, mass, belief.likeness))
+        Instant(place, each.label, confidence_near(y.times, place, mass, belief.likeness))
         for each, place, mass in zip(labels.instants, places[:count], belief.mass[:count], strict=True)
     ]
     stretches = []
@@ -84,10 +84,10 @@ def believe(x: Embedding, y: Embedding, seconds: NDArray[np.float64]) -> Belief:
     first, second = np.split(rows, 2)
     path = match(x, y).path
     placing, doubting = (posterior(x, y, frames, path=path, gamma=gamma) for gamma in (PLACING, DOUBTING))
-    medians = _medians(y.times, placing)[:, None]
+    medians = medians_of(y.times, placing)[:, None]
     places = medians[first] * (1 - share) + medians[second] * share
     mass = doubting[first] * (1 - share) + doubting[second] * share
-    return Belief(places[:, 0], mass, _likeness(x, y, path))
+    return Belief(places[:, 0], mass, likeness_of(x, y, path))
 
 
 def posterior(
@@ -119,7 +119,7 @@ def posterior(
     return np.asarray(mass)
 
 
-def _medians(times: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[np.float64]:
+def medians_of(times: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[np.float64]:
     """Find the second that half of each row's mass [E, N] lies before; a frame's mass is spread evenly around it."""
     if len(times) == 1:
         return np.full(len(mass), times[0])
@@ -130,14 +130,16 @@ def _medians(times: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[n
     return np.asarray(np.clip(found, times[0], times[-1]))
 
 
-def _likeness(x: Embedding, y: Embedding, path: NDArray[np.int64]) -> NDArray[np.float64]:
+def likeness_of(x: Embedding, y: Embedding, path: NDArray[np.int64]) -> NDArray[np.float64]:
     """Average for every frame of y the cosines of itself and the frames of x it is matched with, [N]."""
     i, j = path.T
     cosines = np.einsum("ld,ld->l", x.values[i], y.values[j], dtype=np.float64)
     return np.clip(np.bincount(j, cosines, len(y)) / np.maximum(np.bincount(j, minlength=len(y)), 1), 0, 1)
 
 
-def _near(times: NDArray[np.float64], place: float, mass: NDArray[np.float64], likeness: NDArray[np.float64]) -> float:
+def confidence_near(
+    times: NDArray[np.float64], place: float, mass: NDArray[np.float64], likeness: NDArray[np.float64]
+) -> float:
     """Weigh a moment by the mass within `NEAR` of it, half a frame beyond included, and by the likeness there."""
     half = float(np.median(np.diff(times))) / 2 if len(times) > 1 else 0.0
     near = np.abs(times - place) <= NEAR + half

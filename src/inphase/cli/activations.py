@@ -7,7 +7,7 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from inphase.cli.looking import Out, bars, task_of
+from inphase.cli.looking import Out, bars, spare, task_of, view_command
 
 
 def activations(
@@ -32,10 +32,11 @@ def activations(
     from inphase.models import load_encoder
     from inphase.playback import write_playback
 
+    spare([video], [out / "activations.mp4"])
     encoder = load_encoder(model)
     (recording,) = open_recordings([video])
     with bars() as bar:
         maps, grid = heat_of(encoder, recording, progress=task_of(bar, f"looking at {video.name}"))
         playback = write_heat(out, recording, maps, grid, height=height, progress=task_of(bar, "drawing"))
     write_playback(out, playback)
-    Console().print(f"watch {escape(str(out / 'activations.mp4'))}, or: inphase view {escape(str(out))}")
+    Console().print(f"watch {escape(str(out / 'activations.mp4'))}, or: {view_command(out)}", soft_wrap=True)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from inphase.cli.looking import Cache, Model, Out, Rate, Videos, bars, look_together, task_of
+from inphase.cli.looking import Cache, Model, Out, Rate, Videos, bars, look_together, spare, task_of, view_command
 from inphase.media.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def align(
         raise ValueError(f"{len(videos)} videos cannot be aligned: name two to {MOST}")
     if smooth < 0 or not slow > 0:
         raise ValueError(f"smooth must not be negative and slow must be above 0, got {smooth:g} and {slow:g}")
+    spare(videos, [out / "aligned.mp4"])
     from inphase.apps.sync import synchronise
     from inphase.apps.track import open_recordings
 
@@ -66,7 +67,7 @@ def align(
     write_alignment(out, recordings, embeddings, synchrony, cost=cost, slow=slow, height=height)
     console = Console()
     console.print(summary(recordings, synchrony))
-    console.print(f"watch {escape(str(out / 'aligned.mp4'))}, or: inphase view {escape(str(out))}")
+    console.print(f"watch {escape(str(out / 'aligned.mp4'))}, or: {view_command(out)}", soft_wrap=True)
 
 
 def choose_reference(

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from inphase.cli.looking import view_command
 from inphase.cli.train import Watching
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def demo(*, out: Path = Path("out/demo"), ways: Ways = tuple(WAYS)) -> None:
     console.print(tabulate(measured))
     folder = align_two(load_encoder(out / ways[0]), read_recipe(recipe_of(ways[0])), out=out)
     console.print(
-        f"watch {escape(str(folder / 'aligned.mp4'))}, or open the viewer: inphase view {escape(str(folder))}"
+        f"watch {escape(str(folder / 'aligned.mp4'))}, or open the viewer: {view_command(folder)}", soft_wrap=True
     )
 
 

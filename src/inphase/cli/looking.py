@@ -1,5 +1,6 @@
 """What the commands that look at videos share: their options, and looking behind progress bars."""
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,6 +81,18 @@ def look_at_others(
     if not seen:
         raise ValueError(f"none of {len(paths)} videos can be seen by {encoder.sees}: name others, or a --model")
     return seen
+
+
+def spare(inputs: Sequence[Path], outputs: Sequence[Path]) -> None:
+    """Refuse to write over what was given."""
+    for output in outputs:
+        if output.exists() and any(given.exists() and output.samefile(given) for given in inputs):
+            raise ValueError(f"{output} would be written over: name another --out")
+
+
+def view_command(out: Path) -> str:
+    """Word the command that opens a folder, to be copied into a shell: print it with `soft_wrap`, as one line."""
+    return f"inphase view {escape(shlex.quote(str(out)))}"
 
 
 @contextmanager

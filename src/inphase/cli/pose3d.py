@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
+from inphase.cli.looking import Cache, view_command
 from inphase.data import DATASETS
 from inphase.data.pose import JOINTS13, select_joints
 from inphase.data.video import Video, summarise
@@ -20,6 +21,7 @@ from inphase.media.atomic import atomic_write
 if TYPE_CHECKING:
     from inphase.apps.pose3d.reconstruct import Reconstruction
     from inphase.apps.pose3d.views import Performance
+    from inphase.apps.track import Recording
     from inphase.models import Encoder
     from inphase.playback import Track
 
@@ -39,7 +41,7 @@ class _Seen:
 
     performance: "Performance"
     size: tuple[int, int]
-    path: Path | None = None
+    recording: "Recording | None" = None
 
 
 def pose3d(
@@ -54,6 +56,7 @@ def pose3d(
     views: int = 20,
     rate: float = 30.0,
     flips: bool = True,
+    cache: Cache = None,
 ) -> None:
     """Reconstruct the body in space at every frame of a video, from other videos of the same action.
 
@@ -71,6 +74,7 @@ def pose3d(
         views: how many videos to use at most, those that align best; the query counts.
         rate: frames a second where a collection does not say.
         flips: try people of the other hand as mirror images.
+        cache: where to keep the poses found in files.
     """
     if bool(videos) == bool(data):
         raise ValueError("name video files (the query, then others) or a collection (--data), one of the two")
@@ -80,7 +84,9 @@ def pose3d(
         task = bar.add_task("following people" if videos else "reading poses", total=None)
         tell: Tell = lambda done, total: bar.update(task, completed=done, total=total)  # noqa: E731
         seen = (
-            _watch(videos, tell) if videos else _look_up(data, root, action=action, query=query, rate=rate, tell=tell)
+            _watch(videos, cache, tell)
+            if videos
+            else _look_up(data, root, action=action, query=query, rate=rate, tell=tell)
         )
         found, tracks = _reconstruct(encoder, seen, views=views, flips=flips, out=out, bar=bar)
         _write(out, found, seen[0].performance, tracks)
@@ -99,19 +105,34 @@ def _encoder(model: Path | None) -> "Encoder":
     return encoder
 
 
-def _watch(files: tuple[Path, ...], tell: Tell) -> list[_Seen]:
-    """Follow the person in each video file."""
+def _watch(files: tuple[Path, ...], cache: Path | None, tell: Tell) -> list[_Seen]:
+    """Follow the person in each video file; others than the query that cannot be followed are named and left out."""
     from inphase.apps.pose3d.views import FEWEST, Performance
-    from inphase.media.pose import read_pose
+    from inphase.apps.track import open_recordings
+    from inphase.media.errors import MediaError
+    from inphase.media.shelf import Shelf, default_folder
+    from inphase.models.looking import follow_each
 
     if len(files) < FEWEST:
         raise ValueError(f"depth needs {FEWEST} videos or more, the query's among them; got {len(files)}")
+    done: dict[int, int] = {}
+
+    def progress(number: int, frame: int, total: int) -> None:
+        done[number] = 100 * frame // total
+        tell(sum(done.values()), 100 * len(files))
+
+    poses, failed = follow_each(files, shelf=Shelf(cache or default_folder()), progress=progress)
+    if files[0] in failed:
+        raise MediaError(failed[files[0]])
+    for reason in failed.values():
+        Console(stderr=True).print(f"[yellow]left out: {escape(reason)}[/yellow]")
+    if len(poses) < FEWEST:
+        raise ValueError(f"depth needs {FEWEST} videos or more that show a person; {len(poses)} of {len(files)} do")
     seen = []
-    for number, file in enumerate(files):
-        pose = read_pose(file, progress=lambda done, of, n=number: tell(100 * n + 100 * done // of, 100 * len(files)))  # type: ignore[misc]
+    for recording, pose in zip(open_recordings(list(poses)), poses.values(), strict=True):
         points, visible = pose.joints13()
-        joints = Performance(file.name, points.astype(np.float64), visible, pose.times, JOINTS13)
-        seen.append(_Seen(joints, pose.size, file))
+        joints = Performance(recording.name, points.astype(np.float64), visible, pose.times, JOINTS13)
+        seen.append(_Seen(joints, pose.size, recording))
     return seen
 
 
@@ -184,9 +205,9 @@ def _reconstruct(
 
 def _media(out: Path, seen: _Seen) -> str | None:
     """Bring a video's file to the playback."""
-    from inphase.playback import add_media
+    from inphase.apps.track import bring
 
-    return None if seen.path is None else add_media(out, seen.path)
+    return None if seen.recording is None else bring(out, seen.recording)
 
 
 def _write(out: Path, found: "Reconstruction", query: "Performance", tracks: list["Track"]) -> None:
@@ -225,4 +246,5 @@ def _report(console: Console, found: "Reconstruction", out: Path) -> None:
         )
     if used.min() < 3:
         console.print("[yellow]some moments have fewer than 3 views that agree: do not rely on their depth[/yellow]")
-    console.print(f"pose3d.npz, pose3d.png and the playback are in {escape(str(out))}: inphase view {escape(str(out))}")
+    written = f"pose3d.npz, pose3d.png and the playback are in {escape(str(out))}"
+    console.print(f"{written}: {view_command(out)}", soft_wrap=True)

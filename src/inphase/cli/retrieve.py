@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from inphase.cli.heard import Collection, Corpus, Files
-from inphase.cli.looking import Cache, Rate, bars, task_of
+from inphase.cli.looking import Cache, Rate, bars, task_of, view_command
 from inphase.cli.search import summary
 from inphase.data import DATASETS
 
@@ -83,7 +83,7 @@ def retrieve(
         write_playback(out, show_found(title, question, answers))
     console = Console()
     console.print(summary(title, [(hit.name, f"{hit.second:.2f}", hit.score) for hit in hits]))
-    console.print(f"inphase view {escape(str(out))}")
+    console.print(view_command(out), soft_wrap=True)
 
 
 def _show(corpus: Corpus, out: Path, name: str, second: float, *, score: float | None = None) -> "Moment":

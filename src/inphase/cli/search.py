@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from inphase.cli.looking import Cache, Model, Rate, look_at_corpus
+from inphase.cli.looking import Cache, Model, Rate, look_at_corpus, view_command
 
 VIDEOS = frozenset({".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".wmv", ".flv", ".3gp", ".ts"})
 
@@ -82,7 +82,7 @@ def search(
     write_playback(out, playback)
     console = Console()
     console.print(summary(title, rows))
-    console.print(f"inphase view {escape(str(out))}")
+    console.print(view_command(out), soft_wrap=True)
 
 
 def summary(title: str, rows: Sequence[tuple[str, str, float]]) -> Table:

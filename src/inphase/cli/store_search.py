@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
-from inphase.cli.looking import bars, task_of
+from inphase.cli.looking import bars, task_of, view_command
 from inphase.cli.search import summary
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _show_moments(out: Path, title: str, query: Path, at: float, moments: "list[
     recordings = dict(zip(here, open_recordings(list(here.values())), strict=True))
     hits = [Hit(hit.fact.id, hit.second, hit.score) for hit in moments if hit.fact.id in here]
     write_playback(out, moments_found(out, title, show_moment(out, asked, at), hits, recordings))
-    Console().print(f"inphase view {escape(str(out))}")
+    Console().print(view_command(out), soft_wrap=True)
 
 
 def _show_videos(
@@ -106,7 +106,7 @@ def _show_videos(
     hits = [hit for hit in found if hit.name in here]
     values = {id: embeddings[id][1] for id in here}
     write_playback(out, recordings_found(out, title, (asked, seen), hits, recordings, values))
-    Console().print(f"inphase view {escape(str(out))}")
+    Console().print(view_command(out), soft_wrap=True)
 
 
 def _present(facts: "list[Fact]") -> dict[str, Path]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from inphase.cli.looking import Cache, Model, Out, Rate, Videos, bars, look_together, task_of
+from inphase.cli.looking import Cache, Model, Out, Rate, Videos, bars, look_together, spare, task_of, view_command
 from inphase.media.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def transfer(
     from inphase.media.recording import open_recording
 
     recordings = open_recordings([labelled, *targets])
+    tables = [out / f"{each.name.replace('/', '_').lstrip('.') or 'video'}.csv" for each in recordings[1:]]
+    spare([labels], tables)
     ends = [each.properties.duration for each in recordings]
     times = [open_recording(each.path).times for each in recordings]
     rows = read_table(labels, columns=("label",))
@@ -64,14 +66,13 @@ def transfer(
     seen = look_together([labelled, *targets], model=model, cache=cache, rate=rate).embeddings
     found = [carry(given, seen[0], each, y_end=end) for each, end in zip(seen[1:], ends[1:], strict=True)]
     out.mkdir(parents=True, exist_ok=True)
-    for each, clock, carried in zip(recordings[1:], times[1:], found, strict=True):
-        file = out / f"{each.name.replace('/', '_').lstrip('.') or 'video'}.csv"
+    for file, clock, carried in zip(tables, times[1:], found, strict=True):
         with atomic_write(file) as part, part.open("w", encoding="utf-8", newline="") as stream:
             csv.writer(stream).writerows(tabulate(carried, times=clock))
     write_labelled(out, recordings[: 1 + MOST], seen[: 1 + MOST], [given, *found][: 1 + MOST])
     console = Console()
     console.print(summary(recordings[1:], found, expected=len(given.stretches) + len(given.instants)))
-    console.print(f"tables and a playback are in {escape(str(out))}: inphase view {escape(str(out))}")
+    console.print(f"tables and a playback are in {escape(str(out))}: {view_command(out)}", soft_wrap=True)
 
 
 def write_labelled(

@@ -87,10 +87,31 @@ def look_at_each(
         try:
             return look(encoder, path, shelf=shelf, rate=rate, progress=tell)
         except MediaError as error:
+            tell(1, 1)  # there is no more to do
             return str(error)
 
     found = _side_by_side(look_at, paths, threads=_threads(encoder), progress=progress)
     seen = {path: each for path, each in zip(paths, found, strict=True) if isinstance(each, Embedding)}
+    return seen, {path: each for path, each in zip(paths, found, strict=True) if isinstance(each, str)}
+
+
+def follow_each(
+    paths: Sequence[Path], *, shelf: Shelf | None = None, progress: Tell | None = None
+) -> tuple[dict[Path, Pose], dict[Path, str]]:
+    """Follow the person of those recordings that show one, and say of each other one why not."""
+    shelf = shelf or Shelf(None)
+
+    def follow(path: Path, tell: Callable[[int, int], None]) -> Pose | str:
+        try:
+            return kept_pose(path, shelf=shelf, progress=tell)
+        except MissingExtraError:
+            raise
+        except MediaError as error:
+            tell(1, 1)  # there is no more to do
+            return str(error)
+
+    found = _side_by_side(follow, paths, threads=os.cpu_count() or 1, progress=progress)
+    seen = {path: each for path, each in zip(paths, found, strict=True) if isinstance(each, Pose)}
     return seen, {path: each for path, each in zip(paths, found, strict=True) if isinstance(each, str)}
 
 

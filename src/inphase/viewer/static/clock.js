@@ -1,77 +1,8 @@
 // One clock for everything. While it plays, the reference's video drives it and the others follow; when it stands, all
 // of them are put exactly where they belong.
+import { start } from "./player.js";
 
-const SLOPE = 0.04; // wall seconds over which the slope of a map is read
-const CATCH_UP = 0.16; // wall seconds in which a follower makes good what it is off
-const JUMP = 0.3; // own seconds: a follower that is off by more is put in its place
-const SLOWEST = 0.0625; // what browsers play; one that is ahead of something slower waits
-const FASTEST = 16;
-
-// A video that is somewhere on its own map from the clock's seconds.
-export class Player {
-  constructor(video, map) {
-    this.video = video;
-    this.map = map;
-    this.broken = false;
-    this.idle = false; // not to be seen: it need not follow
-    this.wanted = null; // where to go once the seek under way is done
-    video.addEventListener("seeked", () => this.arrive());
-    video.addEventListener("loadedmetadata", () => this.arrive());
-    video.addEventListener("error", () => { this.broken = true; });
-  }
-
-  seek(second) {
-    const own = Math.max(0, this.map.at(second));
-    const { video } = this;
-    if (video.readyState === 0 || video.seeking) {
-      this.wanted = own;
-    } else {
-      // A seek may be over before its event is told: what was wanted then is no longer.
-      this.wanted = null;
-      if (video.currentTime !== own) this.go(own);
-    }
-  }
-
-  go(own) {
-    const last = this.video.duration;
-    this.video.currentTime = last ? Math.min(own, last) : own;
-  }
-
-  rest(idle) {
-    this.idle = idle;
-    if (idle) this.video.pause();
-  }
-
-  arrive() {
-    if (this.wanted === null) return;
-    const own = this.wanted;
-    this.wanted = null;
-    this.go(own);
-  }
-
-  get settled() {
-    return this.broken || this.idle || (this.wanted === null && !this.video.seeking && this.video.readyState >= 2);
-  }
-
-  // Run as the map does from here, and make good what is missing.
-  follow(second, speed) {
-    const { video, map } = this;
-    if (!this.settled || this.broken || this.idle) return;
-    const target = map.at(second);
-    const missing = target - video.currentTime;
-    if (Math.abs(missing) > JUMP) {
-      this.seek(second);
-      return;
-    }
-    const rate = (map.at(second + SLOPE * speed) - target) / SLOPE + missing / CATCH_UP;
-    if ((rate < SLOWEST && missing <= 0) || video.ended) {
-      if (!video.paused) video.pause();
-      return;
-    }
-    video.playbackRate = Math.min(Math.max(rate, SLOWEST), FASTEST);
-    if (video.paused) start(video);
-  }
-}
+const STEERING = 12; // milliseconds between looks at where the videos are
 
 // What a page needs of time: `time`, `playing`, `speed`, `loop`, and the events "time" and "state".
 export class Clock extends EventTarget {
@@ -86,6 +17,7 @@ export class Clock extends EventTarget {
 
   drive(player) {
     this.reference = player;
+    player.video.preservesPitch = true;
     player.video.addEventListener("ended", () => this.playing && !this.holding && this.finish());
   }
 
@@ -129,7 +61,9 @@ export class Clock extends EventTarget {
   pause() {
     if (!this.playing) return;
     this.playing = false;
-    for (const { video } of this.players) video.pause();
+    clearInterval(this.steering);
+    this.steering = null;
+    for (const player of this.players) player.pause();
     this.seek(this.time);
     this.tell("state");
   }
@@ -156,51 +90,63 @@ export class Clock extends EventTarget {
 
   // Wait until every video has arrived, then let the reference run.
   hold() {
-    for (const { video } of this.players) video.pause();
+    for (const player of this.players) player.pause();
     this.holding = true;
     this.since = performance.now();
     this.run();
   }
 
+  // Videos are steered more often than the page is drawn: on a slow machine that is seldom.
   run() {
-    this.frameRequest ??= requestAnimationFrame((now) => {
+    this.steering ??= setInterval(() => this.steer(), STEERING);
+    this.frameRequest ??= requestAnimationFrame(() => {
       this.frameRequest = null;
       if (!this.playing) return;
-      this.advance(now);
+      if (this.holding) this.release();
+      else if (this.steer()) this.tell("time");
       this.run();
     });
   }
 
-  advance(now) {
-    const driver = this.reference && !this.reference.broken ? this.reference.video : null;
-    if (this.holding) {
-      const late = now - this.since > 3000;
-      if (!late && !this.players.every((player) => player.settled)) return;
-      this.holding = false;
-      if (driver) {
-        driver.playbackRate = this.speed;
-        start(driver, () => this.pause());
-      }
-      for (const player of this.followers) player.follow(this.time, this.speed);
-      this.last = now;
-      return;
-    }
-    const elapsed = Math.max(0, now - this.last) / 1000;
+  get driver() {
+    return this.reference && !this.reference.broken ? this.reference.video : null;
+  }
+
+  release() {
+    const now = performance.now();
+    if (now - this.since < 3000 && !this.players.every((player) => player.settled)) return;
+    this.holding = false;
+    this.last = now;
+    if (!this.driver) return;
+    this.driver.playbackRate = this.speed;
+    this.from = this.driver.currentTime;
+    start(this.driver, () => this.pause());
+  }
+
+  // Let the followers follow; says whether the clock has moved.
+  steer() {
+    if (!this.playing || this.holding) return false;
+    const { driver } = this;
+    const now = performance.now();
+    const elapsed = (now - this.last) / 1000;
     this.last = now;
     if (driver) {
       if (driver.readyState < 3 && !driver.ended) return this.stall();
+      if (driver.currentTime === this.from) return false; // it has yet to begin
+      this.from = null;
       this.time = Math.min(driver.currentTime, this.duration);
     } else {
       this.time += elapsed * this.speed;
     }
     if (this.time >= this.bounds.end || driver?.ended) return this.finish();
     for (const player of this.followers) player.follow(this.time, this.speed);
-    this.tell("time");
+    return true;
   }
 
   // The reference has run dry: nobody runs ahead of it.
   stall() {
-    for (const { video } of this.followers) video.pause();
+    for (const player of this.followers) player.pause();
+    return false;
   }
 
   finish() {
@@ -210,16 +156,10 @@ export class Clock extends EventTarget {
       this.time = this.duration;
       this.pause();
     }
+    return false;
   }
 
   tell(what) {
     this.dispatchEvent(new Event(what));
   }
-}
-
-// Start a video; being paused again before it ran is no error, being forbidden to is.
-function start(video, refused = () => {}) {
-  video.play().catch((error) => {
-    if (error.name === "NotAllowedError") refused();
-  });
 }

@@ -1,8 +1,8 @@
 // The videos in their grid, each with its joints and heat map laid over it.
-import { Player } from "./clock.js";
 import { colour, element, surface } from "./draw.js";
 import { boneColour, pointsShown, sideOf } from "./joints.js";
 import { addressOf } from "./playback.js";
+import { Player } from "./player.js";
 
 const REASONS = { 2: "the connection broke", 3: "it is damaged", 4: "it is missing, or of a kind this browser does not play" };
 

@@ -1,0 +1,81 @@
+"""Choose the temperatures of `inphase transfer` on videos that neither train the model nor are reported on.
+
+python -m benchmarks.transfer_temperatures MODEL --golfdb ROOT --store STORE
+
+MODEL was trained without a fifth of GolfDB's training players (`inphase train golf_pose_gta --set data.held_out=0.2`).
+Labels are carried among the swings of these, and among the stage's validation set, as in `benchmarks.transfer`. The
+temperature of placing is judged by the mean error; that of doubting, where labels are placed at `PLACING`, by how far
+confidences are from being probabilities of lying within a tenth of a second (Brier's score), and by the mean errors of
+the more confident half and of the rest.
+"""
+
+import argparse
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.transfer import embed_video, pairs
+from inphase.apps.matching import match
+from inphase.apps.transfer import NEAR, PLACING, confidence_near, likeness_of, medians_of, posterior
+from inphase.data import golfdb, stage
+from inphase.data.pose import add_poses, select_joints
+from inphase.data.video import Video
+from inphase.media.pose_store import PoseStore
+from inphase.models import Encoder, load_encoder
+
+TEMPERATURES = (0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0)
+
+
+def measure(encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, alike: str, rate: float) -> None:
+    """Print a row for every temperature."""
+    seen = {video.id: embed_video(encoder, video, rate=rate) for video in videos}
+    errors, sure, mass = (defaultdict(list) for _ in range(3))
+    for source, target in pairs(videos, alike=alike, rng=np.random.default_rng(0)):
+        events = [name for name in names or source.events if name in source.events and name in target.events]
+        x, y = seen[source.id], seen[target.id]
+        frames = np.array([source.events[name] for name in events])
+        truth = np.array([target.events[name] for name in events])
+        path = match(x, y).path
+        weights = {gamma: posterior(x, y, frames, path=path, gamma=gamma) for gamma in TEMPERATURES}
+        places, alike_there = medians_of(y.times, weights[PLACING]), likeness_of(x, y, path)
+        for gamma, rows in weights.items():
+            errors[gamma] += np.abs(medians_of(y.times, rows) * rate - truth).tolist()
+            for place, row in zip(places, rows, strict=True):
+                sure[gamma].append(confidence_near(y.times, place, row, alike_there))
+                mass[gamma].append(confidence_near(y.times, place, row, np.ones(len(y))))
+    print("| temperature | placing | doubting: Brier, half / rest | the mass alone: Brier, half / rest |")
+    print("|---|---|---|---|")
+    placed = np.array(errors[PLACING])
+    for gamma in TEMPERATURES:
+        doubts = " | ".join(_judge(np.array(each[gamma]), placed, rate=rate) for each in (sure, mass))
+        print(f"| {gamma:g} | {np.mean(errors[gamma]):.2f} | {doubts} |")
+
+
+def _judge(confidence: np.ndarray, errors: np.ndarray, *, rate: float) -> str:
+    order = np.argsort(-confidence, kind="stable")
+    half = len(order) // 2
+    brier = np.mean((confidence - (errors <= NEAR * rate + 0.5)) ** 2)
+    return f"{brier:.3f}, {errors[order[:half]].mean():.2f} / {errors[order[half:]].mean():.2f}"
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("model")
+    arguments.add_argument("--golfdb", type=Path, required=True)
+    arguments.add_argument("--store", type=Path, required=True)
+    given = arguments.parse_args()
+    torch.set_num_threads(1)
+    encoder, store = load_encoder(given.model), PoseStore(given.store)
+    held_out = [video for video in golfdb.load(given.golfdb, split="val", held_out=0.2) if video.id in store]
+    print(f"\nGolfDB, {len(held_out)} swings of players held out\n")
+    measure(encoder, add_poses(held_out, store=store), golfdb.EVENTS[1:-1], alike="view", rate=golfdb.RATE)
+    takes = [select_joints(video) for video in stage.load(split="val")]
+    print(f"\nstage, {len(takes)} videos of its validation set\n")
+    measure(encoder, takes, (), alike="", rate=30.0)
+
+
+if __name__ == "__main__":
+    main()
