@@ -9,7 +9,7 @@ from inphase.apps.track import open_recordings
 from inphase.media.frames import read_clip
 from inphase.media.pose import JOINTS13
 from inphase.media.probe import probe
-from inphase.models import PoseEncoder
+from inphase.models import MotionEncoder, PoseEncoder
 from inphase.playback import read_playback, write_playback
 from tests.media.recordings import clicks, write_video
 from tests.models.test_look import small
@@ -25,6 +25,19 @@ def test_maps_are_those_of_the_encoder_at_the_frame_itself(tmp_path: Path) -> No
         features = encoder.features(encoder.prepare(pictures))
         truth = encoder.heat_maps(torch.stack([features[:-2], features[2:]], dim=1))[:, 1]
     np.testing.assert_allclose(maps.values[2:], truth.flatten(1).numpy(), atol=1e-5)
+
+
+def test_an_encoder_of_motion_shows_which_cells_move_it(tmp_path: Path) -> None:
+    (recording,) = open_recordings([write_video(tmp_path / "a.mp4", count=12)])
+    encoder = MotionEncoder(context=(-2, 0, 2), size=(32, 32), grid=2, hidden=(8,)).eval()
+    maps, grid = heat_of(encoder, recording)
+    assert (grid, maps.values.shape) == ((2, 2), (12, 4))
+    pictures = torch.from_numpy(read_clip(recording.path, size=(32, 32)).frames)
+    with torch.inference_mode():
+        features = encoder.features(encoder.prepare(pictures))
+        truth = encoder.heat_maps(torch.stack([features[:-4], features[2:-2], features[4:]], dim=1))[:, 1]
+    np.testing.assert_allclose(maps.values[2:-2], truth.flatten(1).numpy(), atol=1e-4)
+    assert maps.values.std() > 1e-3
 
 
 def test_video_and_playback_show_the_heat(tmp_path: Path) -> None:

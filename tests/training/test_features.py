@@ -1,3 +1,5 @@
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,10 +10,12 @@ import torch
 from inphase.data import stage
 from inphase.data.sight import Sight, see
 from inphase.data.video import Video
+from inphase.evaluation.measure import untrained
 from inphase.models import ImageEncoder, load_encoder
 from inphase.training import train
 from inphase.training.features import Features
 from inphase.training.metrics import read_metrics
+from inphase.training.status import Status
 from tests.training.conftest import make_recipe
 
 SMALL = {"size": (32, 32), "convolutions": (4,), "hidden": ()}
@@ -43,6 +47,31 @@ def test_features_are_what_the_network_sees_computed_once(tmp_path: Path, sight:
         next(encoder.backbone.parameters()).add_(1)
     with pytest.raises(AssertionError, match="looked at twice"):
         Features(encoder, Sight(sight.videos, refuse, sight.frame_count), folder=tmp_path)(video, frames)
+
+
+def test_a_head_on_kept_motion_trains_and_goes_on_as_if_never_interrupted(out: Path, tmp_path: Path) -> None:
+    recipe = replace(
+        make_recipe(data={"actions": ["squat", "kick"], "videos": 2, "size": 32}, run={"steps": 6}),
+        encoder={"name": "motion", "size": [32, 32], "hidden": [8], "dimension": 8, "dropout": 0.3},
+    )
+    kept = tmp_path / "features"
+    train(recipe, tmp_path / "whole", features=kept)
+    assert np.load(next(kept.glob("*[0-9a-f].npy")), mmap_mode="r").shape[1:] == (112, 3, 3)
+
+    def interrupt(status: Status) -> None:
+        if status.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, out, watch=interrupt, features=kept)
+    train(recipe, out, features=kept)
+    found, whole = (load_encoder(folder).state_dict() for folder in (out, tmp_path / "whole"))
+    for name, value in whole.items():
+        assert torch.equal(found[name], value), name
+    untouched = untrained(load_encoder(out)).state_dict()
+    same = {name for name, value in untouched.items() if torch.equal(value, whole[name])}
+    assert {name for name in whole if name.startswith("backbone.")} <= same
+    assert "head.1.weight" not in same
 
 
 def test_the_embedder_of_a_frozen_network_trains_on_features(out: Path) -> None:

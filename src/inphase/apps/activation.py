@@ -2,7 +2,8 @@
 
 The maps of the embedder's last convolution are averaged over channels, scaled to between 0 and 1 in each frame,
 enlarged and laid over the frame. The embedder convolves over time as well; shown is the map at the frame itself, where
-it is in its own context, and at the first frame of the context otherwise, as the released code does.
+it is in its own context, and at the first frame of the context otherwise, as the released code does. Of an encoder of
+motion it is how much each cell of its grid moves the first layer.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from inphase.models.embed import Embedding, embed
 from inphase.models.encoder import Encoder, Sees
 from inphase.models.image_encoder import ImageEncoder
 from inphase.models.look import ahead
+from inphase.models.motion_encoder import MotionEncoder
 from inphase.playback import Playback
 
 # From nothing to much: transparent black, violet, red, orange, pale yellow.
@@ -43,7 +45,7 @@ class HeatMaps(Encoder):
 
     def __init__(self, encoder: Encoder) -> None:
         """Take over what the encoder sees; refuse one that sees no pictures."""
-        if not isinstance(encoder, ImageEncoder):
+        if not isinstance(encoder, ImageEncoder | MotionEncoder):
             raise ValueError(
                 f"this model sees {encoder.sees} and has no maps to show: name one that sees pictures with --model"
             )

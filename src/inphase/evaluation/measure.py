@@ -83,10 +83,12 @@ def validate(encoder: Encoder, sight: Sight) -> dict[str, float]:
 
 
 def untrained(encoder: Encoder, *, seed: int = 0) -> Encoder:
-    """Build an encoder again as it was before training: pretrained where it began so, otherwise random."""
+    """Build an encoder again as it was before training: a frozen backbone as it is, all else random."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         fresh = type(encoder)(**encoder.config)
+    if getattr(encoder, "mode", None) == "frozen":
+        fresh.get_submodule("backbone").load_state_dict(encoder.get_submodule("backbone").state_dict())
     return fresh.to(next(encoder.parameters()).device).eval()
 
 

@@ -4,12 +4,14 @@ from inphase.models.audio_encoder import AudioEncoder
 from inphase.models.embed import Embedding, embed
 from inphase.models.encoder import Encoder
 from inphase.models.image_encoder import ImageEncoder
+from inphase.models.motion_encoder import MotionEncoder
 from inphase.models.pose_encoder import PoseEncoder
 from inphase.models.weights import load_encoder, load_shipped, save_encoder
 
 ENCODERS: dict[str, type[Encoder]] = {
     "audio": AudioEncoder,
     "image": ImageEncoder,
+    "motion": MotionEncoder,
     "pose": PoseEncoder,
 }
 
@@ -19,6 +21,7 @@ __all__ = [
     "Embedding",
     "Encoder",
     "ImageEncoder",
+    "MotionEncoder",
     "PoseEncoder",
     "embed",
     "load_encoder",

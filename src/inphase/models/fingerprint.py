@@ -13,7 +13,7 @@ def fingerprint(encoder: Encoder, *, source: str = "", head: bool = True) -> str
 
     Without the head it names the features alone: whatever is built on them finds them.
     """
-    about = [type(encoder).__name__, encoder.config if head else encoder.shape, source]
+    about = [type(encoder).__name__, encoder.config if head else [encoder.shape, encoder.config.get("grid")], source]
     digest = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
     left_out = () if head else (*encoder.head.parameters(), *encoder.head.buffers())
     ids = {id(tensor) for tensor in left_out}

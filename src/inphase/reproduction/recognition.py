@@ -5,10 +5,11 @@ from inphase.reproduction.figures import bars
 from inphase.reproduction.published import ORIGINAL_CLIPS, RECOGNITION, Figures
 from inphase.reproduction.study import Changes, Column, Row, Setup, Study, method_rows
 
+# Said by name: the recipes of some collections see motion, whose backbone is always frozen.
 MODES: dict[str, Changes] = {
-    "scratch": {"encoder": {"mode": "scratch", "weights": None}},
-    "train_all": {"encoder": {"mode": "train_all"}},
-    "only_bn": {"encoder": {"mode": "only_bn"}},
+    "scratch": {"encoder": {"name": "image", "mode": "scratch", "weights": None}},
+    "train_all": {"encoder": {"name": "image", "mode": "train_all"}},
+    "only_bn": {"encoder": {"name": "image", "mode": "only_bn"}},
 }
 
 

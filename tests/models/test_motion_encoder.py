@@ -1,0 +1,103 @@
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from inphase.media.context import context_frames
+from inphase.media.frames import Clip
+from inphase.models import MotionEncoder, embed, load_encoder, save_encoder
+from inphase.models.fingerprint import fingerprint
+
+
+def build(**changes: object) -> MotionEncoder:
+    torch.manual_seed(0)
+    settings = {"context": (-2, 0, 3), "size": (32, 48), "grid": 2, "hidden": (8,), "dimension": 5}
+    return MotionEncoder(**{**settings, **changes}).eval()  # type: ignore[arg-type]
+
+
+def film(count: int = 11) -> Clip:
+    frames = np.random.default_rng(0).integers(0, 256, (count, 32, 48, 3), dtype=np.uint8)
+    return Clip(frames, np.arange(count) / 25)
+
+
+def test_vectors_are_of_the_differences_between_the_cells_of_context_frames() -> None:
+    encoder, clip = build(), film()
+    found = embed(encoder, clip).values
+    with torch.no_grad():
+        maps = encoder.backbone(encoder.prepare(torch.from_numpy(clip.frames)).movedim(-1, 1))  # [T, 112, 2, 3]
+        for frame, context in enumerate(context_frames(np.arange(11), length=11, context=encoder.context)):
+            seen = []
+            for before, after in pairwise(context):
+                change = maps[after] - maps[before]
+                # Two cells over three columns: the middle one belongs to both.
+                seen.append(torch.stack([change[:, :, :2].mean(-1), change[:, :, 1:].mean(-1)], -1))
+            truth = F.normalize(encoder.head(torch.cat([part.flatten() for part in seen])[None]), dim=-1)
+            np.testing.assert_allclose(found[frame], truth[0], atol=1e-5)
+
+
+def test_what_stands_still_changes_nothing_and_what_moves_does() -> None:
+    encoder = build()
+    features = torch.randn(4, 3, 112, 2, 2, generator=torch.Generator().manual_seed(1))
+    still = torch.randn(4, 1, 112, 2, 2, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        found = encoder.combine(features)
+        torch.testing.assert_close(encoder.combine(features + still), found, atol=1e-5, rtol=0)
+        assert (encoder.combine(features.flip(1)) - found).abs().max() > 1e-2
+        assert (encoder.combine(features.flip(-1)) - found).abs().max() > 1e-2
+
+
+def test_the_batch_changes_nothing() -> None:
+    encoder, clip = build(), film()
+    found = [embed(encoder, clip, batch=batch).values for batch in (1, 4, 64)]
+    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
+    np.testing.assert_allclose(found[2], found[0], atol=1e-6)
+    assert np.ptp(found[0], axis=0).max() > 1e-3
+
+
+def test_the_head_alone_trains_and_the_backbone_keeps_its_statistics() -> None:
+    encoder = build(dropout=0.5).train()
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    optimiser = torch.optim.SGD([weight for weight in encoder.parameters() if weight.requires_grad], lr=1.0)
+    shown = torch.rand(2, 3, 3, 32, 48, 3, generator=torch.Generator().manual_seed(1)) * 2 - 1
+    encoder(shown).mul(torch.arange(5.0)).sum().backward()
+    optimiser.step()
+    changed = {name for name, value in encoder.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed == {name for name in before if name.startswith("head.")}
+
+
+def test_heat_is_where_the_first_layer_sees_motion() -> None:
+    encoder = build()
+    features = torch.zeros(1, 3, 112, 2, 2)
+    features[0, 2, :, 1, 0] = 1
+    with torch.no_grad():
+        heat: Tensor = encoder.heat_maps(features)
+    assert heat.shape == (1, 3, 2, 2)
+    assert (heat[0, 1] > 0).tolist() == [[False, False], [True, False]]
+
+
+def test_it_is_built_again_from_its_file(tmp_path: Path) -> None:
+    encoder, clip = build(), film()
+    save_encoder(tmp_path / "encoder.safetensors", encoder)
+    again = load_encoder(tmp_path)
+    np.testing.assert_array_equal(embed(again, clip).values, embed(encoder, clip).values)
+
+
+def test_what_is_kept_of_one_grid_is_not_found_by_another() -> None:
+    kept = fingerprint(build(), head=False)
+    assert fingerprint(build(hidden=(4,)), head=False) == kept
+    assert fingerprint(build(grid=1), head=False) != kept
+
+
+def test_what_does_not_go_together_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"between two context frames at least, got \(0,\)"):
+        build(context=(0,))
+    with pytest.raises(ValueError, match="grid must be at least 1"):
+        build(grid=0)
+    with pytest.raises(ValueError, match=r"got \(8, 8\)"):
+        build(size=(8, 8))
+    with pytest.raises(ValueError, match="takes 3 context frames, got 2"):
+        build().combine(torch.zeros(1, 2, 112, 2, 2))
