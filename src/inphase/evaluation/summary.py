@@ -11,7 +11,8 @@ DETAILS = ", by action and event"
 
 # What each number is a mean of, in the words of a table; the details are in docs/evaluation.md.
 NOTES = {
-    "kendall_tau": "Order of nearest neighbours; rewards whatever grows with time. nc: frames whose context exists.",
+    "kendall_tau": "Order of nearest neighbours; rewards whatever grows with time. nc: frames whose context exists, "
+    "among such frames; nc_whole: the same among all frames.",
     "event_error": "Key events carried from video to video: frames, or fractions of the length. Less is better.",
     "alignment_error": "Difference of canonical time of matched frames. Less is better.",
     "phase_classification": "Frames whose phase a support vector machine tells rightly: kernel/features/labelled.",
@@ -58,7 +59,7 @@ def _figures(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> tuple[Fi
 
 def _is_headline(key: str) -> bool:
     """Tell a number over everything from that of one action or event."""
-    kinds = ("mean", "median", "mean_fraction", "median_fraction", "nc", "per_action")
+    kinds = ("mean", "median", "mean_fraction", "median_fraction", "nc", "nc_whole", "per_action")
     parts = key.split("/")
     return (
         len(parts) == 1

@@ -19,7 +19,7 @@ from inphase.data.reading import measure
 from inphase.data.sight import Sight, see
 from inphase.data.table import Table, call, choose
 from inphase.data.video import Video
-from inphase.models import ENCODERS, Encoder
+from inphase.models import ENCODERS, Encoder, load_encoder, load_shipped
 from inphase.objectives import OBJECTIVES, Objective
 from inphase.training.method import Method
 from inphase.training.recipe import Recipe
@@ -35,9 +35,8 @@ class Sights:
 
 
 def build_method(recipe: Recipe) -> Method:
-    """Make the networks a recipe names, their weights drawn from torch's generator."""
-    kind, table = choose(ENCODERS, recipe.encoder, where="encoder")
-    encoder = call(kind, table, where="[encoder]")
+    """Make the networks a recipe names, their weights drawn from torch's generator unless it says where they start."""
+    encoder = build_encoder(recipe.encoder)
     sound = None if recipe.sound is None else call(ENCODERS["audio"], recipe.sound, where="[sound]")
     # What a frozen network sees of a picture that never changes need not be seen twice.
     known = getattr(encoder, "mode", None) == "frozen" and recipe.augment is None
@@ -47,6 +46,20 @@ def build_method(recipe: Recipe) -> Method:
             f"{sound.config['dimension']} dimensions differ"
         )
     return Method(encoder, build_objective(recipe, dimension=encoder.config["dimension"]), sound=sound, known=known)
+
+
+def build_encoder(table: Table) -> Encoder:
+    """Make an encoder by its arguments, or begin with one there is: `start` is "shipped", a run folder or a file."""
+    kind, rest = choose(ENCODERS, table, where="encoder")
+    start = rest.pop("start", "")
+    if not start:
+        return call(kind, rest, where="[encoder]")
+    if rest:
+        raise ValueError(f"[encoder] begins as {start} is, its sizes and context included: leave out {', '.join(rest)}")
+    encoder = load_shipped(kind.sees) if start == "shipped" else load_encoder(start)
+    if type(encoder) is not kind:
+        raise ValueError(f"[encoder] is to be {table['name']!r}, but {start} holds a {type(encoder).__name__}")
+    return encoder.train()
 
 
 def build_objective(recipe: Recipe, *, dimension: int) -> Objective:

@@ -1,0 +1,48 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from inphase.models import PoseEncoder, load_shipped, save_encoder
+from inphase.training.build import build_encoder
+
+
+def same(one: torch.nn.Module, other: torch.nn.Module) -> bool:
+    left, right = one.state_dict(), other.state_dict()
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_an_encoder_starts_as_the_one_that_ships_and_trains() -> None:
+    encoder = build_encoder({"name": "pose", "start": "shipped"})
+    assert same(encoder, load_shipped("poses"))
+    assert encoder.training
+    assert all(parameter.requires_grad for parameter in encoder.parameters())
+
+
+def test_an_encoder_starts_as_one_of_another_run(tmp_path: Path) -> None:
+    before = PoseEncoder(context=(0,), hidden=(8,))
+    save_encoder(tmp_path / "encoder.safetensors", before)
+    after = build_encoder({"name": "pose", "start": str(tmp_path)})
+    assert same(after, before)
+    assert after.config == before.config
+
+
+def test_nothing_said_of_a_start_draws_weights() -> None:
+    table = {"name": "pose", "start": "", "hidden": [8]}
+    assert not same(build_encoder(table), build_encoder(table))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"name": "pose", "start": "shipped", "hidden": [8]}, "leave out hidden"),
+        ({"name": "audio", "start": "FILE"}, "holds a PoseEncoder"),
+        ({"name": "pose", "start": "nowhere"}, "there is no nowhere"),
+    ],
+)
+def test_a_start_that_does_not_fit_is_refused(table: dict[str, Any], message: str, tmp_path: Path) -> None:
+    save_encoder(tmp_path / "small.safetensors", PoseEncoder(hidden=(8,)))
+    start = table["start"].replace("FILE", str(tmp_path / "small.safetensors"))
+    with pytest.raises(ValueError, match=message):
+        build_encoder({**table, "start": start})
