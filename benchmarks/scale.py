@@ -265,9 +265,12 @@ def overlap() -> None:
         def decode() -> int:
             return sum(len(clip) for file in files for clip in decoded(file))
 
-        def wait(clips: Iterable[Clip]) -> None:
+        def wait(clips: Iterable[Clip]) -> int:
+            seen = 0
             for clip in clips:
                 time.sleep(len(clip) * a_frame)
+                seen += len(clip)
+            return seen
 
         frames = decode()
         a_frame = min(timed(decode) for _ in range(3)) / frames

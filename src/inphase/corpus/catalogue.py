@@ -52,11 +52,14 @@ class Catalogue:
         self._file = file
         self._db = sqlite3.connect(file, timeout=60)
         self._db.executescript(_TABLES)
-        self._db.execute("CREATE TEMP TABLE planned (id TEXT PRIMARY KEY) WITHOUT ROWID")
+        # A database of its own, on disk and gone with this process: a transaction left open here locks nobody out.
+        self._planned = sqlite3.connect("")
+        self._planned.execute("CREATE TABLE planned (id TEXT PRIMARY KEY) WITHOUT ROWID")
 
     def close(self) -> None:
         """Let go of the file."""
         self._db.close()
+        self._planned.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -155,6 +158,4 @@ class Catalogue:
 
     def plan(self, video: Listed) -> bool:
         """Tell whether a video comes up for the first time in this run."""
-        # Its transaction ends here: one left open would lock the file against others for as long as the run takes.
-        with self._transaction():
-            return self._db.execute("INSERT OR IGNORE INTO planned VALUES (?)", [video.id]).rowcount == 1
+        return self._planned.execute("INSERT OR IGNORE INTO planned VALUES (?)", [video.id]).rowcount == 1

@@ -182,7 +182,7 @@ def fill_matrix(file: Path, folder: Path, count: int, *, engine: PairEngine, pro
     return done
 
 
-def reserve(file: Path, kind: type[np.floating[Any]], shape: tuple[int, int]) -> NDArray[Any]:
+def reserve(file: Path, kind: type[np.floating[Any]], shape: tuple[int, int]) -> "np.memmap[Any, Any]":
     """Map a new array of a file into memory; a disk too full for it says so now, and does not end the process later."""
     with explained(file.parent):
         mapped = np.lib.format.open_memmap(file, mode="w+", dtype=kind, shape=shape)
