@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,15 +22,13 @@ import torch
 from inphase.data.loading import load_videos
 from inphase.data.sight import Sight, see
 from inphase.data.table import Table
-from inphase.evaluation.measure import Measured, measure
+from inphase.evaluation.measure import Measured, Progress, measure
 from inphase.media.atomic import atomic_write
 from inphase.models import Encoder, load_encoder
 from inphase.reproduction.machine import describe_machine
 from inphase.training import Recipe, Status, train
 from inphase.training.build import build_method
 
-# What is being done, and the fraction of it that is.
-Tell = Callable[[str, float], None]
 # What makes no difference to what a run learns.
 _IDLE = {"seed", "accelerator", "devices", "nodes", "strategy", "threads", "save_every", "log_every"}
 TRAINED = "trained.json"
@@ -78,7 +76,7 @@ def is_done(job: Job, out: Path) -> bool:
     return all((out / job.folder / test.file).is_file() for test in job.tests)
 
 
-def perform(job: Job, out: Path, tell: Tell) -> None:
+def perform(job: Job, out: Path, tell: Progress) -> None:
     """Train what is not trained and measure what is not measured."""
     folder = out / job.folder
     if is_done(job, out):
@@ -96,7 +94,7 @@ def perform(job: Job, out: Path, tell: Tell) -> None:
             _measure(encoder, test, folder, compare=compare, tell=tell)
 
 
-def _train(recipe: Recipe, folder: Path, *, out: Path, tell: Tell) -> None:
+def _train(recipe: Recipe, folder: Path, *, out: Path, tell: Progress) -> None:
     steps, before = recipe.run["steps"], read_trained(folder)
     if before.get("steps") == steps:
         return
@@ -121,7 +119,7 @@ def read_trained(folder: Path) -> dict[str, Any]:
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
 
-def _measure(encoder: Encoder, test: Test, folder: Path, *, compare: Sequence[str], tell: Tell) -> None:
+def _measure(encoder: Encoder, test: Test, folder: Path, *, compare: Sequence[str], tell: Progress) -> None:
     def look(split: str) -> Sight:
         name = " ".join(f"{key}={value}" for key, value in sorted(test.data.items()))
         return see(encoder, load_videos(test.data, split=split), store=test.data.get("store"), name=name)

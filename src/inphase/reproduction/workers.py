@@ -10,8 +10,9 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inphase.evaluation.measure import Progress
 from inphase.reproduction.machine import cores
-from inphase.reproduction.runs import Job, Tell, perform
+from inphase.reproduction.runs import Job, perform
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -57,7 +58,7 @@ def _tell(watch: Watch, key: Path, doing: str, fraction: float) -> None:
     watch(Event(key, doing, fraction))
 
 
-def _try(job: Job, out: Path, tell: Tell) -> str:
+def _try(job: Job, out: Path, tell: Progress) -> str:
     """Perform a job, and give what went wrong."""
     try:
         perform(job, out, tell)
