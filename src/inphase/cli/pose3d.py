@@ -231,7 +231,7 @@ def _report(console: Console, found: "Reconstruction", out: Path) -> None:
         f"{used.min()} to {used.max()} of them (median {np.median(used):.0f}); they agree to "
         f"{np.nanmedian(found.error):.2f} torso lengths (median over joints)"
     )
-    from inphase.apps.pose3d.reconstruct import COUNTS, NARROW
+    from inphase.apps.pose3d.reconstruct import COUNTS, NARROW, UNEXPLAINED
 
     ignored = [name for name, trust in zip(found.names, found.trust.mean(1), strict=True) if trust < COUNTS]
     mirrored = [name for name, flip in zip(found.names, found.flipped, strict=True) if flip]
@@ -239,6 +239,10 @@ def _report(console: Console, found: "Reconstruction", out: Path) -> None:
         console.print(f"[yellow]hardly used, since they disagree with the rest:[/yellow] {escape(summarise(ignored))}")
     if mirrored:
         console.print(f"taken as mirror images: {escape(summarise(mirrored))}")
+    if np.nanmedian(found.error) > UNEXPLAINED:
+        console.print(
+            "[yellow]the videos do not agree on one body: use others of the same action, seen larger[/yellow]"
+        )
     if found.spread < NARROW:
         console.print(
             f"[yellow]the cameras look along nearly the same line ({found.spread:.0f}° apart): depth is little more "

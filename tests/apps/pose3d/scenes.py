@@ -40,14 +40,23 @@ def about_hips(video: Video) -> Array:
     return np.asarray(body / np.median(np.linalg.norm(body[:, [1, 2]].mean(1), axis=-1)))
 
 
-def film(*, views: int = 6, every: int = 6, missing: float = 0.0, noise: float = 0.0, seed: int = 0) -> Scene:
-    """See a kick by scaled orthographic cameras all around, each moment at a place of its own in the picture."""
+def film(
+    *,
+    views: int = 6,
+    every: int = 6,
+    missing: float = 0.0,
+    noise: float = 0.0,
+    seed: int = 0,
+    around: float = 2 * np.pi,
+    lean: float = 0.4,
+) -> Scene:
+    """See a kick by scaled orthographic cameras `around` it, each moment at a place of its own in the picture."""
     rng = np.random.default_rng(seed)
     body = about_hips(videos("kick", count=1)[0])[::every]
     # The stage's z points up; cameras have y down.
     body = np.stack([body[..., 0], -body[..., 2], body[..., 1]], axis=-1)
-    upright = Rotation.from_euler("y", rng.uniform(0, 2 * np.pi, (views, 1)))
-    rotations = (Rotation.from_euler("x", rng.uniform(-0.4, 0.4, (views, 1))) * upright).as_matrix()
+    upright = Rotation.from_euler("y", rng.uniform(0, around, (views, 1)))
+    rotations = (Rotation.from_euler("x", rng.uniform(-lean, lean, (views, 1))) * upright).as_matrix()
     body, rotations = body @ rotations[0].T, rotations @ rotations[0].T
     scales = rng.uniform(0.6, 1.6, views)
     points = scales[:, None, None, None] * np.einsum("vca,tja->vtjc", rotations[:, :2], body)

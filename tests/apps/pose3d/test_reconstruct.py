@@ -1,3 +1,4 @@
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -5,13 +6,17 @@ import numpy as np
 import pytest
 
 from inphase.apps.pose3d import Performance, gather, read_reconstruction, reconstruct, write_reconstruction
+from inphase.apps.pose3d.adjustment import Bundle
 from inphase.apps.pose3d.drawing import draw_reconstruction
 from inphase.apps.pose3d.files import make_playback, make_track
+from inphase.apps.pose3d.reconstruct import _facing
 from inphase.apps.pose3d.views import Views
 from inphase.data.pose import JOINTS13, mirrored
 from inphase.data.video import Video
 from inphase.playback import read_playback, write_playback
 from tests.apps.pose3d.scenes import about_hips, distance, film, videos
+
+reconstruction = sys.modules["inphase.apps.pose3d.reconstruct"]  # the package's name of it is the function
 
 
 def performance(video: Video) -> Performance:
@@ -139,3 +144,20 @@ def test_between_frames_joints_lie_on_a_line() -> None:
     views = gather(shown, [other, other], [np.array([0.0, 0.5])] * 2)
     np.testing.assert_allclose(views.points[1, 1, 1:], body[1:] + 1)
     assert views.seen[1].tolist() == [[True] * 4, [False, True, True, True]]
+
+
+def test_a_body_along_the_line_of_sight_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What factorisation makes of cameras on one side when people differ: seen small, and deep.
+    scene = film(views=6, every=4, noise=0.02, around=0.15, lean=0.05)
+    unit = scene.scales[:, None, None, None]
+    views = replace(scene.views(), points=scene.points / unit)
+
+    def lying(views: Views, *, query_weight: float) -> tuple[Bundle, np.ndarray]:
+        upright = _facing(views)
+        deep = upright.joints[..., [0, 2, 1]] * [0.1, 0.1, 2]
+        return replace(upright, joints=deep, scales=10 * upright.scales), np.ones(views.points.shape[:2])
+
+    monkeypatch.setattr(reconstruction, "_factorise", lying)
+    found = reconstruct(views, flips=False)
+    assert np.abs(found.joints3d[..., :2] - scene.body[..., :2]).mean() < 0.08
+    assert found.spread < 15

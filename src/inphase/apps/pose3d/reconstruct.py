@@ -29,6 +29,11 @@ Array = NDArray[np.float64]
 TOLERANCE = 2.0
 # A view with less say than this does not count as used.
 COUNTS = 0.25
+# A body whose torso is so many times longer than the query shows it, or from which the views are so many torso lengths
+# away, is none: the search ended in the wrong place.
+SHORTENED, UNEXPLAINED = 3.0, 0.2
+# Where joints usually are before (−) or behind the body, torso lengths: which way to begin to bend a flat one.
+DEPTHS = {"elbow": 0.1, "wrist": -0.3, "knee": -0.1, "ankle": 0.1, "head": -0.1}
 # Cameras less far apart than this, in degrees, leave depth to the usual proportions of a body.
 NARROW = 15.0
 
@@ -78,11 +83,13 @@ def reconstruct(
     """Reconstruct the body at every moment of the query.
 
     Factorisation with one camera a video, metric upgrade, the choice between the two bodies that look alike, views
-    that fit better as mirror images turned round, then, where it `adjusts`, bundle adjustment with `priors`. Views that
+    that fit better as mirror images turned round, then, where it `adjusts`, bundle adjustment with `priors`; where what
+    comes out is no body, once more from cameras that all look from the query's side. Views that
     disagree with the others lose their say, moment by moment. The query counts `query_weight` times: it shows the
     very person and moment, the others know about depth. `progress` is told the fraction that is done.
     """
     tell = progress or (lambda _: None)
+    given = views
     bundle, trust = _factorise(views, query_weight=query_weight)
     tell(0.3)
     flipped = np.zeros(len(views.names), np.bool_)
@@ -92,22 +99,74 @@ def reconstruct(
             views = _flip(views, flipped)
             bundle, trust = _factorise(views, query_weight=query_weight)
     tell(0.5)
-    if adjusts:
-        for part in range(2):
-            bundle = adjust(
-                bundle,
-                views.points,
-                _weights(views, trust, query_weight=query_weight),
-                bones=bones(views.joints),
-                usual=typical_lengths(views.joints, bones(views.joints)),
-                sides=mirrored(views.joints),
-                hips=(views.joints.index(HIPS[0]), views.joints.index(HIPS[1])),
-                priors=priors or Priors(),
-                progress=partial(_tell_steps, tell, 0.5 + 0.25 * part),
-            )
-            trust = _trust(views, views.points - bundle.project())
+    if not adjusts:
+        return _report(views, bundle, trust, flipped)
+    best = _adjust(views, bundle, trust, flipped, query_weight=query_weight, priors=priors, tell=tell)
+    if best.shortened or best.unexplained:
+        bundle = _facing(given)
+        trust, straight = _trust(given, given.points - bundle.project()), np.zeros_like(flipped)
+        other = _adjust(given, bundle, trust, straight, query_weight=query_weight, priors=priors, tell=tell)
+        best = min(best, other, key=lambda each: (each.shortened, float(np.nanmedian(each.found.error))))
     tell(1.0)
-    return _report(views, bundle, trust, flipped)
+    return best.found
+
+
+@dataclass(frozen=True, eq=False)
+class _Adjusted:
+    """What an adjustment found, and in what it is no body: its torso is too long, or the views are far from it."""
+
+    found: Reconstruction
+    shortened: bool
+    unexplained: bool
+
+
+def _adjust(
+    views: Views,
+    bundle: Bundle,
+    trust: Array,
+    flipped: NDArray[np.bool_],
+    *,
+    query_weight: float,
+    priors: Priors | None,
+    tell: Callable[[float], None],
+) -> _Adjusted:
+    """Adjust a bundle, twice."""
+    for part in range(2):
+        bundle = adjust(
+            bundle,
+            views.points,
+            _weights(views, trust, query_weight=query_weight),
+            bones=bones(views.joints),
+            usual=typical_lengths(views.joints, bones(views.joints)),
+            sides=mirrored(views.joints),
+            hips=(views.joints.index(HIPS[0]), views.joints.index(HIPS[1])),
+            priors=priors or Priors(),
+            progress=partial(_tell_steps, tell, 0.5 + 0.25 * part),
+        )
+        trust = _trust(views, views.points - bundle.project())
+    found = _report(views, bundle, trust, flipped)
+    return _Adjusted(found, bool(bundle.scales[0] > SHORTENED), bool(np.nanmedian(found.error) > UNEXPLAINED))
+
+
+def _facing(views: Views) -> Bundle:
+    """Begin with cameras that all look as the query's does, and a body nearly as flat as the query shows it.
+
+    Where this is how they look, a third dimension of the views is noise, and factorisation makes a body of it that lies
+    along the line of sight.
+    """
+    count, moments, joints, _ = views.points.shape
+    body = np.zeros((moments, joints, 3))
+    for joint, name in enumerate(views.joints):
+        when = np.flatnonzero(views.seen[0, :, joint])
+        for axis in range(2 if len(when) else 0):
+            body[:, joint, axis] = np.interp(np.arange(moments), when, views.points[0, when, joint, axis])
+        body[:, joint, 2] = next((depth for part, depth in DEPTHS.items() if part in name), 0.0)
+    weights = views.seen.astype(np.float64)
+    seen, flat = centre(views.points, weights), centre(np.tile(body[..., :2], (count, 1, 1, 1)), weights)
+    scales = (weights[..., None] * seen * flat).sum((1, 2, 3)) / (weights[..., None] * flat**2).sum((1, 2, 3))
+    rotations, positions = np.tile(np.eye(3), (count, 1, 1)), np.zeros((count, moments, 2))
+    bundle = Bundle(rotations, np.maximum(scales, 0.1), positions, body)
+    return _centred(views, bundle, np.ones((count, moments)))
 
 
 def _tell_steps(tell: Callable[[float], None], before: float, steps: int) -> None:
