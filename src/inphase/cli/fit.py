@@ -37,6 +37,7 @@ def fit(
         set: changes to the recipe, as of `inphase train`.
     """
     from inphase.training import fit as learn
+    from inphase.training.fitting import FEW
 
     console = Console()
     changes = [f"run.seed={seed}", *([f"run.steps={steps}"] if steps else []), *set]
@@ -56,7 +57,7 @@ def fit(
             watch=watching,
         )
     if fitted.split == "train":
-        tell("too few videos of an action to hold any out: what follows is measured on the videos it was trained on")
+        tell(f"fewer than {FEW} videos of an action: none is held out, and what follows is measured on what it learnt")
     events = ("event_error",) if fitted.labelled else ()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Problem)  # those that cannot be seen were named above
