@@ -229,6 +229,11 @@ def test_search_finds_moments_and_videos(
     assert result.hits[0].thumbnail is not None
     with Image.open(place / "out" / result.hits[0].thumbnail) as picture:
         assert number_of(np.asarray(picture)) == WALK[15]
+    assert run(monkeypatch, "search", str(query), "--at", "0.5", "--subsequence", *map(str, words)) == 1
+    assert "drop either" in capsys.readouterr().err
+    (folder / "store.json").touch()
+    assert run(monkeypatch, "search", str(query), "--rate", "5", *map(str, words)) == 1
+    assert "drop --rate" in capsys.readouterr().err
 
 
 def test_activations_are_shown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,6 @@ from rich.table import Table
 
 from inphase.cli.looking import Cache, Model, Rate, look_at_corpus, view_command
 
-VIDEOS = frozenset({".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".wmv", ".flv", ".3gp", ".ts"})
-
 
 def search(
     query: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="QUERY", help="a video file")],
@@ -48,9 +46,13 @@ def search(
     """
     if top < 1:
         raise ValueError(f"--top must be at least 1, got {top}")
+    if subsequence and at is not None:
+        raise ValueError("--subsequence looks for a whole query inside videos, --at for one moment of it: drop either")
     if len(within) == 1 and (within[0] / "store.json").is_file():
         from inphase.cli.store_search import search_store
 
+        if rate is not None:
+            raise ValueError("a store was embedded at its own rate, and the query is seen at that: drop --rate")
         search_store(
             query, within[0], at=at, top=top, subsequence=subsequence, action=action, out=out, model=model, cache=cache
         )
@@ -97,6 +99,8 @@ def summary(title: str, rows: Sequence[tuple[str, str, float]]) -> Table:
 
 def corpus_files(places: Sequence[Path]) -> list[Path]:
     """List the videos named, and those below the folders named, each once."""
+    from inphase.data.folder import VIDEOS
+
     files: dict[Path, Path] = {}
     for place in places:
         if not place.exists():
