@@ -10,7 +10,8 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from inphase.cli.corpus import Ray, choose_device
+from inphase.cli.corpus import Ray
+from inphase.cli.device import choose_device
 from inphase.cli.looking import bars
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from inphase.cli.looking import Rate
+from inphase.cli.device import choose_device
+from inphase.cli.looking import Rate, bars
 
 if TYPE_CHECKING:
     from inphase.corpus.embedding import Embedded
@@ -78,7 +78,7 @@ def embed(
     if not total:
         raise ValueError(f"no videos in {corpus}: name a folder of them, or a .csv table")
     began = time.perf_counter()
-    with progress_bar() as bar:
+    with bars() as bar:
         task = bar.add_task(f"embedding {escape(corpus.name)}", total=total)
 
         def tell(came: "Embedded") -> None:
@@ -113,21 +113,3 @@ def _say(came: "Embedded", out: Path, *, seconds: float) -> None:
         console.print(f"[yellow]broken:[/yellow] {escape(reason)}", soft_wrap=True)
     if came.failed > 5:
         console.print(f"[yellow]and {came.failed - 5:,} more; the store has the reason of each[/yellow]")
-
-
-def choose_device(name: str) -> str:
-    """Name the device that was asked for, or the best one there is."""
-    import torch
-
-    if name not in ("auto", "cpu", "cuda"):
-        raise ValueError(f"--device must be auto, cpu or cuda, got {name!r}")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError("--device cuda: this machine has none that torch can use; say --device cpu")
-    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
-
-
-def progress_bar() -> Progress:
-    """Show progress on a terminal only."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

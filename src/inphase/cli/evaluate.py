@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table as Grid
 
-from inphase.cli.corpus import choose_device
+from inphase.cli.device import choose_device
 
 if TYPE_CHECKING:
     from inphase.evaluation.report import Table
