@@ -407,6 +407,26 @@ def test_a_large_matrix_is_drawn_quickly_and_right(open_page: Open, pair_folder:
         assert light[0] > light[1] + 100
 
 
+def test_people_in_space_stand_beside_the_video_where_there_is_nothing_else(
+    open_page: Open, pair_folder: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "beside"
+    shutil.copytree(pair_folder, folder)
+    times = np.arange(60) / 30
+    skeleton = Skeleton("a", times, np.random.default_rng(0).random((60, 2, 3)), ("head", "hand"), ((0, 1),))
+    write_playback(
+        folder, Playback("Beside", (Track("a", 4.0, RATE, (90, 160), media="a.mp4"),), skeletons=(skeleton,))
+    )
+    with answered(folder) as url:
+        page = open_page(url)
+        video, space = (page.locator(each).bounding_box() for each in ("video", "canvas.skeleton"))
+    assert video is not None
+    assert space is not None
+    assert space["x"] > video["x"] + video["width"]
+    assert space["y"] < video["y"] + video["height"]
+    assert 200 < space["height"] < 700
+
+
 def test_people_in_space_are_turned_and_found_moments_play(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "people"
     shutil.copytree(pair_folder, folder)
