@@ -32,7 +32,9 @@ TEMPERATURES = (0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0)
 def measure(encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, alike: str, rate: float) -> None:
     """Print a row for every temperature."""
     seen = {video.id: embed_video(encoder, video, rate=rate) for video in videos}
-    errors, sure, mass = (defaultdict(list) for _ in range(3))
+    errors: dict[float, list[float]] = defaultdict(list)
+    sure: dict[float, list[float]] = defaultdict(list)
+    mass: dict[float, list[float]] = defaultdict(list)
     for source, target in pairs(videos, alike=alike, rng=np.random.default_rng(0)):
         events = [name for name in names or source.events if name in source.events and name in target.events]
         x, y = seen[source.id], seen[target.id]

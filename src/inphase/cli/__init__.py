@@ -60,8 +60,8 @@ def main() -> None:
         if not ours:
             raise
         message = str(error)
-        if isinstance(error, OSError) and error.filename is not None:
-            message = f"{error.filename}: {explain(error)}"
+        if isinstance(error, OSError) and error.errno is not None:
+            message = explain(error) if error.filename is None else f"{error.filename}: {explain(error)}"
         Console(stderr=True).print(f"[red]{escape(message)}[/red]")
         sys.exit(1)
     except KeyboardInterrupt:

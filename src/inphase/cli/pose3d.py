@@ -31,8 +31,8 @@ Videos = Annotated[
 ]
 Tell = Callable[[int, int], None]
 
-# Other videos shown beside the query.
-_SHOWN = 5
+# Other videos shown beside the query and the body: six tiles in all.
+_SHOWN = 4
 
 
 @dataclass(frozen=True, eq=False)

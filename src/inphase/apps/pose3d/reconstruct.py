@@ -29,9 +29,10 @@ Array = NDArray[np.float64]
 TOLERANCE = 2.0
 # A view with less say than this does not count as used.
 COUNTS = 0.25
-# A body whose torso is so many times longer than the query shows it, or from which the views are so many torso lengths
-# away, is none: the search ended in the wrong place.
-SHORTENED, UNEXPLAINED = 3.0, 0.2
+# A body whose torso is so many times longer than the query shows it is none: the search ended in the wrong place.
+SHORTENED = 3.0
+# Views that are so many torso lengths from the body do not agree on one.
+UNEXPLAINED = 0.2
 # Where joints usually are before (−) or behind the body, torso lengths: which way to begin to bend a flat one.
 DEPTHS = {"elbow": 0.1, "wrist": -0.3, "knee": -0.1, "ankle": 0.1, "head": -0.1}
 # Cameras less far apart than this, in degrees, leave depth to the usual proportions of a body.
@@ -102,7 +103,7 @@ def reconstruct(
     if not adjusts:
         return _report(views, bundle, trust, flipped)
     best = _adjust(views, bundle, trust, flipped, query_weight=query_weight, priors=priors, tell=tell)
-    if best.shortened or best.unexplained:
+    if best.shortened:
         bundle = _facing(given)
         trust, straight = _trust(given, given.points - bundle.project()), np.zeros_like(flipped)
         other = _adjust(given, bundle, trust, straight, query_weight=query_weight, priors=priors, tell=tell)
@@ -113,11 +114,10 @@ def reconstruct(
 
 @dataclass(frozen=True, eq=False)
 class _Adjusted:
-    """What an adjustment found, and in what it is no body: its torso is too long, or the views are far from it."""
+    """What an adjustment found, and whether it is no body: its torso is far longer than the query shows it."""
 
     found: Reconstruction
     shortened: bool
-    unexplained: bool
 
 
 def _adjust(
@@ -145,7 +145,7 @@ def _adjust(
         )
         trust = _trust(views, views.points - bundle.project())
     found = _report(views, bundle, trust, flipped)
-    return _Adjusted(found, bool(bundle.scales[0] > SHORTENED), bool(np.nanmedian(found.error) > UNEXPLAINED))
+    return _Adjusted(found, bool(bundle.scales[0] > SHORTENED))
 
 
 def _facing(views: Views) -> Bundle:

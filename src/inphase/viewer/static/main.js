@@ -28,7 +28,7 @@ function build(playback) {
   const layers = new Layers();
   buildVideos(playback, clock, $("videos"), layers);
   buildTimeline(playback, clock, $("timeline"));
-  buildPanels(playback, clock, $("panels"));
+  buildPanels(playback, clock, $("panels"), $("videos"));
   if (timed) bindControls(playback, clock, layers);
   else $("help").hidden = true;
   $("summary").textContent = summary(playback, clock, timed);

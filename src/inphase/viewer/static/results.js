@@ -1,6 +1,7 @@
 // What a search found: thumbnails that go there, or play it in their place.
 import { element } from "./draw.js";
 import { addressOf } from "./playback.js";
+import { load } from "./source.js";
 
 export function resultsPanel(playback, clock, card) {
   if (!playback.results.length) return null;
@@ -42,7 +43,7 @@ function play(found, picture) {
   let player = picture.querySelector("video");
   if (!player) {
     player = element("video", { playsinline: true, preload: "auto" }); // plays sound alone as well
-    player.src = addressOf(found.media);
+    load(player, found.media, () => begin(player, found));
     player.addEventListener("timeupdate", () => {
       if (player.currentTime >= found.second + (found.duration ?? 1)) player.pause();
     });
@@ -52,6 +53,10 @@ function play(found, picture) {
     if (/\.(mp4|m4v|mov|webm|ogv)$/i.test(found.media)) picture.replaceChildren(player);
     else { player.hidden = true; picture.append(player); }
   }
+  begin(player, found);
+}
+
+function begin(player, found) {
   player.currentTime = found.second;
   player.play().catch(() => {});
 }

@@ -1,8 +1,8 @@
 // The videos in their grid, each with its joints and heat map laid over it.
 import { colour, element, surface } from "./draw.js";
 import { boneColour, pointsShown, sideOf } from "./joints.js";
-import { addressOf } from "./playback.js";
 import { Player } from "./player.js";
+import { load } from "./source.js";
 
 const REASONS = { 2: "the connection broke", 3: "it is damaged", 4: "it is missing, or of a kind this browser does not play" };
 
@@ -37,7 +37,7 @@ export function buildVideos(playback, clock, grid, show) {
 }
 
 function addVideo(stage, track, clock, isReference) {
-  const video = videoOf(track.media, `${track.name}${isReference ? ", the reference" : ""}`);
+  const video = videoOf(track.media, `${track.name}${isReference ? ", the reference" : ""}`, clock);
   video.muted = !isReference;
   stage.append(video);
   const player = new Player(video, track.map);
@@ -50,7 +50,7 @@ function addVideo(stage, track, clock, isReference) {
 }
 
 function addOverlay(stage, track, clock, show) {
-  const overlay = videoOf(track.overlay, `Heat map of ${track.name}`);
+  const overlay = videoOf(track.overlay, `Heat map of ${track.name}`, clock);
   overlay.muted = true;
   overlay.classList.add("overlay");
   stage.append(overlay);
@@ -108,9 +108,9 @@ function drawJoints(context, track, second, width) {
   context.globalAlpha = 1;
 }
 
-function videoOf(path, label) {
+function videoOf(path, label, clock) {
   const video = element("video", { preload: "auto", playsinline: true, disablepictureinpicture: true, "aria-label": label });
-  video.src = addressOf(path);
+  load(video, path, () => clock.seek(clock.time));
   return video;
 }
 
