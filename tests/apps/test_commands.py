@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from inphase.cli.transfer import name_tables
 from inphase.media.audio import read_sound
 from inphase.media.frames import read_clip
 from inphase.media.probe import probe
@@ -261,3 +262,8 @@ def test_a_video_that_is_called_as_the_result_is_never_lost(
     assert run(monkeypatch, "transfer", *map(str, (a, table, b, *common))) == 1
     assert table.read_text() == "second,label\n0.5,middle\n"
     assert "b.csv would be written over: name another --out" in " ".join(capsys.readouterr().err.split())
+
+
+def test_tables_of_labels_never_share_a_file(tmp_path: Path) -> None:
+    named = [file.name for file in name_tables(tmp_path, ["a/b", "a_b", "a_b_2", ".", "video", "a/b/c"])]
+    assert named == ["a_b.csv", "a_b_2.csv", "a_b_2_2.csv", "video.csv", "video_2.csv", "a_b_c.csv"]

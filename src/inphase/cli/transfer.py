@@ -57,7 +57,7 @@ def transfer(
     from inphase.media.recording import open_recording
 
     recordings = open_recordings([labelled, *targets])
-    tables = [out / f"{each.name.replace('/', '_').lstrip('.') or 'video'}.csv" for each in recordings[1:]]
+    tables = name_tables(out, [each.name for each in recordings[1:]])
     spare([labels], tables)
     ends = [each.properties.duration for each in recordings]
     times = [open_recording(each.path).times for each in recordings]
@@ -73,6 +73,16 @@ def transfer(
     console = Console()
     console.print(summary(recordings[1:], found, expected=len(given.stretches) + len(given.instants)))
     console.print(f"tables and a playback are in {escape(str(out))}: {view_command(out)}", soft_wrap=True)
+
+
+def name_tables(out: Path, names: "Sequence[str]") -> list[Path]:
+    """Name a table for each video, whose names may hold slashes; what would be written over another gets a number."""
+    stems: list[str] = []
+    for name in names:
+        stem = name.replace("/", "_").lstrip(".") or "video"
+        free = (f"{stem}{number}" for number in ("", *(f"_{n}" for n in range(2, len(names) + 2))))
+        stems.append(next(each for each in free if each not in stems))
+    return [out / f"{stem}.csv" for stem in stems]
 
 
 def write_labelled(
