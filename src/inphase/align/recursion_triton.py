@@ -179,7 +179,7 @@ def sweep(
         tl.store(table + (row * n + column), tile(x0, x1, x2, x3, x4, x5, x6, x7), mask=real)
         if keep:
             b_low = tile(y0, y1, y2, y3, y4, y5, y6, y7) * (64 / gamma)
-            b_low = tl.minimum(tl.maximum(b_low, -60000.0), 60000.0)
+            b_low = tl.minimum(tl.maximum(b_low, -60000.0), 60000.0)  # finite beyond the table too
             tl.store(low + by_step(t + tl.arange(0, STEPS)), b_low.to(tl.float16))
 
 
