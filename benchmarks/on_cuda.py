@@ -28,6 +28,7 @@ def measure() -> str:
         " under `torch.autograd.set_multithreading_enabled(False)`, where no other thread wakes for the backward pass;"
         " *replay*: a CUDA graph. A peer that waits for the GPU inside its call, as dDTW does, cannot be captured in a"
         " graph; its best is the least of its three times.",
+        _least(),
         _gta(),
     ]
     errors = "Error of gradients by length, a motion and its warped copy (docs/numerics.md says how to read it):"
@@ -95,6 +96,32 @@ def _capture(call: Call) -> Call:
         graph.replay()
 
     return replay
+
+
+class _Nothing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, cost: torch.Tensor) -> torch.Tensor:
+        return cost.detach()
+
+    @staticmethod
+    def backward(ctx: object, grad: torch.Tensor) -> torch.Tensor:
+        return grad
+
+
+def _least() -> str:
+    """Say what no call through autograd can fall below."""
+    cost = torch.rand(SHAPES[0], device="cuda", requires_grad=True)
+    upstream = torch.ones_like(cost)
+
+    def nothing() -> object:
+        return torch.autograd.grad(_Nothing.apply(cost), cost, upstream)  # type: ignore[no-untyped-call]
+
+    calls: dict[str, Call] = {"nothing": nothing}
+    in_a_row, one_thread = _in_a_row(calls)["nothing"], _one_thread(calls)["nothing"]
+    return (
+        "- What torch itself takes: an `autograd.Function` that does nothing, forward and backward,"
+        f" {in_a_row * 1e6:.0f} µs in a row and {one_thread * 1e6:.0f} on one thread. Replay is free of it."
+    )
 
 
 def _memory(peers: list[Peer]) -> str:

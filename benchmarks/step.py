@@ -90,7 +90,8 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=224)
     size = parser.parse_args().size
     torch.backends.cudnn.benchmark = True
-    print(torch.cuda.get_device_name())
+    rounded = "TF32" if torch.backends.cudnn.allow_tf32 else "float32"
+    print(f"{torch.cuda.get_device_name()}; what is float32 is convolved in {rounded}, torch's default")
     print("| precision | GTA | network, forward and backward | loss | whole step | step / network | loss / step |")
     print("|---|---|---|---|---|---|---|")
     steps = {}

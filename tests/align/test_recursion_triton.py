@@ -159,6 +159,28 @@ def test_cuda_graph(kind: Kind, m: int) -> None:
 
 
 @kinds
+@pytest.mark.parametrize("m", [20, 100])
+def test_backwards_twice_gives_the_same_bits(kind: Kind, m: int) -> None:
+    # What strips hand each other over is cleared by who reads it, for whoever is next.
+    cost = costs(3, m, 40, dtype=torch.float32).to(DEVICE).requires_grad_()
+    grad = costs(3, m, 40, dtype=torch.float32, seed=1).to(DEVICE)
+    table = accumulate(cost, kind=kind)
+    once, twice, thrice = (torch.autograd.grad(table, cost, grad, retain_graph=True)[0] for _ in range(3))
+    assert torch.equal(once, twice)
+    assert torch.equal(once, thrice)
+
+
+def test_cells_numbered_in_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    cost, grad = (costs(3, 70, 50, dtype=torch.float32, seed=seed).to(DEVICE) for seed in range(2))
+    expected = both(cost, grad, "smooth", 0.1, False)
+    from inphase.align import recursion_triton
+
+    monkeypatch.setattr(recursion_triton, "_wide", lambda *_: True)
+    for result, one in zip(both(cost, grad, "smooth", 0.1, False), expected, strict=True):
+        assert torch.equal(result, one)
+
+
+@kinds
 def test_streams_do_not_meet(kind: Kind) -> None:
     pairs = [
         (costs(8, 200, 150, seed=s).float().to(DEVICE), costs(8, 200, 150, seed=9).float().to(DEVICE)) for s in range(4)

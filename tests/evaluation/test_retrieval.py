@@ -2,6 +2,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+import torch
 
 from inphase.evaluation.embedded import NotApplicableError
 from inphase.evaluation.retrieval import retrieval
@@ -44,3 +45,8 @@ def test_a_constant_embedding_is_undefined_and_missing_labels_not_applicable() -
         retrieval([], performances(1))
     with pytest.raises(ValueError, match="every k ≥ 1"):
         retrieval([], performances(2), ks=(0,))
+
+
+def test_other_devices_retrieve_the_same(device: torch.device) -> None:
+    test = noisy(performances(4), noise=0.5)
+    assert retrieval([], test, device=device) == pytest.approx(retrieval([], test), abs=0.01)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from inphase.models.resnet import ResNet50V2, keras_layers, load_keras
+from inphase.models.resnet import Block, ResNet50V2, keras_layers, load_keras, pointwise
 
 # Keras 3.15 beside numpy 2.4.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -81,3 +81,26 @@ def test_weights_of_another_network_are_refused(keras_model: Any, tmp_path: Path
         pass
     with pytest.raises(ValueError, match="holds no weights that Keras saved"):
         load_keras(ResNet50V2(), tmp_path / "empty.h5")
+
+
+def test_a_product_in_half_precision_is_the_convolution() -> None:
+    torch.manual_seed(0)
+    layer = nn.Conv2d(16, 24, 1).bfloat16()
+    values = torch.randn(2, 16, 5, 7).bfloat16()
+    for given in (values.contiguous(memory_format=torch.channels_last), values):
+        x, y = given.clone().requires_grad_(), given.clone().requires_grad_()
+        found, expected = pointwise(layer, x), layer(y)
+        assert found.shape == expected.shape
+        torch.testing.assert_close(found, expected, atol=0.02, rtol=0.01)
+        torch.testing.assert_close(*(torch.autograd.grad(out.sum(), z)[0] for out, z in ((found, x), (expected, y))))
+    product = pointwise(layer, values.contiguous(memory_format=torch.channels_last))
+    assert product.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_gradients_keep_channels_last() -> None:
+    block = Block(16, 4, stride=2, first=False)
+    values = torch.randn(2, 16, 9, 6).contiguous(memory_format=torch.channels_last).requires_grad_()
+    found = block(values)
+    assert found.shape == (2, 16, 5, 3)
+    (gradient,) = torch.autograd.grad(found.square().sum(), values)
+    assert gradient.is_contiguous(memory_format=torch.channels_last)

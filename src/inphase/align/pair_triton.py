@@ -24,12 +24,12 @@ from torch import Tensor
 from triton.language.extra.libdevice import mul_rn
 
 from inphase.align.launch_triton import Launcher, aligned
-from inphase.align.recursion_triton import KINDS, sweep, sweep_back, two_floats
-from inphase.align.tile_triton import LANES
+from inphase.align.recursion_triton import BORDER, KINDS, low_size, sweep, sweep_back, two_floats
+from inphase.align.tile_triton import LANES, steps_of
 
 DEPTH = tl.constexpr(32)  # embedding dimensions at a time
 TINY = tl.constexpr(1e-12)  # the least norm a vector is divided by, as in torch.nn.functional.normalize
-GRIDS = tl.constexpr(7)  # what a pair works in: two costs, two tables, two slopes, and twice half the size for `low`
+GRIDS = tl.constexpr(6)  # what a pair works in, beside `low`: two costs, two tables, two slopes
 
 
 def align_pairs(
@@ -63,11 +63,11 @@ class _AlignPairs(torch.autograd.Function):
         ctx: Any, by_loss: Tensor | None, by_align: Tensor | None, by_cycle: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         x, y, *slopes = ctx.saved_tensors
-        parts = [] if by_loss is None else [[by_loss * slope for slope in slopes]]
+        parts = [] if by_loss is None else [torch._foreach_mul(slopes, by_loss)]
         for by, weights in (by_align, (1.0, 0.0)), (by_cycle, (0.0, 1.0)):
             if by is not None:
                 _, *slopes = _score(x, y, ctx.setting, weights, differentiate=True)
-                parts.append([by * slope for slope in slopes])
+                parts.append(torch._foreach_mul(slopes, by))
         if not parts:
             return None, None, None, None
         grad_x, grad_y = parts[0] if len(parts) == 1 else [sum(terms) for terms in zip(*parts, strict=True)]
@@ -82,13 +82,13 @@ def _score(
     batch, m, dimension = x.shape
     n = y.shape[1]
     out = torch.zeros(4, dtype=torch.float32, device=x.device)  # the last one counts the pairs that are done
-    work = out.new_empty(batch * (GRIDS.value * m * n + 2))
+    work = out.new_empty(batch * (GRIDS.value * m * n + low_size(n) + 2))
     grad_x, grad_y = (out.new_empty(frames.shape if differentiate else 1) for frames in (x, y))
     kind, *temperatures = setting
     alike = x.dtype, aligned(x), aligned(y), dimension, kind, differentiate
     _launch(
-        batch, alike, x, y, work, out, grad_x, grad_y, batch, m, n, dimension,
-        *temperatures, *weights, kind, differentiate,
+        batch, alike, (x, y, work, out, grad_x, grad_y), batch, m, n, dimension, *temperatures,
+        *weights, kind, differentiate,
     )  # fmt: skip
     return out, grad_x, grad_y
 
@@ -100,8 +100,9 @@ def _align_pair(
 ):  # fmt: skip
     i_pair = tl.program_id(0).to(tl.int64)
     p_x, p_y = x + i_pair * m * dimension, y + i_pair * n * dimension
-    size = m * n
-    costs = work + i_pair * size * GRIDS
+    size, room = m * n, steps_of(n) * LANES
+    work_size = size * GRIDS + room
+    costs = work + i_pair * work_size
     tables, slopes, low = costs + 2 * size, costs + 4 * size, (costs + 6 * size).to(tl.pointer_type(tl.float16))
     i, j = tl.arange(0, LANES)[:, None], tl.arange(0, LANES)[None, :]
     there, back, real = i * n + j, size + i * n + j, (i < m) & (j < n)
@@ -109,10 +110,10 @@ def _align_pair(
     tl.store(costs + there, -_log_softmax(cosine * (1 / beta), j < n, 1), mask=real)
     tl.store(costs + back, -_log_softmax(cosine * (1 / beta), i < m, 0), mask=real)
     tl.debug_barrier()
-    for at in range(0, 2 * size, size):
+    for k in range(2):
         sweep(
-            costs + at, tables + at, low + at, work, 0, m, n, n, 1,
-            gamma + gamma_rest, kind, False, False, differentiate,
+            costs + k * size, tables + k * size, low + k * room, work, 0, m, n, n, 1,
+            gamma + gamma_rest, BORDER, kind, False, differentiate, False,
         )  # fmt: skip
     tl.debug_barrier()
     b_there = tl.load(tables + there, mask=real, other=0.0)
@@ -122,7 +123,7 @@ def _align_pair(
     high = tl.max(both, 1)
     returned = high + tl.log(tl.sum(tl.exp(both - high[:, None]), 1))
     is_end = (i == m - 1) & (j == n - 1)
-    terms = work + batch.to(tl.int64) * size * GRIDS
+    terms = work + batch.to(tl.int64) * work_size
     tl.store(terms + 2 * i_pair, tl.sum(tl.where(is_end, b_there + b_back, 0.0)))
     tl.store(terms + 2 * i_pair + 1, -tl.sum(tl.where(tl.arange(0, LANES) < m, returned, 0.0)))
     if differentiate:
@@ -131,10 +132,10 @@ def _align_pair(
         tl.store(slopes + there, at_end + by_cycle * (p - tl.exp(log_a)), mask=real)
         tl.store(slopes + back, at_end + by_cycle * (p - tl.exp(log_b) * tl.sum(p, 0)[None, :]), mask=real)
         tl.debug_barrier()
-        for at in range(0, 2 * size, size):
+        for k in range(2):
             sweep_back(
-                slopes + at, tables + at, low + at, slopes + at, work, 0, False, m, n, n, 1,
-                gamma + gamma_rest, kind, False, False,
+                slopes + k * size, tables + k * size, low + k * room, slopes + k * size, work, 0, False, m, n, n, 1,
+                gamma + gamma_rest, BORDER, kind, False, False,
             )  # fmt: skip
         tl.debug_barrier()
         slope = _slope(costs + there, slopes + there, 1, real) + _slope(costs + back, slopes + back, 0, real)

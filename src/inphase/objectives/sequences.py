@@ -124,7 +124,11 @@ def pair_up(sequences: Sequences, pairs: Pairs, *, ordered: bool = False) -> tup
 def gather_pairs(sequences: Sequences, pairs: Pairs) -> tuple[Tensor, Tensor, Lengths, Lengths]:
     """Give both sides of every pair, x and y [P, T, D], and their lengths [P]: None where nothing is padded."""
     first, second = pair_up(sequences, pairs)
-    x, y = sequences.values[first], sequences.values[second]
+    values = sequences.values
+    if pairs == "anchor":  # without an index, which would have to be sent to the GPU and waited for
+        x, y = values[:1].expand(len(values) - 1, -1, -1), values[1:]
+    else:
+        x, y = values[first], values[second]
     if sequences.even:
         return x, y, None, None
     return x, y, sequences.lengths[first], sequences.lengths[second]
