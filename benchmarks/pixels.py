@@ -107,7 +107,7 @@ def main() -> None:
     plain = MotionEncoder()
     sight = see(plain, videos)
     folder = given.out / "features"
-    Features(plain, sight, folder=folder).look_at_all(lambda done, total: print(f"looking {done}/{total}", end="\r"))
+    Features(plain, sight, folder=folder).look_at_all()
     for way in given.ways:
         for seed in given.seeds:
             print(json.dumps({"way": way, "seed": seed, **trial(base, way, seed, sight, given, folder)}), flush=True)

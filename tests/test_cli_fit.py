@@ -32,7 +32,7 @@ def test_a_folder_without_people_is_learnt_by_pixels(
 
     monkeypatch.setattr("inphase.cli.fit.fill_poses", nobody)
     out = tmp_path / "run"
-    small = ["--set", "encoder.convolutions=[8]", "--set", "groups.groups=1", "--set", "groups.count=6"]
+    small = ["--set", "encoder.hidden=[8]", "--set", "groups.groups=1", "--set", "groups.count=6"]
     assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small) == 0
     said = capsys.readouterr().out
     assert "looking at pictures: people are found in 0% of the videos only" in said
