@@ -38,7 +38,7 @@ def test_a_folder_without_people_is_learnt_by_pixels(
 
     monkeypatch.setattr("inphase.training.fitting.fill_poses", nobody)
     out = tmp_path / "run"
-    changes = ("encoder.size=[32, 32]", "groups.groups=1", "groups.count=6")
+    changes = ("encoder.size=[32, 32]", "encoder.hidden=[8]", "groups.groups=1", "groups.count=6")
     small = [word for change in changes for word in ("--set", change)]
     assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small) == 0
     said = capsys.readouterr().out

@@ -37,7 +37,7 @@ class MotionEncoder(Cells):
         grid: int = 3,
         hidden: Sequence[int] = (256, 256),
         dimension: int = 128,
-        dropout: float = 0.0,
+        dropout: float = 0.3,
     ) -> None:
         """Build both parts."""
         super().__init__(
@@ -46,7 +46,7 @@ class MotionEncoder(Cells):
         if len(context) < 2:
             raise ValueError(f"motion is between two context frames at least, got {tuple(context)}")
         self.config |= {"hidden": list(hidden), "dimension": dimension, "dropout": dropout}
-        width = (len(context) - 1) * self.channels * grid**2
+        width = self.motion(torch.zeros(1, len(context), self.channels, grid, grid)).numel()
         layers: list[nn.Module] = [nn.Dropout(dropout)]
         for after in hidden:
             layers += [nn.Linear(width, after, bias=False), nn.BatchNorm1d(after), nn.ReLU(inplace=True)]
@@ -55,16 +55,18 @@ class MotionEncoder(Cells):
 
     def combine(self, features: Tensor) -> Tensor:
         """Embed the motion in the features of frames and their context: [N, C, K, grid, grid] → [N, D]."""
-        return unit(self.head(self._motion(features).flatten(1)))
+        return unit(self.head(self.motion(features).flatten(1)))
 
     def heat_maps(self, features: Tensor) -> Tensor:
         """Tell how much each cell moves the first layer, in all frames of a context alike: [N, C, grid, grid]."""
-        motion = self._motion(features)
+        motion = self.motion(features)
         first = next(layer for layer in self.head.modules() if isinstance(layer, nn.Linear))
-        given = torch.einsum("nckyx,dckyx->ndyx", motion, first.weight.view(-1, *motion.shape[1:]))
-        return given.norm(dim=1)[:, None].expand(-1, features.shape[1], -1, -1)
+        given: Tensor = torch.einsum("nckyx,dckyx->ndyx", motion, first.weight.view(-1, *motion.shape[1:]))
+        heat: Tensor = given.norm(dim=1)[:, None]
+        return heat.expand(-1, features.shape[1], -1, -1)
 
-    def _motion(self, features: Tensor) -> Tensor:
+    def motion(self, features: Tensor) -> Tensor:
+        """Subtract each context frame from the next: [N, C, K, grid, grid] → [N, C − 1, K, grid, grid]."""
         if features.shape[1] != len(self.context.offsets):
             raise ValueError(f"this encoder takes {len(self.context.offsets)} context frames, got {features.shape[1]}")
         return features[:, 1:] - features[:, :-1]

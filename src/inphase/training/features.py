@@ -56,8 +56,7 @@ class Features:
     def look(self, video: Video) -> None:
         """Compute the features of one video, or find them."""
         length = self._sight.frame_count(video)
-        name = hashlib.sha256(f"{self._network} {video.id} {length}".encode(errors="surrogatepass")).hexdigest()[:24]
-        file = self._folder / f"{name}.npy"
+        file = self._folder / kept_name(self._network, video, length)
         times_file = file.with_suffix(".times.npy")
         if not (file.exists() and times_file.exists()):
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -80,3 +79,8 @@ class Features:
             parts.append(looked.to(torch.float16).cpu().numpy())
             seconds.append(times)
         return np.concatenate(parts), np.concatenate(seconds)
+
+
+def kept_name(network: str, video: Video, length: int) -> str:
+    """Name the file of what a network, by its fingerprint, sees of a video of `length` frames."""
+    return hashlib.sha256(f"{network} {video.id} {length}".encode(errors="surrogatepass")).hexdigest()[:24] + ".npy"
