@@ -1,5 +1,4 @@
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from torch.nn import functional as F
 
 from inphase.media.context import context_frames
 from inphase.media.frames import Clip
-from inphase.models import MotionEncoder, embed, load_encoder, save_encoder
+from inphase.models import MotionEncoder, embed
 from inphase.models.fingerprint import fingerprint
 
 
@@ -77,13 +76,6 @@ def test_heat_is_where_the_first_layer_sees_motion() -> None:
         heat: Tensor = encoder.heat_maps(features)
     assert heat.shape == (1, 3, 2, 2)
     assert (heat[0, 1] > 0).tolist() == [[False, False], [True, False]]
-
-
-def test_it_is_built_again_from_its_file(tmp_path: Path) -> None:
-    encoder, clip = build(), film()
-    save_encoder(tmp_path / "encoder.safetensors", encoder)
-    again = load_encoder(tmp_path)
-    np.testing.assert_array_equal(embed(again, clip).values, embed(encoder, clip).values)
 
 
 def test_what_is_kept_of_one_grid_is_not_found_by_another() -> None:

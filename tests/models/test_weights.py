@@ -13,6 +13,7 @@ from inphase.models import ENCODERS, Encoder, ImageEncoder, load_encoder, save_e
 SMALL: dict[str, dict[str, Any]] = {
     "audio": {"hidden": (8,), "dimension": 4},
     "image": {"mode": "scratch", "weights": None, "size": (32, 32), "convolutions": (4,), "hidden": (4,)},
+    "motion": {"weights": None, "size": (32, 32), "hidden": (4,), "context": (-4, 0)},
     "pose": {"joints": ("left_hip", "right_hip", "left_shoulder", "right_shoulder"), "context": (-4, 0)},
 }
 
