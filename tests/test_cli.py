@@ -197,6 +197,6 @@ def test_warnings_are_lines_and_what_the_system_refuses_is_named(
     def fill(root: Path, **_: object) -> None:
         raise OSError(28, "No space left on device")  # as writing to a file says it: without its name
 
-    monkeypatch.setattr("inphase.cli.data.DATASETS", {"mine": fill})
+    monkeypatch.setattr("inphase.data.loading.DATASETS", {"mine": fill})
     assert run(monkeypatch, "data", "check", "mine", str(tmp_path)) == 1
     assert capsys.readouterr().err.strip() == "the disk is full; make room, then run this again"

@@ -52,8 +52,8 @@ def test_what_stands_still_changes_nothing_and_what_moves_does() -> None:
 def test_the_batch_changes_nothing() -> None:
     encoder, clip = build(), film()
     found = [embed(encoder, clip, batch=batch).values for batch in (1, 4, 64)]
-    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
-    np.testing.assert_allclose(found[2], found[0], atol=1e-6)
+    np.testing.assert_allclose(found[1], found[0], atol=3e-5)
+    np.testing.assert_allclose(found[2], found[0], atol=3e-5)
     assert np.ptp(found[0], axis=0).max() > 1e-3
 
 
