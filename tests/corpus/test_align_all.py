@@ -68,6 +68,19 @@ def test_a_pair_too_long_for_one_table_is_aligned_piece_by_piece(monkeypatch: py
     assert found.distance == pytest.approx(match(x, y).distance, abs=1e-5)
 
 
+@pytest.mark.parametrize("long", [False, True])
+def test_copies_are_no_less_than_nothing_apart(long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if long:
+        monkeypatch.setattr("inphase.corpus.pairs.LONG", 0)
+        monkeypatch.setattr("inphase.corpus.pairs.CELLS", 1)
+    rng = np.random.default_rng(0)
+    copies = [rng.normal(size=(7, 32)).astype(np.float32) for _ in range(40)]
+    copies = [values / np.linalg.norm(values, axis=1, keepdims=True) for values in copies]
+    distances = [found.distance for found in align_pairs([(values, values) for values in copies])]
+    assert min(distances) >= 0
+    assert max(distances) < 1e-6
+
+
 def test_blocks_hold_every_pair_once() -> None:
     for count in (1, 2, 7, 20):
         held = [pair for block in blocks(count, side=4) for pair in block.pairs()]

@@ -48,7 +48,8 @@ def match(
     path = long_path(a, b, cost=cost_of, subsequence=subsequence, cells=cells)
     i, j = path.T
     distance = 1 - torch.nn.functional.cosine_similarity(a[i], b[j]).mean()
-    return Match(path.numpy(), seconds_along(path, x.times, y.times), float(distance))
+    # Of a video and its copy the mean of the cosines rounds to a little above 1.
+    return Match(path.numpy(), seconds_along(path, x.times, y.times), max(0.0, float(distance)))
 
 
 def pair_cost(x: Tensor, y: Tensor, *, cost: PairCost = "contrastive", beta: float = BETA) -> Tensor:

@@ -66,7 +66,8 @@ def _align(pairs: Sequence[Pair], device: str) -> Iterator[Aligned]:
     tables = (tables_one_by_one if costs.is_cpu else tables_at_once)(costs, x_lengths, y_lengths)
     for cosine, table in zip(cosines, tables, strict=True):
         path = backtrack(table, table.shape[1] - 1, False)
-        yield Aligned(path, float(1 - cosine[path[:, 0], path[:, 1]].mean()))
+        # Of a video and its copy the mean rounds to a little above 1, and a negative distance cannot be clustered.
+        yield Aligned(path, max(0.0, float(1 - cosine[path[:, 0], path[:, 1]].mean())))
 
 
 def tables_one_by_one(costs: torch.Tensor, rows: Sequence[int], columns: Sequence[int]) -> Iterator[Table]:
