@@ -55,6 +55,15 @@ def pairs(videos: Sequence[Video], *, alike: str, rng: np.random.Generator) -> I
         yield from ((others[k], target) for k in rng.permutation(len(others))[:SOURCES])
 
 
+def shared_events(
+    source: Video, target: Video, names: Sequence[str]
+) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+    """Name the events that both videos have, of those wanted or of all, and give the frame of each in either."""
+    events = [name for name in names or source.events if name in source.events and name in target.events]
+    frames, truth = (np.array([video.events[name] for name in events]) for video in (source, target))
+    return events, frames, truth
+
+
 def measure(
     encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, alike: str, rate: float
 ) -> dict[str, NDArray[np.float64]]:
@@ -62,10 +71,8 @@ def measure(
     seen = {video.id: embed_video(encoder, video, rate=rate) for video in videos}
     found: dict[str, list[float]] = defaultdict(list)
     for source, target in pairs(videos, alike=alike, rng=np.random.default_rng(0)):
-        events = [name for name in names or source.events if name in source.events and name in target.events]
         x, y = seen[source.id], seen[target.id]
-        frames = np.array([source.events[name] for name in events])
-        truth = np.array([target.events[name] for name in events])
+        events, frames, truth = shared_events(source, target, names)
         labels = Labels(instants=tuple(Instant(frame / rate, name) for frame, name in zip(frames, events, strict=True)))
         carried = carry(labels, x, y, y_end=len(y) / rate).instants
         found["linear stretch"] += np.abs(frames * (len(y) - 1) / (len(x) - 1) - truth).tolist()

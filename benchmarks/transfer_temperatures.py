@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.transfer import embed_video, pairs
+from benchmarks.transfer import embed_video, pairs, shared_events
 from inphase.apps.matching import match
 from inphase.apps.transfer import NEAR, PLACING, confidence_near, likeness_of, medians_of, posterior
 from inphase.data import golfdb, stage
@@ -36,10 +36,8 @@ def measure(encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, 
     sure: dict[float, list[float]] = defaultdict(list)
     mass: dict[float, list[float]] = defaultdict(list)
     for source, target in pairs(videos, alike=alike, rng=np.random.default_rng(0)):
-        events = [name for name in names or source.events if name in source.events and name in target.events]
         x, y = seen[source.id], seen[target.id]
-        frames = np.array([source.events[name] for name in events])
-        truth = np.array([target.events[name] for name in events])
+        _, frames, truth = shared_events(source, target, names)
         path = match(x, y).path
         weights = {gamma: posterior(x, y, frames, path=path, gamma=gamma) for gamma in TEMPERATURES}
         places, alike_there = medians_of(y.times, weights[PLACING]), likeness_of(x, y, path)
