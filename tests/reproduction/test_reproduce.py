@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from inphase.data.video import Video
 from inphase.evaluation.report import to_json
 from inphase.reproduction import STUDIES, Setup, reproduce
 from inphase.reproduction import runs as runs_module
@@ -13,6 +14,7 @@ from inphase.reproduction.results import Results
 from inphase.reproduction.runs import fingerprint
 from inphase.reproduction.workers import Event, perform_all
 from inphase.training import Recipe, TrainingError, train
+from inphase.training.features import Features
 from tests.commands import type_command as run
 from tests.data.test_finegym import CATEGORIES, annotate
 from tests.media.recordings import write_video
@@ -206,11 +208,32 @@ def test_a_miniature_finegym_runs_at_all_its_labels(gym: Path, tmp_path: Path, t
     for name, paper in {"101": 49.51, "99 clips": 27.81, "290": 46.54, "288 clips": 24.16}.items():
         assert 0 <= cells[f"{name}, SVM, %"]["mean"] <= 100
         assert cells[f"paper: FineGym{name.removesuffix(' clips')}"] == f"{paper:.2f}"
-    assert len(list(tmp_path.glob("features/*/*.times.npy"))) == 8
+    assert len(list(tmp_path.glob("features/*/*.times.npy"))) == 48  # clips of 101, 290, 99 and 288
     reproduce(STUDIES["events"], chosen, tmp_path)
     cells = rows_of(json.loads((tmp_path / "events" / "report.json").read_text()))["GTA"]
     assert cells["paper: FineGym101 vault"] == "70.69"
     assert {cells["vault, %"]["mean"], cells["floor exercise, %"]["mean"]} > set()
+
+
+def test_a_frozen_network_looks_at_a_frame_once_whoever_trains_and_whatever_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = ("encoder.size=[32, 32]", "encoder.convolutions=[4]", "encoder.hidden=[8]", "encoder.dimension=8",
+             'data.actions=["kick", "squat"]', "data.videos=2", "data.level=plain", "run.steps=2",
+             "run.accelerator=cpu", "groups.groups=2", "groups.videos_per_group=2", "groups.count=6")  # fmt: skip
+    looked: list[str] = []
+    compute = Features._compute
+
+    def counted(self: Features, video: Video, *, length: int) -> Any:
+        looked.append(video.id)
+        return compute(self, video, length=length)
+
+    monkeypatch.setattr(Features, "_compute", counted)
+    for methods, seeds in (("gta",), 1), (("gta", "tcn"), 2):
+        chosen = Setup(see="pictures", seeds=seeds, methods=methods, changes=small)
+        for name in ("synchronisation", "few-shot"):
+            reproduce(STUDIES[name], chosen, tmp_path)
+    assert len(looked) == len(set(looked)) > 4
 
 
 def test_figure_3_needs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

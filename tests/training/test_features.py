@@ -10,6 +10,7 @@ import torch
 from inphase.data import stage
 from inphase.data.sight import Sight, see
 from inphase.data.video import Video
+from inphase.evaluation import embed_videos
 from inphase.evaluation.measure import untrained
 from inphase.models import ImageEncoder, load_encoder
 from inphase.training import train
@@ -47,6 +48,20 @@ def test_features_are_what_the_network_sees_computed_once(tmp_path: Path, sight:
         next(encoder.backbone.parameters()).add_(1)
     with pytest.raises(AssertionError, match="looked at twice"):
         Features(encoder, Sight(sight.videos, refuse, sight.frame_count), folder=tmp_path)(video, frames)
+
+
+def test_what_is_embedded_from_kept_features_is_what_is_embedded_from_pictures(tmp_path: Path, sight: Sight) -> None:
+    encoder = ImageEncoder(**SMALL).eval()  # type: ignore[arg-type]
+    kept = Features(encoder, sight, folder=tmp_path).sight
+    assert (kept.known, kept.source) == (True, f"{sight.source} as features")
+    plain, known = (
+        embed_videos(encoder, seen.videos, read=seen.read, frame_count=seen.frame_count, known=seen.known)
+        for seen in (sight, kept)
+    )
+    assert [item.video.id for item in known] == [item.video.id for item in plain]
+    for ours, theirs in zip(known, plain, strict=True):
+        np.testing.assert_allclose(ours.values, theirs.values, atol=2e-3)  # half precision
+        np.testing.assert_array_equal(ours.embedding.times, theirs.embedding.times)
 
 
 def test_a_head_on_kept_motion_trains_and_goes_on_as_if_never_interrupted(out: Path, tmp_path: Path) -> None:

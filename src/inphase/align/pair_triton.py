@@ -8,9 +8,9 @@ which stays the specification:
     R, R' = the tables of c_xy, c_yx     align = R(M, N) + R'(M, N)                                            eq. (9)
     A = log softmax_j(−R/α)              B = log softmax_i(−R'/α)            cycle = −Σ_i logsumexp_j(A + B)   eq. (13)
 
-and backwards, with P = softmax_j(A + B) and E, E' what the recursion makes of G, G':
+and backwards, with G, G' the slopes of the loss in R, R' and E, E' what the recursion makes of them:
 
-    G = (P − e^A)/α                      G' = (P − e^B Σ_i P)/α              both plus the weight of align at (M, N)
+    G = ∂cycle/∂R                        G' = ∂cycle/∂R'                     both plus the weight of align at (M, N)
     ∂L/∂s = (e^(−c_xy) Σ_j E − E + e^(−c_yx) Σ_i E' − E')/β
     ∂L/∂x_i = (Σ_j ∂L/∂s_ij ỹ_j − x̃_i Σ_j ∂L/∂s_ij s_ij)/‖x_i‖            and likewise for y
 """
@@ -29,14 +29,24 @@ from inphase.align.tile_triton import LANES, steps_of
 
 DEPTH = tl.constexpr(32)  # embedding dimensions at a time
 TINY = tl.constexpr(1e-12)  # the least norm a vector is divided by, as in torch.nn.functional.normalize
+SMOOTHING = tl.constexpr(0.1)  # of the released labels
 GRIDS = tl.constexpr(6)  # what a pair works in, beside `low`: two costs, two tables, two slopes
 
 
 def align_pairs(
-    x: Tensor, y: Tensor, *, kind: str, gamma: float, beta: float, alpha: float, weights: tuple[float, float]
+    x: Tensor,
+    y: Tensor,
+    *,
+    kind: str,
+    released: bool,
+    gamma: float,
+    beta: float,
+    alpha: float,
+    weights: tuple[float, float],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Score x [B, M, D] against y [B, N, D], at most 32 frames long: loss, align and cycle, means over the batch."""
-    loss, align, cycle = _AlignPairs.apply(x, y, (KINDS[kind], *two_floats(gamma), beta, alpha), weights)
+    setting = KINDS[kind], released, *two_floats(gamma), beta, alpha
+    loss, align, cycle = _AlignPairs.apply(x, y, setting, weights)
     return loss, align, cycle
 
 
@@ -84,11 +94,11 @@ def _score(
     out = torch.zeros(4, dtype=torch.float32, device=x.device)  # the last one counts the pairs that are done
     work = out.new_empty(batch * (GRIDS.value * m * n + low_size(n) + 2))
     grad_x, grad_y = (out.new_empty(frames.shape if differentiate else 1) for frames in (x, y))
-    kind, *temperatures = setting
-    alike = x.dtype, aligned(x), aligned(y), dimension, kind, differentiate
+    kind, released, *temperatures = setting
+    alike = x.dtype, aligned(x), aligned(y), dimension, kind, released, differentiate
     _launch(
         batch, alike, (x, y, work, out, grad_x, grad_y), batch, m, n, dimension, *temperatures,
-        *weights, kind, differentiate,
+        *weights, kind, released, differentiate,
     )  # fmt: skip
     return out, grad_x, grad_y
 
@@ -96,7 +106,8 @@ def _score(
 @triton.jit(do_not_specialize=["batch", "m", "n"])
 def _align_pair(
     x, y, work, out, grad_x, grad_y, batch, m, n, dimension,
-    gamma, gamma_rest, beta, alpha, align_weight, cycle_weight, kind: tl.constexpr, differentiate: tl.constexpr,
+    gamma, gamma_rest, beta, alpha, align_weight, cycle_weight,
+    kind: tl.constexpr, released: tl.constexpr, differentiate: tl.constexpr,
 ):  # fmt: skip
     i_pair = tl.program_id(0).to(tl.int64)
     p_x, p_y = x + i_pair * m * dimension, y + i_pair * n * dimension
@@ -119,18 +130,18 @@ def _align_pair(
     b_there = tl.load(tables + there, mask=real, other=0.0)
     b_back = tl.load(tables + back, mask=real, other=0.0)
     log_a, log_b = _log_softmax(b_there * (-1 / alpha), j < n, 1), _log_softmax(b_back * (-1 / alpha), i < m, 0)
-    both = tl.where(j < n, log_a + log_b, float("-inf"))
-    high = tl.max(both, 1)
-    returned = high + tl.log(tl.sum(tl.exp(both - high[:, None]), 1))
+    if released:
+        cycle, by_there, by_back = _released_cycle(log_a, log_b, m, real)
+    else:
+        cycle, by_there, by_back = _cycle(log_a, log_b, m, real)
     is_end = (i == m - 1) & (j == n - 1)
     terms = work + batch.to(tl.int64) * work_size
     tl.store(terms + 2 * i_pair, tl.sum(tl.where(is_end, b_there + b_back, 0.0)))
-    tl.store(terms + 2 * i_pair + 1, -tl.sum(tl.where(tl.arange(0, LANES) < m, returned, 0.0)))
+    tl.store(terms + 2 * i_pair + 1, cycle)
     if differentiate:
-        p = tl.where(real, tl.exp(both - returned[:, None]), 0.0)
         at_end, by_cycle = tl.where(is_end, align_weight / batch, 0.0), cycle_weight / (alpha * batch)
-        tl.store(slopes + there, at_end + by_cycle * (p - tl.exp(log_a)), mask=real)
-        tl.store(slopes + back, at_end + by_cycle * (p - tl.exp(log_b) * tl.sum(p, 0)[None, :]), mask=real)
+        tl.store(slopes + there, at_end + by_cycle * by_there, mask=real)
+        tl.store(slopes + back, at_end + by_cycle * by_back, mask=real)
         tl.debug_barrier()
         for k in range(2):
             sweep_back(
@@ -149,6 +160,34 @@ def _align_pair(
 
 
 _launch = Launcher(_align_pair)
+
+
+@triton.jit
+def _cycle(log_a, log_b, m, real):
+    """Give eq. (13) and α times its slopes in both tables: with P = softmax_j(A + B), P − e^A and P − e^B Σ_i P."""
+    both = tl.where(real, log_a + log_b, float("-inf"))
+    high = tl.max(both, 1)
+    returned = high + tl.log(tl.sum(tl.exp(both - high[:, None]), 1))
+    p = tl.where(real, tl.exp(both - returned[:, None]), 0.0)
+    cycle = -tl.sum(tl.where(tl.arange(0, LANES) < m, returned, 0.0))
+    return cycle, p - tl.exp(log_a), p - tl.exp(log_b) * tl.sum(p, 0)[None, :]
+
+
+@triton.jit
+def _released_cycle(log_a, log_b, m, real):
+    """Give the released term and α times its slopes: the cross entropy of softmax(Q), Q = e^A e^Bᵀ, to smoothed labels.
+
+    S = (softmax(Q) − labels)/M is its slope in Q, S e^B that in e^A and Sᵀ e^A that in e^B.
+    """
+    a, b = tl.where(real, tl.exp(log_a), 0.0), tl.where(real, tl.exp(log_b), 0.0)
+    i, to = tl.arange(0, LANES)[:, None], tl.arange(0, LANES)[None, :]
+    inside = (i < m) & (to < m)
+    log_q = _log_softmax(tl.dot(a, tl.trans(b), input_precision="tf32x3"), to < m, 1)
+    label = tl.where(i == to, 1.0 - SMOOTHING, 0.0) + SMOOTHING / m
+    cycle = -tl.sum(tl.where(inside, label * log_q, 0.0)) / m
+    slope = tl.where(inside, (tl.exp(log_q) - label) / m, 0.0)
+    by_a, by_b = tl.dot(slope, b, input_precision="tf32x3"), tl.dot(tl.trans(slope), a, input_precision="tf32x3")
+    return cycle, a * (tl.sum(a * by_a, 1)[:, None] - by_a), b * (tl.sum(b * by_b, 0)[None, :] - by_b)
 
 
 @triton.jit

@@ -18,12 +18,16 @@ from inphase.media.store import FrameStore
 
 @dataclass(frozen=True, eq=False)
 class Sight:
-    """Videos, how their frames are read, and how many each has; `source` names where frames come from."""
+    """Videos, how their frames are read, and how many each has; `source` names where frames come from.
+
+    Where `known`, what is read is not a frame but the features that a frozen network found in it.
+    """
 
     videos: list[Video]
     read: Read
     frame_count: Callable[[Video], int]
     source: str = ""
+    known: bool = False
 
 
 class Seer(Protocol):

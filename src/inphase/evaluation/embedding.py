@@ -34,6 +34,7 @@ from inphase.models.fingerprint import fingerprint
 FOLDER = "embeddings"
 STRETCH_BYTES = 2**29  # as much of a video is held at a time
 BATCH = {"poses": 4096, "pictures": 16, "sounds": 64}
+KNOWN_BATCH = 256
 
 
 def embed_videos(
@@ -45,14 +46,16 @@ def embed_videos(
     progress: Callable[[int], None] | None = None,
     cache: Path | None = None,
     source: str = "",
+    known: bool = False,
     batch: int | None = None,
 ) -> list[Embedded]:
     """Embed every frame of each video; a video that cannot be read is left out with a warning.
 
     `cache` is a run folder: what is embedded there is read, the rest is added. `source` says where `read` takes frames
-    from, as far as that is not the videos themselves. `progress` is told how many videos are done.
+    from, as far as that is not the videos themselves; where `known`, it gives features. `progress` is told how many
+    videos are done.
     """
-    count, batch = frame_count or measured_length, batch or BATCH[encoder.sees]
+    count, batch = frame_count or measured_length, batch or (KNOWN_BATCH if known else BATCH[encoder.sees])
     kept = None if cache is None else _Kept(cache / FOLDER / fingerprint(encoder, source=source))
     found: list[Embedded] = []
     failed: dict[str, str] = {}
@@ -63,7 +66,7 @@ def embed_videos(
             if length is not None:
                 item = kept.load(video, length) if kept else None
                 if item is None:
-                    work = partial(_embed, encoder, video, length=length, read=read, batch=batch)
+                    work = partial(_embed, encoder, video, length=length, read=read, batch=batch, known=known)
                     item = try_reading(video, work, failed=failed, skipped=skipped)
                     if item is not None and kept:
                         kept.save(item)
@@ -84,7 +87,7 @@ def _report(found: Sequence[Embedded], skipped: Iterable[Skip]) -> None:
         warn(Problem(skip.id, f"cannot be embedded ({skip.reason})", "it is left out of every number"), stacklevel=3)
 
 
-def _embed(encoder: Encoder, video: Video, *, length: int, read: Read, batch: int) -> Embedded:
+def _embed(encoder: Encoder, video: Video, *, length: int, read: Read, batch: int, known: bool) -> Embedded:
     size = max(256, STRETCH_BYTES // prod(encoder.shape))
     stretches = (read(video, np.arange(begin, min(begin + size, length))) for begin in range(0, length, size))
     first = next(stretches, None)
@@ -93,7 +96,7 @@ def _embed(encoder: Encoder, video: Video, *, length: int, read: Read, batch: in
     # Poses of labels without a rate count a second a frame: that is no rate to stretch a context by.
     rate = video.rate or (None if encoder.sees == "poses" else rate_of(first[1]))
     context = encoder.context_at(rate)
-    embedding = embed(encoder, chain([first], stretches), context=context, batch=batch)
+    embedding = embed(encoder, chain([first], stretches), context=context, batch=batch, known=known)
     if not np.isfinite(embedding.values).all():
         raise ValueError("its embedding is not finite: the weights are damaged, or its frames hold NaN")
     start = max(0, -min(context.offsets)) if context.edges == "valid" else 0

@@ -87,7 +87,7 @@ def untrained(encoder: Encoder, *, seed: int = 0) -> Encoder:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         fresh = type(encoder)(**encoder.config)
-    if getattr(encoder, "mode", None) == "frozen":
+    if encoder.is_frozen:
         fresh.get_submodule("backbone").load_state_dict(encoder.get_submodule("backbone").state_dict())
     return fresh.to(next(encoder.parameters()).device).eval()
 
@@ -101,6 +101,7 @@ def _embed(encoder: Encoder, seen: Sight, split: str, *, cache: Path | None, tel
         progress=lambda done: tell(f"embedding {split}", done / len(seen.videos)),
         cache=cache,
         source=seen.source,
+        known=seen.known,
     )
 
 

@@ -43,6 +43,7 @@ def embed(
     *,
     context: Context | None = None,
     batch: int = 16,
+    known: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Embedding:
     """Embed every frame of a clip, of poses or sounds (values, times), or of a stream of consecutive ones.
@@ -51,7 +52,8 @@ def embed(
     work is done where the encoder lives, in evaluation mode, and `batch` changes memory and speed alone: 16 pictures
     suit a processor's cache, a GPU or poses want hundreds. The context is the encoder's, as far in seconds as that says
     at which rate it was trained, unless another is given; where its edges are "valid", frames without a whole context
-    are left out. `progress` is told how many frames are embedded. Memory: the features of batch + 2·(the farthest
+    are left out. Where `known`, what is given are features that the encoder found in the frames before. `progress` is
+    told how many frames are embedded. Memory: the features of batch + 2·(the farthest
     offset) frames, and the embedding itself.
     """
     if batch < 1:
@@ -60,7 +62,7 @@ def embed(
     first = next(stretches, None)
     if context is None:
         context = encoder.context_at(None if first is None else rate_of(first[1]))
-    window = _Window(encoder, context=context, batch=batch)
+    window = _Window(encoder, context=context, batch=batch, known=known)
     times: list[NDArray[np.float64]] = []
     values: list[NDArray[np.float32]] = []
     found, training = 0, encoder.training
@@ -102,9 +104,9 @@ def _vectors(
 class _Window:
     """The features of the frames that are in the context of a frame not embedded yet."""
 
-    def __init__(self, encoder: Encoder, *, context: Context, batch: int) -> None:
+    def __init__(self, encoder: Encoder, *, context: Context, batch: int, known: bool) -> None:
         """Begin before the first frame."""
-        self._encoder, self._context, self._batch = encoder, context, batch
+        self._encoder, self._context, self._batch, self._known = encoder, context, batch, known
         self._device = next(encoder.parameters()).device
         # A mirrored frame lies on the other side, so that both sides are kept as far as the farthest offset.
         self._reach = max(abs(offset) for offset in context.offsets)
@@ -118,9 +120,12 @@ class _Window:
 
     def look(self, frames: NDArray[Any]) -> None:
         """Look at the frames that follow, and forget those no longer needed."""
-        self._encoder.check(frames.shape[1:])
         tensor = torch.from_numpy(np.ascontiguousarray(frames)).to(self._device)
-        features = self._encoder.features(self._encoder.prepare(tensor))
+        if self._known:
+            features = tensor.float()
+        else:
+            self._encoder.check(frames.shape[1:])
+            features = self._encoder.features(self._encoder.prepare(tensor))
         if self._features is not None:
             forgotten = max(0, min(self._next - self._reach, self._received) - self._begin)
             features = torch.cat([self._features[forgotten:], features])

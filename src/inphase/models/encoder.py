@@ -40,6 +40,11 @@ class Encoder(nn.Module):
         self.context, self.rate = Context(tuple(context), edges), rate
         self.config = {"context": list(context), "edges": edges, "rate": rate}
 
+    @property
+    def is_frozen(self) -> bool:
+        """Tell whether `features` never learns: what it finds in a frame can be kept."""
+        return getattr(self, "mode", None) == "frozen"
+
     def context_at(self, rate: float | None) -> Context:
         """Give the context in frames of a recording of `rate` frames a second, where it is known."""
         return self.context if rate is None or self.rate is None else self.context.stretched(rate / self.rate)

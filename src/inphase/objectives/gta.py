@@ -79,14 +79,13 @@ class GTA(PairObjective):
 
     def _fits_one_kernel(self, x: Tensor, y: Tensor) -> bool:
         short = max(x.shape[1], y.shape[1]) <= 32  # one strip of lanes
-        paper = self.cost == "contrastive" and self.variant == "paper" and self.gamma > 0
-        return short and paper and x.dtype != torch.float64
+        return short and self.cost == "contrastive" and self.gamma > 0 and x.dtype != torch.float64
 
     def _pair_in_one_kernel(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         from inphase.align.pair_triton import align_pairs
 
         loss, align, cycle = align_pairs(
-            x, y, kind=self.minimum, gamma=self.gamma, beta=self.beta, alpha=self.alpha,
-            weights=(self.align_weight, self.cycle_weight),
+            x, y, kind=self.minimum, released=self.variant == "released", gamma=self.gamma, beta=self.beta,
+            alpha=self.alpha, weights=(self.align_weight, self.cycle_weight),
         )  # fmt: skip
         return {"loss": loss, "align": align, "cycle": cycle}

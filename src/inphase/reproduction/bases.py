@@ -26,8 +26,11 @@ def compose(setup: Setup, method: str, changes: Changes | None = None) -> Recipe
     """
     recipe = _find(setup, method)
     run = {**recipe.run, "steps": max(1, round(recipe.run.get("steps", 1000) * SHARES[setup.budget]))}
-    recipe = replace(recipe, data=_data(setup, recipe), validation={"fraction": 0.0}, run=run)
+    recipe = replace(recipe, data=_data(setup), validation={"fraction": 0.0}, run=run)
     recipe = merge(change_recipe(recipe, setup.changes), changes or {})
+    if setup.data == "stage" and setup.see == "pictures" and setup.root is None:
+        size = recipe.encoder.get("size", [224, 224])[0]  # drawn as large as they are seen
+        recipe = replace(recipe, data={"size": size, **recipe.data})
     if method == "supervised" and recipe.objective.get("kind", "phase") == "phase":
         recipe = merge(recipe, {"objective": {"outputs": _count_phases(recipe.data)}})
     return recipe
@@ -63,7 +66,7 @@ def _find(setup: Setup, method: str) -> Recipe:
     raise ValueError(f"no recipe ships for {', '.join(families(setup))}")
 
 
-def _data(setup: Setup, recipe: Recipe) -> Table:
+def _data(setup: Setup) -> Table:
     data: dict[str, Any] = {"name": setup.data}
     if setup.root is not None:
         data["root"] = str(setup.root.resolve())
@@ -71,8 +74,6 @@ def _data(setup: Setup, recipe: Recipe) -> Table:
         data["store"] = str(setup.store.resolve())
     if setup.data == "finegym":
         data["labels"] = 101  # the loader's default, said so that runs with and without the word are one
-    if setup.data == "stage" and setup.see == "pictures" and setup.root is None:
-        data["size"] = recipe.encoder.get("size", [224, 224])[0]  # drawn as large as they are seen
     return data
 
 

@@ -170,4 +170,7 @@ def _finish(axes: "Axes") -> None:
     axes.grid(alpha=0.25)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize="small", frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(
+            fontsize="small", frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2
+        )

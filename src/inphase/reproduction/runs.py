@@ -28,6 +28,7 @@ from inphase.models import Encoder, load_encoder
 from inphase.reproduction.machine import describe_machine
 from inphase.training import Recipe, Status, train
 from inphase.training.build import build_method
+from inphase.training.features import Features
 
 # What makes no difference to what a run learns.
 _IDLE = {"seed", "accelerator", "devices", "nodes", "strategy", "threads", "save_every", "log_every"}
@@ -91,7 +92,8 @@ def perform(job: Job, out: Path, tell: Progress) -> None:
     compare = ("time only", "clamped only") if job.seed is None else ()
     for test in job.tests:
         if not (folder / test.file).is_file():
-            _measure(encoder, test, folder, compare=compare, tell=tell)
+            features = _features(out, test.data, job.recipe.encoder)
+            _measure(encoder, test, folder, features=features, compare=compare, tell=tell)
 
 
 def _train(recipe: Recipe, folder: Path, *, out: Path, tell: Progress) -> None:
@@ -104,7 +106,7 @@ def _train(recipe: Recipe, folder: Path, *, out: Path, tell: Progress) -> None:
         tell(status.doing or "training", status.step / status.steps)
 
     try:
-        train(recipe, folder, watch=watch, features=out / "features" / _digest([recipe.data, recipe.encoder]))
+        train(recipe, folder, watch=watch, features=_features(out, recipe.data, recipe.encoder))
         before = {**before, "steps": steps}
     finally:
         # A run that was stopped on the way took all its parts together.
@@ -113,16 +115,28 @@ def _train(recipe: Recipe, folder: Path, *, out: Path, tell: Progress) -> None:
             _write(folder / TRAINED, {**before, "seconds": took, "machine": describe_machine()})
 
 
+def _features(out: Path, data: Table, encoder: Table) -> Path:
+    """Name the folder of what frozen networks see of a collection."""
+    return out / "features" / _digest([data, encoder])
+
+
 def read_trained(folder: Path) -> dict[str, Any]:
     """Read how a run was trained, as far as it was."""
     file = folder / TRAINED
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
 
-def _measure(encoder: Encoder, test: Test, folder: Path, *, compare: Sequence[str], tell: Progress) -> None:
+def _measure(
+    encoder: Encoder, test: Test, folder: Path, *, features: Path, compare: Sequence[str], tell: Progress
+) -> None:
     def look(split: str) -> Sight:
         name = " ".join(f"{key}={value}" for key, value in sorted(test.data.items()))
-        return see(encoder, load_videos(test.data, split=split), store=test.data.get("store"), name=name)
+        sight = see(encoder, load_videos(test.data, split=split), store=test.data.get("store"), name=name)
+        if not encoder.is_frozen:
+            return sight
+        kept = Features(encoder, sight, folder=features)
+        kept.look_at_all(lambda done, total: tell(f"looking at {split}", done / total))
+        return kept.sight
 
     measured = measure(
         encoder,

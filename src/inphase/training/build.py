@@ -39,7 +39,7 @@ def build_method(recipe: Recipe) -> Method:
     encoder = build_encoder(recipe.encoder)
     sound = None if recipe.sound is None else call(ENCODERS["audio"], recipe.sound, where="[sound]")
     # What a frozen network sees of a picture that never changes need not be seen twice.
-    known = getattr(encoder, "mode", None) == "frozen" and recipe.augment is None
+    known = encoder.is_frozen and recipe.augment is None
     if sound is not None and sound.config["dimension"] != encoder.config["dimension"]:
         raise ValueError(
             f"[encoder] and [sound] embed into one space: {encoder.config['dimension']} and "

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,11 @@ class Features:
         self._encoder, self._sight, self._folder, self._batch = encoder, sight, folder, batch
         self._network = fingerprint(encoder, head=False)
         self._open: dict[str, tuple[NDArray[np.float16], NDArray[np.float64]]] = {}
+
+    @property
+    def sight(self) -> Sight:
+        """Give the same videos, seen as features."""
+        return replace(self._sight, read=self, source=f"{self._sight.source} as features", known=True)
 
     def __call__(self, video: Video, frames: Frames) -> tuple[NDArray[np.float16], NDArray[np.float64]]:
         """Give the features of some frames, and their seconds."""

@@ -173,7 +173,7 @@ class _Training:
                 )
             )
         self.fabric.barrier()
-        return Sight(sight.videos, features, sight.frame_count)
+        return features.sight
 
     def _batches(self, sight: Sight) -> Iterator[list[Batch]]:
         """Read the batches of each step that is left, ahead of their use."""
