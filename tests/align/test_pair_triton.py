@@ -1,5 +1,7 @@
 """The fused loss of short pairs on a GPU, against the composition it replaces in float64 on the CPU."""
 
+from typing import Literal
+
 import pytest
 import torch
 from torch import Tensor
@@ -11,6 +13,8 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine"),
 ]
 
+Variant = Literal["paper", "released"]
+VARIANTS: tuple[Variant, ...] = ("paper", "released")
 SHAPES = [
     (1, 1, 1, 3),
     (2, 1, 7, 5),
@@ -36,12 +40,13 @@ def differentiate(objective: GTA, x: Tensor, y: Tensor, weights: dict[str, float
     return terms, torch.cat([grad.flatten() for grad in grads]).double().cpu()
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("minimum", ["smooth", "soft"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_equals_the_composition(shape: tuple[int, int, int, int], minimum: str) -> None:
+def test_equals_the_composition(shape: tuple[int, int, int, int], minimum: str, variant: Variant) -> None:
     batch, m, n, dimension = shape
     x, y = draw(batch, m, dimension, seed=1), draw(batch, n, dimension, seed=2)
-    objective = GTA(minimum=minimum, gamma=0.2, beta=0.3, alpha=1.5)  # type: ignore[arg-type]
+    objective = GTA(minimum=minimum, gamma=0.2, beta=0.3, alpha=1.5, variant=variant)  # type: ignore[arg-type]
     weights = {"loss": 0.7, "align": -0.3, "cycle": 2.0}
     expected, slope = differentiate(objective, x, y, weights)
     terms, fused = differentiate(objective, x.float().cuda(), y.float().cuda(), weights)
@@ -50,11 +55,13 @@ def test_equals_the_composition(shape: tuple[int, int, int, int], minimum: str) 
     torch.testing.assert_close(fused, slope, rtol=0, atol=2e-5 * max(1.0, float(slope.abs().max())))
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", ["loss", "align", "cycle"])
-def test_each_term_alone_can_be_differentiated(name: str) -> None:
+def test_each_term_alone_can_be_differentiated(name: str, variant: Variant) -> None:
     x, y = draw(3, 20, 16, seed=1), draw(3, 18, 16, seed=2)
-    _, slope = differentiate(GTA(), x, y, {name: 1.0})
-    _, fused = differentiate(GTA(), x.float().cuda(), y.float().cuda(), {name: 1.0})
+    objective = GTA(variant=variant)
+    _, slope = differentiate(objective, x, y, {name: 1.0})
+    _, fused = differentiate(objective, x.float().cuda(), y.float().cuda(), {name: 1.0})
     torch.testing.assert_close(fused, slope, rtol=0, atol=2e-5 * float(slope.abs().max()))
 
 
@@ -118,12 +125,14 @@ def test_buffers_are_written_before_they_are_read(monkeypatch: pytest.MonkeyPatc
     assert torch.equal(slope, same)
 
 
-def test_the_same_bits_every_time_and_nan_without_a_hang() -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_same_bits_every_time_and_nan_without_a_hang(variant: Variant) -> None:
     x, y = draw(64, 20, 128, seed=1).float().cuda(), draw(64, 20, 128, seed=2).float().cuda()
-    first, slope = differentiate(GTA(), x, y, {"loss": 1.0})
+    objective = GTA(variant=variant)
+    first, slope = differentiate(objective, x, y, {"loss": 1.0})
     for _ in range(5):
-        again, same = differentiate(GTA(), x, y, {"loss": 1.0})
+        again, same = differentiate(objective, x, y, {"loss": 1.0})
         assert torch.equal(first["loss"], again["loss"])
         assert torch.equal(slope, same)
     x[3, 5, 7] = float("nan")
-    assert GTA().pair(x, y)["loss"].isnan()
+    assert objective.pair(x, y)["loss"].isnan()
