@@ -269,6 +269,7 @@ def test_a_group_moves_between_devices() -> None:
     assert isinstance(moved, Group)
     assert moved.values.device.type == moved.times.device.type == "meta"
     assert moved.ids == group.ids
+    assert moved.lengths is group.lengths  # looked at without waiting for the device
 
 
 def test_a_method_chooses_the_frames_and_the_context_follows_the_rate() -> None:

@@ -40,7 +40,7 @@ class Group:
     values: Tensor  # [K, T, C, …] C context frames a step; pictures [1, T, C, …] where there is sound
     frames: Tensor  # [K, T] int64, which frame of its video, which stretch of the sound
     times: Tensor  # [K, T] float64 seconds
-    lengths: Tensor  # [K] int64
+    lengths: Tensor  # [K] int64, on the CPU
     totals: Tensor  # [K] int64, of how many frames they were chosen
     sound: Tensor | None = None  # [1, N, …] consecutive stretches of equal length
     labels: Tensor | None = None  # [K, T] int64 phase, numbered through over actions; −1 where unknown
@@ -48,8 +48,11 @@ class Group:
     looks: tuple[Look, ...] = ()  # K, what `apply_looks` is to make of the pictures; none where nothing was drawn
 
     def to(self, device: torch.device | str) -> "Group":
-        """Copy the tensors to a device; what is pinned is fetched while the computation goes on."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+        """Copy the tensors to a device; what is pinned is fetched while the computation goes on.
+
+        Lengths stay: who looks at them on a GPU waits for all that it was given to do before.
+        """
+        return replace(self._each(lambda tensor: tensor.to(device, non_blocking=True)), lengths=self.lengths)
 
     def pin_memory(self) -> "Group":
         """Copy the tensors to where a CUDA device fetches them by itself."""
