@@ -31,7 +31,7 @@ def test_a_step_never_waits_for_the_gpu(device: str, variant: str, waiting_is_an
 
     def step() -> torch.Tensor:
         loss: torch.Tensor = method(given)["loss"] + encoder.regulariser()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         optimiser.zero_grad()
         return loss.detach()

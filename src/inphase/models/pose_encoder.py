@@ -61,7 +61,7 @@ class PoseEncoder(Encoder):
         }
         self.shape = (len(joints), space + 1)
         self._context, self._space = len(context), space
-        self._hips, self._shoulders = ([list(joints).index(name) for name in pair] for pair in (HIPS, SHOULDERS))
+        self._hips, self._shoulders = (_both(list(joints), pair) for pair in (HIPS, SHOULDERS))
         width = self._context * (len(joints) * (space + 1) + space)
         layers: list[nn.Module] = []
         for after in hidden:
@@ -114,6 +114,12 @@ class PoseEncoder(Encoder):
         unit = torch.maximum(length, 0.5 * spread.sqrt()).clamp_min(1e-6)[:, None]  # [N, 1, 1]
         travel = (centre - origin[:, None]) * somebody / unit
         return body / unit[..., None], travel
+
+
+def _both(joints: list[str], pair: tuple[str, str]) -> slice:
+    """Cut out two joints without an index, which would have to be sent to a GPU and waited for."""
+    low, high = sorted(joints.index(name) for name in pair)
+    return slice(low, high + 1, high - low)
 
 
 def mean_of(values: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
