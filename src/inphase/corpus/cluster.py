@@ -82,8 +82,10 @@ def map_in_actors(
     items: list[dict[str, Any]], actor: Callable[..., Any], *given: Any, actors: int | None = None
 ) -> Iterator[dict[str, Any]]:
     """Give every item to one of several actors and yield what they make of them, as they get ready."""
-    import ray
+    import ray.data  # sets up its logging, so that it is quietened afterwards: our own bar says how it stands
 
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    logging.getLogger("ray.data._internal.progress").setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     gpus = int(ray.cluster_resources().get("GPU", 0))
@@ -95,6 +97,6 @@ def map_in_actors(
         num_cpus=1,
         num_gpus=1 if gpus else 0,
         # An actor for every GPU or core to begin with; machines may go, down to the last.
-        concurrency=(1, size, size) if size > 1 else 1,
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=size, initial_size=size),
     )
     yield from data.iter_rows()
