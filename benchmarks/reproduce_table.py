@@ -49,15 +49,17 @@ def key_of(command: str) -> str:
 
 
 def lay_out(report: dict[str, Any]) -> str:
-    """Write a report's first table, what made it and why it cannot be compared."""
-    about, table = report["about"], report["tables"][0]
+    """Write a report's tables but that of its runs, what made them and why they cannot be compared."""
+    about, tables = report["about"], [table for table in report["tables"] if table["title"] != "Runs"]
     lines = [f"### {report['title']}", "", f"`{about['command']}`  "]
     if "trained on" in about:
         lines += [f"{about['trained on']}; training {about['training took']}.", ""]
         lines += [f"Not comparable with the paper: {about['not comparable']}."]
-    lines += ["", _row(table["head"]), _row(["---", *["---:"] * (len(table["head"]) - 1)])]
-    lines += [_row([_cell(cell) for cell in row]) for row in table["rows"]]
-    return "\n".join([*lines, "", " ".join([table["note"], *report["notes"]])])
+    for place, table in enumerate(tables):
+        lines += ["", *([f"{table['title']}:", ""] if place else [])]
+        lines += [_row(table["head"]), _row(["---", *["---:"] * (len(table["head"]) - 1)])]
+        lines += [_row([_cell(cell) for cell in row]) for row in table["rows"]]
+    return "\n".join([*lines, "", " ".join([tables[0]["note"], *report["notes"]])])
 
 
 def _row(cells: list[str]) -> str:

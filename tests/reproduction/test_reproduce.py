@@ -69,6 +69,11 @@ def test_the_command_trains_measures_and_reports(
     linear, timed = (rows[name]["alignment error, nearest, %"]["mean"] for name in ("linear stretch", "time only"))
     assert timed == pytest.approx(linear, rel=0.05)
     assert 0 < rows["GTA"]["phases, SVM, %"]["mean"] <= 100
+    by_action = report["tables"][1]
+    assert (by_action["title"], by_action["head"]) == ("τ by action, %", ["", "soft-DTW", "GTA"])
+    assert [row[0] for row in by_action["rows"]] == ["kick", "squat"]
+    mean_of_both = sum(row[2]["mean"] for row in by_action["rows"]) / 2
+    assert mean_of_both == pytest.approx(rows["GTA"]["τ, %"]["mean"])
     assert "--methods gta soft_dtw" in report["about"]["command"]
     assert "this one poses" in report["about"]["not comparable"]
     assert any("times as much" in note for note in report["notes"])
@@ -168,11 +173,16 @@ def test_a_network_for_each_action_is_measured_on_that_action(tmp_path: Path, tr
     reproduce(STUDIES["per-class"], setup("gta"), tmp_path)
     assert len(trained) == 2
     report = json.loads((tmp_path / "per-class" / "report.json").read_text())
-    assert [row[0] for row in report["tables"][1]["rows"]] == ["GTA, kick", "GTA, squat"]
+    by_action, runs = report["tables"][1:]
+    assert [row[0] for row in runs["rows"]] == ["GTA, kick", "GTA, squat"]
     taus = [json.loads(file.read_text())["numbers"]["kendall_tau"]["this run"] for file in
             sorted(tmp_path.glob("runs/*/measured/*.json"))]  # fmt: skip
     assert sorted(key for tau in taus for key in tau if key.startswith("nc/")) == ["nc/kick", "nc/squat"]
     mean = sum(tau["tau"] for tau in taus) / 2
+    found = {name: cell["mean"] for name, cell in by_action["rows"]}
+    assert found == {
+        name: pytest.approx(100 * tau[f"tau/{name}"]) for tau in taus for name in found if f"tau/{name}" in tau
+    }
     assert rows_of(report)["GTA"]["τ, %"]["mean"] == pytest.approx(100 * mean)
 
 

@@ -15,10 +15,13 @@ REPORT: dict[str, Any] = {
     "notes": ["GTA is good."],
     "tables": [
         {
+            "title": "Ablation",
             "head": ["", "τ, %", "paper: FineGym101"],
             "rows": [["GTA", {"mean": 71.234, "deviation": 1.0, "count": 3}, "49.51"], ["none", None, None]],
             "note": "Mean.",
-        }
+        },
+        {"title": "τ by action, %", "head": ["", "GTA"], "rows": [["kick", None]], "note": "Mean."},
+        {"title": "Runs", "head": ["", "seed"], "rows": [["GTA", "0"]], "note": ""},
     ],
 }
 
@@ -27,6 +30,8 @@ def test_a_report_finds_its_place_and_keeps_it() -> None:
     page = f"# Title\n\n{LAST}\nThe end.\n"
     once = insert(page, REPORT)
     assert "| GTA | 71.2 ± 1.00 | 49.51 |\n| none | – | – |" in once
+    assert "τ by action, %:\n\n|  | GTA |\n| --- | ---: |\n| kick | – |" in once
+    assert "| GTA | 0 |" not in once
     assert "Not comparable with the paper: other data." in once
     assert insert(once, REPORT) == once
     other = {**REPORT, "about": {**REPORT["about"], "command": "inphase reproduce few-shot --data stage"}}

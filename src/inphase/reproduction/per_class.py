@@ -21,4 +21,5 @@ STUDY = Study(
     unlike=lambda setup: measures.unlike(setup, collection="PennAction"),
     figures=bars_and_errors,
     each_action=True,
+    by_action=True,
 )

@@ -48,7 +48,7 @@ class Results:
         """List the actions that have a network of their own; none where one is for all."""
         if not self.study.each_action:
             return [None]
-        found = list_actions(self.setup)
+        found = sorted(self.action_names)
         if "actions" in signature(DATASETS[self.setup.data]).parameters:
             return [*found]
         if len(found) > 1:
@@ -141,6 +141,24 @@ class Results:
         if measured is None:
             return _FAILED
         return measured.numbers.get(column.task, {}).get("this run", {}).get(column.key)
+
+    def by_action(self, row: Row, column: Column) -> dict[str, Number]:
+        """Average a number of each action over seeds, where a task tells it by action and no seed failed."""
+        found: dict[str, list[float]] = {}
+        for seed in range(self.setup.seeds):
+            for action in self.actions:
+                measured = self.measured(row, column, action, seed)
+                numbers = measured.numbers.get(column.task, {}).get("this run", {}) if measured else {}
+                for key, value in numbers.items():
+                    name = key.removeprefix(f"{column.key}/")
+                    if name in self.action_names and name != key:
+                        found.setdefault(name, []).append(column.scale * value)
+        return {name: Number.of(values) for name, values in sorted(found.items()) if len(values) == self.setup.seeds}
+
+    @cached_property
+    def action_names(self) -> set[str]:
+        """Name the actions of the test videos."""
+        return set(list_actions(self.setup))
 
     def untrained(self) -> dict[str, Row]:
         """Name the networks before training, and give a row of each."""

@@ -90,7 +90,7 @@ class Study:
     """A table or figure of the paper: which networks are trained and what is measured of them.
 
     `unlike` says why the numbers cannot be compared with the paper's, or nothing. With `each_action` a network is
-    trained for each action, and numbers are means over actions.
+    trained for each action, and numbers are means over actions; with `by_action` reports show τ of each action as well.
     """
 
     name: str
@@ -101,6 +101,7 @@ class Study:
     unlike: Callable[[Setup], str]
     figures: Callable[["Results"], tuple["Figure", ...]]
     each_action: bool = False
+    by_action: bool = False
 
     def chosen_rows(self, setup: Setup) -> list[Row]:
         """Give the rows of the methods that are asked for."""

@@ -18,7 +18,7 @@ def summarise_study(results: Results) -> Report:
     runs = results.runs()
     return Report(
         title=f"{study.title}, on {setup.data} by {setup.see}",
-        tables=(main_table(results),),
+        tables=(main_table(results), *action_tables(results)),
         figures=study.figures(results),
         details=(_runs_table(runs),),
         recipe=write_recipe(results.recipe(_shown(results), results.columns[0], results.actions[0])),
@@ -62,6 +62,20 @@ def main_table(results: Results) -> Table:
         note=_spread(results.setup.seeds),
         published=tuple(name for name in head if name.startswith(f"{PAPER}: ")),
     )
+
+
+def action_tables(results: Results) -> list[Table]:
+    """Lay τ out by action, a column for each method, where a study shows that and there are several."""
+    if not results.study.by_action:
+        return []
+    column = next(found for found in results.columns if (found.task, found.key) == ("kendall_tau", "tau"))
+    found = {row.label: results.by_action(row, column) for row in results.trained}
+    names = sorted({name for numbers in found.values() for name in numbers})
+    if len(names) < 2:
+        return []
+    rows = tuple((name, *(numbers.get(name) for numbers in found.values())) for name in names)
+    title = f"{column.head.removesuffix(', %')} by action, %"
+    return [Table(title, ("", *found), rows, note=_spread(results.setup.seeds))]
 
 
 def _spread(seeds: int) -> str:

@@ -26,4 +26,5 @@ STUDY = Study(
     columns=columns,
     unlike=lambda setup: measures.unlike(setup, collection="PennAction"),
     figures=bars_and_errors,
+    by_action=True,
 )
