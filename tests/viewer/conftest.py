@@ -152,3 +152,12 @@ def settle(page: "Page") -> None:
             return
         page.wait_for_timeout(50)
     raise AssertionError("the videos did not load: " + page.locator("body").inner_text()[:300])
+
+
+def where(page: "Page") -> list[float]:
+    """Give the clock and both videos' seconds once everything stands."""
+    settle(page)
+    found: list[float] = page.evaluate(
+        "() => [inphase.clock.time, ...[...document.querySelectorAll('video')].map((video) => video.currentTime)]"
+    )
+    return found

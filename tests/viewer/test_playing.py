@@ -1,0 +1,255 @@
+"""Videos on one clock, in a real browser."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from inphase.playback import Playback, TimeMap, Track, write_playback
+from tests.viewer.conftest import KNOTS, RATE, answered, settle, where
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+Open = Callable[..., "Page"]
+Knots = tuple[Any, Any]
+FRAME = 1 / RATE
+# Two that differ much in tempo, as swings do: both have sound, and so obey late.
+SWING = (np.array([0, 0.8, 1.2, 2.0, 2.3, 3.2, 3.5, 4.0]), np.array([0, 0.24, 1.24, 1.56, 2.46, 2.73, 3.48, 3.98]))
+
+# While it plays: the reference's second, the other's, and whether it plays, once per drawn frame.
+SAMPLE = """() => new Promise((done) => {
+  const rows = [], { clock } = inphase, [first, second] = document.querySelectorAll("video");
+  const look = () => {
+    if (clock.playing && !clock.holding) rows.push([first.currentTime, second.currentTime]);
+    if (clock.playing || clock.holding) requestAnimationFrame(look); else done(rows);
+  };
+  look();
+})"""
+
+
+def mapped(seconds: Any) -> Any:
+    return np.interp(seconds, *KNOTS)
+
+
+@pytest.mark.parametrize("speed", ["1", "0.5"])
+def test_two_videos_play_in_step(open_page: Open, pair_url: str, speed: str) -> None:
+    off = best_of_three(open_page(pair_url), KNOTS, speed)
+    assert np.median(off) < FRAME / 4
+    assert np.quantile(off, 0.95) < FRAME
+
+
+def test_two_that_differ_tenfold_in_tempo_play_in_step(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "swing"
+    shutil.copytree(pair_folder, folder)
+    tracks = (
+        Track("a", 4.0, RATE, (90, 160), media="a.mp4"),
+        Track("b", 140 / RATE, RATE, (90, 160), media="b.mp4", time_map=TimeMap(*SWING)),
+    )
+    write_playback(folder, Playback("Swing", tracks))
+    with answered(folder) as url:
+        off = best_of_three(open_page(url), SWING, "1")
+    assert np.median(off) < FRAME / 4
+    assert np.quantile(off, 0.95) < 2 * FRAME  # there the machine draws late, too
+
+
+def best_of_three(page: "Page", knots: Knots, speed: str) -> Any:
+    """Play at most three times: a busy machine may hold up a play, but not every one."""
+    page.select_option("#speed", speed)
+    off = np.array([np.inf])
+    for _ in range(3):
+        off = how_far_off(page, knots, seconds=None if speed == "1" else 3)
+        if np.quantile(off, 0.95) < FRAME:
+            break
+    return off
+
+
+def how_far_off(page: "Page", knots: Knots, *, seconds: int | None) -> Any:
+    """Play from the start, all of it or for so many seconds; say how far the second video was from where it belongs."""
+    page.evaluate("() => inphase.clock.seek(0)")
+    settle(page)
+    page.click("#play")
+    if seconds is not None:
+        page.evaluate(f"() => {{ setTimeout(() => inphase.clock.pause(), {1000 * seconds}); }}")
+    rows = np.array(page.evaluate(SAMPLE))
+    first, second = rows[(rows[:, 0] > 0.2) & (rows[:, 0] < 3.9)].T
+    assert len(first) > 15, "too few frames were drawn to judge"
+    assert first[-1] - first[0] > 1, "the reference did not play"
+    assert not np.allclose(second, first, atol=0.1), "the map was not followed at all"
+    return np.abs(second - np.interp(first, *knots))
+
+
+def test_how_late_a_video_obeys_is_learned(open_page: Open, pair_url: str) -> None:
+    learned = open_page(pair_url).evaluate("""async () => {
+      const { Lag } = await import("/static/lag.js");
+      const learn = (late) => {  // a video that does what is ordered `late` seconds afterwards
+        const lag = new Lag({}), orders = [];
+        let own = 0;
+        for (let now = 0; now < 3; now += 0.02) {
+          own += 0.02 * (orders.findLast(([since]) => since + late <= now)?.[1] ?? 1);
+          lag.observe(now + 0.02, own);
+          const speed = 1 + 0.8 * Math.sin(7 * now);
+          orders.push([now + 0.02, speed]);
+          lag.order(now + 0.02, speed);
+        }
+        return lag.seconds;
+      };
+      return [learn(0), learn(0.06), learn(0.14), new Lag({ mozHasAudio: true }).seconds, new Lag({}).seconds];
+    }""")
+    assert learned[:3] == pytest.approx([0, 0.06, 0.14], abs=0.011)
+    assert learned[3:] == [0.06, 0], "what is taken before anything was seen"
+
+
+def test_one_that_waits_stands_exactly_where_it_belongs(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "waiting"
+    shutil.copytree(pair_folder, folder)
+    stands = TimeMap(np.array([0.0, 1.0, 3.0, 4.0]), np.array([0.0, 1.0, 1.0, 2.0]))
+    tracks = (
+        Track("a", 4.0, RATE, (90, 160), media="a.mp4"),
+        Track("b", 140 / RATE, RATE, (90, 160), media="b.mp4", time_map=stands),
+    )
+    write_playback(folder, Playback("Waiting", tracks))
+    with answered(folder) as url:
+        page = open_page(url)
+        page.click("#play")
+        rows = np.array(page.evaluate(SAMPLE))
+    waiting = rows[(rows[:, 0] > 1.8) & (rows[:, 0] < 2.7)]
+    assert len(waiting) > 5
+    assert np.abs(waiting[:, 1] - 1.0).max() < 0.0065
+
+
+def test_a_video_that_is_off_catches_up_without_a_jump(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    off, seeks, playing = 1.0, 2, False
+    for _ in range(3):  # on a busy machine the test's own seek may take so long that another is right
+        page.evaluate("() => inphase.clock.seek(0)")
+        settle(page)
+        page.evaluate("() => inphase.clock.play()")
+        page.wait_for_timeout(700)
+        off, seeks, playing = page.evaluate("""() => new Promise((done) => {
+          const { clock } = inphase, [first, second] = document.querySelectorAll("video");
+          const off = () => Math.abs(second.currentTime - clock.followers[0].map.at(first.currentTime));
+          let seeks = 0;
+          second.currentTime -= 0.15;
+          second.addEventListener("seeked", () => { seeks += 1; });
+          setTimeout(() => done([off(), seeks, clock.playing]), 1500);
+        })""")
+        if seeks == 1 and off < FRAME:
+            break
+    assert playing
+    assert seeks == 1, "that of the test itself"
+    assert off < FRAME
+
+
+def test_the_end_stops_and_repeats(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    page.evaluate("() => inphase.clock.seek(3.7)")
+    page.keyboard.press("Space")
+    page.wait_for_timeout(1500)
+    assert page.evaluate("() => inphase.clock.playing") is False
+    assert where(page)[0] == pytest.approx(4.0, abs=FRAME)
+    page.keyboard.press("l")
+    page.evaluate("() => inphase.clock.seek(3.7)")
+    page.keyboard.press("Space")
+    page.wait_for_timeout(1500)
+    assert page.evaluate("() => inphase.clock.playing") is True
+    assert page.evaluate("() => inphase.clock.time") < 3.5
+    page.keyboard.press("Space")
+    assert where(page)[2] == pytest.approx(mapped(where(page)[1]), abs=1e-3)
+
+
+def test_scrubbing_is_exact(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    for second in (2.5, 0.4, 3.3, 1.0, 1.7):  # faster than the videos can follow: the last one counts
+        page.evaluate(f"() => {{ const bar = document.getElementById('seek'); bar.value = {second};"
+                      "bar.dispatchEvent(new Event('input')); }")  # fmt: skip
+    assert where(page) == pytest.approx([1.7, 1.7, mapped(1.7)], abs=1e-4)
+
+
+def test_the_last_wish_counts_though_a_seek_is_over_before_it_is_told(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    settle(page)
+    page.evaluate(
+        """async () => {
+            const player = inphase.clock.players[0];
+            const told = new Promise((done) => player.video.addEventListener("seeked", done, { once: true }));
+            player.seek(0.5);
+            player.seek(1.0);  // wanted, once the first is done
+            while (player.video.seeking) await 0, await new Promise((next) => { const c = new MessageChannel();
+                c.port1.onmessage = next; c.port2.postMessage(0); });
+            player.seek(1.7);
+            await told;
+        }"""
+    )
+    settle(page)
+    assert page.evaluate("() => inphase.clock.players[0].video.currentTime") == pytest.approx(1.7, abs=1e-3)
+
+
+def test_a_click_in_the_matrix_seeks_both(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    canvas = page.locator("canvas.matrix")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    inner = box["width"] - 56  # the margins of the plot
+    page.mouse.click(box["x"] + 46 + inner * 0.75, box["y"] + box["height"] / 2)
+    clock, first, second = where(page)
+    assert clock == pytest.approx(3.0, abs=2 * FRAME)
+    assert first == pytest.approx(clock, abs=1e-3)
+    assert second == pytest.approx(mapped(clock), abs=1e-3)
+    assert "Cost" in page.locator(".readout").first.inner_text()
+    page.mouse.down()
+    page.mouse.move(box["x"] + 46 + inner * 0.25, box["y"] + 40)
+    page.mouse.up()
+    assert where(page)[0] == pytest.approx(1.0, abs=2 * FRAME)
+
+
+def test_keys(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    middle = 0.5 * FRAME
+    for key, expected in (
+        ("ArrowRight", FRAME + middle),
+        (".", 2 * FRAME + middle),
+        ("ArrowLeft", FRAME + middle),
+        ("ArrowLeft", middle),
+        ("ArrowLeft", middle),
+        ("Shift+ArrowRight", 1 + middle),
+        ("End", 4.0),
+        ("Home", 0.0),
+        ("n", 1.0),  # to the event, the next phase, and back
+        ("n", 2.0),
+        ("b", 1.0),
+    ):
+        page.keyboard.press(key)
+        clock, first, second = where(page)
+        assert clock == pytest.approx(expected, abs=1e-3), key
+        assert [first, second] == pytest.approx([clock, mapped(clock)], abs=1e-3), key
+    page.keyboard.press("ArrowUp")
+    assert page.locator("#speed").input_value() == "1.5"
+    page.keyboard.press("m")
+    assert page.locator("#sound").get_attribute("aria-pressed") == "false"
+    page.keyboard.press("?")
+    assert page.locator("dialog").is_visible()
+    assert "One frame back" in page.locator("dialog").inner_text()
+    page.keyboard.press("Escape")
+    page.keyboard.press("t")
+    assert page.evaluate("() => document.documentElement.dataset.theme") == "dark"
+
+
+def test_a_stretch_is_repeated(open_page: Open, pair_url: str) -> None:
+    page = open_page(pair_url)
+    page.evaluate("() => inphase.clock.seek(1)")
+    page.keyboard.press("[")
+    page.evaluate("() => inphase.clock.seek(1.4)")
+    page.keyboard.press("]")
+    page.keyboard.press("k")
+    seen = []
+    for _ in range(15):
+        page.wait_for_timeout(100)
+        seen.append(page.evaluate("() => inphase.clock.time"))
+    assert page.evaluate("() => inphase.clock.playing")
+    assert min(seen) >= 0.99
+    assert max(seen) < 1.4 + 3 * FRAME
