@@ -9,6 +9,11 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 from inphase.media.errors import MediaError, StoreError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -16,16 +21,47 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Give a place to write to, of the same ending, which becomes `path` at the end; whatever fails leaves nothing."""
+    """Give a place to write to, of the same ending, which becomes `path` at the end; whatever fails leaves nothing.
+
+    Who wants to write the same file meanwhile waits: the last one's stays, and it is whole.
+    """
     part = path.with_name(f".{path.stem}.part{path.suffix}")
     try:
-        yield part
-        part.replace(path)
+        with _alone(part):
+            try:
+                yield part
+                part.replace(path)
+            finally:
+                with contextlib.suppress(OSError):
+                    part.unlink(missing_ok=True)
     except OSError as error:
         raise MediaError(f"{path} cannot be written: {explain(error)}") from error
-    finally:
+
+
+@contextlib.contextmanager
+def _alone(part: Path) -> Iterator[None]:
+    """Wait for a lock on a draft and hold it; it dies with its process, and what that left is written over."""
+    descriptor = os.open(part, os.O_RDWR | os.O_CREAT, 0o666)
+    while fcntl is not None:
+        # Some network file systems have no locks: there the last one to finish wins, whole or not.
         with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if _is_open(part, descriptor):
+            break
+        os.close(descriptor)
+        descriptor = os.open(part, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_open(part: Path, descriptor: int) -> bool:
+    """Tell whether a draft still is the file that was opened: who held the lock may have renamed or removed it."""
+    try:
+        return os.path.samestat(os.stat(part), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 @contextlib.contextmanager
