@@ -1,10 +1,12 @@
 """Tune every method alike: the same grid of learning rates and each method's own settings, on held-out training videos.
 
-    python -m benchmarks.tune penn_pose --root PennAction --out tuned.jsonl --processes 16
-    python -m benchmarks.tune golf_pose --root GolfDB --store poses --out tuned.jsonl
+    GIVEN="--set data.root=PennAction --set validation.fraction=0.2 --set validation.videos=40"
+    python -m benchmarks.tune penn_pose_gta $GIVEN --out first.jsonl --processes 16
+    python -m benchmarks.tune penn_pose_gta $GIVEN --trials best.json --seeds 3 --out second.jsonl
 
-Nothing here sees a test video. The best settings of a method go into its recipe; `inphase reproduce` then trains that
-with three seeds and reports on the test split.
+Nothing here sees a test video. One seed can mislead by more than settings differ: the best few of a method, written
+into best.json, are trained again with three, and the best mean goes into its recipe. `inphase reproduce` then trains
+that with three seeds on the whole training split and reports on the test split.
 """
 
 import argparse
