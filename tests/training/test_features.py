@@ -2,6 +2,7 @@ import os
 import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from inphase.training import train
 from inphase.training.features import Features
 from inphase.training.metrics import read_metrics
 from inphase.training.status import Status
+from tests.commands import type_command
 from tests.training.conftest import make_recipe
 
 SMALL = {"size": (32, 32), "convolutions": (4,), "hidden": ()}
@@ -62,6 +64,25 @@ def test_what_is_embedded_from_kept_features_is_what_is_embedded_from_pictures(t
     for ours, theirs in zip(known, plain, strict=True):
         np.testing.assert_allclose(ours.values, theirs.values, atol=2e-3)  # half precision
         np.testing.assert_array_equal(ours.embedding.times, theirs.embedding.times)
+
+
+def test_evaluation_looks_at_what_training_has_not_seen_and_at_that_once(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = make_recipe(data={"actions": ["squat", "kick"], "videos": 2, "size": 32}, run={"steps": 2})
+    train(replace(recipe, encoder={"name": "image", **SMALL}), out)
+    looked: list[str] = []
+    compute = Features._compute
+
+    def counted(self: Features, video: Video, *, length: int) -> Any:
+        looked.append(video.id)
+        return compute(self, video, length=length)
+
+    monkeypatch.setattr(Features, "_compute", counted)
+    assert type_command(monkeypatch, "evaluate", str(out), "--tasks", "kendall_tau", "phase_progression") == 0
+    assert sorted(looked) == [f"stage-plain-0-test-{action}-{n:04d}" for action in ("kick", "squat") for n in (0, 1)]
+    measured = (out / "evaluation" / "report.json").read_text()
+    assert "untrained" in measured
 
 
 def test_a_head_on_kept_motion_trains_and_goes_on_as_if_never_interrupted(out: Path, tmp_path: Path) -> None:

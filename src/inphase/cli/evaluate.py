@@ -1,5 +1,6 @@
 """`inphase evaluate`: what a run's embeddings are worth, beside what others would score."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -59,9 +60,11 @@ def evaluate(
     from inphase.evaluation.measure import CONTROLS
     from inphase.evaluation.report import write_report
     from inphase.evaluation.summary import DETAILS, summarise_run
+    from inphase.training.features import keep_features
 
     console = Console()
     folder = run if run.is_dir() else run.parent
+    own = not (data or root or store)  # what was trained on, so that what was seen of it then is of use
     options: dict[str, dict[str, Any]] = {
         "kendall_tau": {"setting": setting, "stride": stride, "distance": distance},
         "event_error": {"events": events or None, "pairs": pairs},
@@ -80,6 +83,7 @@ def evaluate(
             options=options,
             compare=CONTROLS if controls else (),
             device=choose_device(device),
+            keep=partial(keep_features, folder=run / "features") if own and run.is_dir() else None,
             progress=lambda what, done: bar.update(line, description=what, completed=done),
         )
     choice = choose_data(folder, name=data, root=root, store=store)

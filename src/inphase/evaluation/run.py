@@ -1,12 +1,13 @@
 """Evaluate a run: find its encoder and its data, and measure the one on the other."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from inphase.data.sight import Sight
 from inphase.evaluation.choice import choose_data
 from inphase.evaluation.embedded import NotApplicableError
 from inphase.evaluation.measure import CONTROLS, Measured, Progress, measure
@@ -30,6 +31,7 @@ def evaluate(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     compare: Collection[str] = CONTROLS,
     device: torch.device | str = "cpu",
+    keep: Callable[[Encoder, Sight], Sight] | None = None,
     progress: Progress | None = None,
 ) -> Measured:
     """Measure a run folder, or an encoder's file, on the data of its recipe.
@@ -37,19 +39,25 @@ def evaluate(
     `data` names another collection, `root` the folder it lies in, `store` that of its frames or poses. All tasks that
     the labels allow are run, or those that are named; classifiers learn from the split "train". `options` are keyword
     arguments of tasks by name, as {"kendall_tau": {"stride": 1}}, `compare` the controls beside the run. Embeddings are
-    kept in the run folder: a second evaluation embeds nothing. Beside a file alone nothing is written.
+    kept in the run folder: a second evaluation embeds nothing. Beside a file alone nothing is written. `keep` may put
+    what a frozen network sees in place of the frames, as `inphase.training.features.keep_features` does.
     """
     run = Path(run)
     folder, cache = (run, run) if run.is_dir() else (run.parent, None)
     encoder = load_encoder(run, device=device)
     choice = choose_data(folder, name=data, root=root, store=store)
+
+    def look(split: str) -> Sight:
+        sight = choice.seen_by(encoder, split)
+        return keep(encoder, sight) if keep is not None and encoder.is_frozen else sight
+
     others = tuple(task for task in tasks if task != HEARD)
     measured = Measured({}, {}, {})
     if others or not tasks:
         measured = measure(
             encoder,
-            test=partial(choice.seen_by, encoder, split),
-            train=partial(choice.seen_by, encoder, "train"),
+            test=partial(look, split),
+            train=partial(look, "train"),
             tasks=others or None,
             options=options,
             compare=compare,

@@ -87,6 +87,11 @@ class Features:
         return np.concatenate(parts), np.concatenate(seconds)
 
 
+def keep_features(encoder: Encoder, sight: Sight, *, folder: Path) -> Sight:
+    """Show what a frozen encoder sees in place of the frames; what was never looked at is when it is asked for."""
+    return Features(encoder, sight, folder=folder).sight
+
+
 def kept_name(network: str, video: Video, length: int) -> str:
     """Name the file of what a network, by its fingerprint, sees of a video of `length` frames."""
     return hashlib.sha256(f"{network} {video.id} {length}".encode(errors="surrogatepass")).hexdigest()[:24] + ".npy"
