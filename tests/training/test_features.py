@@ -12,8 +12,8 @@ from inphase.data import stage
 from inphase.data.sight import Sight, see
 from inphase.data.video import Video
 from inphase.evaluation import embed_videos
-from inphase.evaluation.measure import untrained
-from inphase.models import ImageEncoder, load_encoder
+from inphase.evaluation.measure import untrained, validate
+from inphase.models import Encoder, ImageEncoder, load_encoder
 from inphase.training import train
 from inphase.training.features import Features
 from inphase.training.metrics import read_metrics
@@ -112,15 +112,22 @@ def test_a_head_on_kept_motion_trains_and_goes_on_as_if_never_interrupted(out: P
 
 def test_the_embedder_of_a_frozen_network_trains_on_features(out: Path) -> None:
     recipe = make_recipe(
-        data={"actions": ["squat", "kick"], "videos": 3, "size": 32},
+        data={"actions": ["squat", "kick"], "videos": 4, "size": 32},
         optimiser={"lr": 1e-3},
         run={"steps": 4},
     )
-    recipe = replace(recipe, encoder={"name": "image", **SMALL})
+    recipe = replace(recipe, encoder={"name": "image", **SMALL}, validation={"fraction": 0.5, "every": 2})
     said: list[str] = []
-    train(recipe, out, watch=lambda status: said.append(status.doing))
-    assert "looking at video 1 of 6" in said
-    assert len(list((out / "features").glob("*.times.npy"))) == 6
+    watched: list[bool] = []
+
+    def watch_tau(encoder: Encoder, sight: Sight) -> dict[str, float]:
+        watched.append(sight.known)
+        return validate(encoder, sight)
+
+    train(recipe, out, watch=lambda status: said.append(status.doing), validate=watch_tau)
+    assert "looking at video 1 of 4" in said
+    assert watched == [True, True]  # what is watched is looked at once as well
+    assert len(list((out / "features").glob("*.times.npy"))) == 8
     assert read_metrics(out)[-1]["step"] == 4
     trained = load_encoder(out)
     fresh = ImageEncoder(**SMALL)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ import math
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from inphase.models.weights import FILE as ENCODER
 from inphase.training.batch_norm import globalise
 from inphase.training.build import build_method, build_stream, load_sights
 from inphase.training.checkpoint import chance_of, load_state, restore, save_state, set_chance
-from inphase.training.features import Features
+from inphase.training.features import Features, keep_features
 from inphase.training.folder import keep_recipe
 from inphase.training.method import Given, numbers, put_channels_last, trained
 from inphase.training.metrics import Metrics
@@ -173,6 +174,9 @@ class _Training:
                 )
             )
         self.fabric.barrier()
+        if self.sights.held is not None:
+            watched = keep_features(self.method.encoder, self.sights.held, folder=self.features)
+            self.sights = replace(self.sights, held=watched)
         return features.sight
 
     def _batches(self, sight: Sight) -> Iterator[list[Batch]]:
