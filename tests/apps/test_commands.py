@@ -201,9 +201,12 @@ def test_labels_arrive_in_tables_and_in_the_playback(
     assert all(0 < float(row["confidence"]) <= 1 for row in rows)
     tracks = read_playback(place / "out").tracks
     assert [[event.label for event in track.events] for track in tracks] == [["lift", "hit"]] * 2
-    (place / "labels.csv").write_text("second,label\n9,late\n")
+    (place / "labels.csv").write_text("second,label\n\n,\n9,late\n")
     assert run(monkeypatch, *map(str, words)) == 1
-    assert "9 s lies outside the video" in " ".join(capsys.readouterr().err.split())
+    assert "labels.csv, line 4: 9 s lies outside the video" in " ".join(capsys.readouterr().err.split())
+    (place / "labels.csv").write_text("second;label\n0,2;lift\n")
+    assert run(monkeypatch, *map(str, words)) == 1
+    assert "begins with second;label: its first line must be start,end,label" in capsys.readouterr().err
 
 
 def test_search_finds_moments_and_videos(
