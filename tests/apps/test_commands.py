@@ -35,7 +35,7 @@ def film(path: Path, numbers: "list[int]", **how: object) -> Path:
 
 def align(monkeypatch: pytest.MonkeyPatch, place: Path, *words: object) -> int:
     common = ("--model", place / "model.safetensors", "--out", place / "out", "--height", 64)
-    return run(monkeypatch, "align", *map(str, (*words, *common)))
+    return run(monkeypatch, "align", *map(str, (*common, *words)))
 
 
 def seconds_of(place: Path) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
@@ -94,6 +94,15 @@ def test_slow_motion_smoothing_and_another_reference(place: Path, monkeypatch: p
     assert np.diff(seconds_of(place)[:, 1]).min() > 0
 
 
+def test_a_reference_is_known_by_its_name_even_where_that_is_a_number(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second, first = film(place / "0002.mp4", WALK), film(place / "0001.mp4", WALK)
+    for wish, chosen in (("0001", 1), ("0002", 0), ("1", 0), ("2", 1)):
+        assert align(monkeypatch, place, second, first, "--reference", wish) == 0
+        assert read_playback(place / "out").reference == chosen, wish
+
+
 def test_a_short_action_is_found_inside_a_long_video(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +124,9 @@ def test_a_short_action_is_found_inside_a_long_video(
         (["a.mp4", "folder"], "folder is a folder: name video files"),
         (["a.mp4", "a.mp4", "--reference", "c"], "--reference c: give a number from 1 to 2"),
         (["a.mp4", "a.mp4", "--slow", "0"], "slow must be above 0"),
+        (["a.mp4", "a.mp4", "--smooth", "nan"], "smooth must not be negative"),
+        (["a.mp4", "a.mp4", "--height", "0"], "--height must be at least 2 pixels, got 0"),
+        (["a.mp4", "a.mp4", "--out", "empty.mp4"], "empty.mp4 is a file: name another --out"),
     ],
 )
 def test_what_cannot_be_aligned_is_named_with_the_fix(

@@ -10,7 +10,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from inphase.cli.looking import Cache, Model, Out, Rate, Videos, bars, look_together, spare, task_of, view_command
+from inphase.cli.looking import (
+    Cache,
+    Model,
+    Out,
+    Rate,
+    Videos,
+    bars,
+    look_together,
+    require_folder,
+    spare,
+    task_of,
+    view_command,
+)
 from inphase.media.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -50,6 +62,7 @@ def transfer(
     """
     if not targets:
         raise ValueError("there is no video to carry labels to: name some after the table of labels")
+    require_folder(out)
     from inphase.apps.labels import parse_labels, tabulate
     from inphase.apps.track import open_recordings
     from inphase.apps.transfer import carry

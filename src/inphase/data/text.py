@@ -38,7 +38,7 @@ def read_table(file: Path, *, columns: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 def read_numbered_table(file: Path, *, columns: tuple[str, ...] = ()) -> dict[int, dict[str, str]]:
-    """Read a CSV file as `read_table` does, each line by the number an editor gives it; the first one names the columns.
+    """Read a CSV file as `read_table` does, each line by the number an editor gives it: the heading is line 1.
 
     Lines without a word, as spreadsheets leave them below a table, are left out.
     """
