@@ -81,7 +81,7 @@ def pose3d(
     require_folder(out)
     encoder = _encoder(model)
     console = Console()
-    with Progress(console=console) as bar:
+    with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("following people" if videos else "reading poses", total=None)
         tell: Tell = lambda done, total: bar.update(task, completed=done, total=total)  # noqa: E731
         seen = (
