@@ -218,3 +218,10 @@ def test_warnings_are_lines_and_what_the_system_refuses_is_named(
     monkeypatch.setattr("inphase.data.loading.DATASETS", {"mine": fill})
     assert run(monkeypatch, "data", "check", "mine", str(tmp_path)) == 1
     assert capsys.readouterr().err.strip() == "the disk is full; make room, then run this again"
+
+    def copy(root: Path, **_: object) -> None:
+        raise OSError(28, "No space left on device", "a.mp4", None, "out/a.mp4")  # as copying says it
+
+    monkeypatch.setattr("inphase.data.loading.DATASETS", {"mine": copy})
+    assert run(monkeypatch, "data", "check", "mine", str(tmp_path)) == 1
+    assert capsys.readouterr().err.startswith("a.mp4 → out/a.mp4: the disk is full")

@@ -75,6 +75,15 @@ def test_align_writes_everything(
     assert "b [i]" in printed
 
 
+def test_the_help_says_that_videos_are_several_and_needed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("align", "transfer"):
+        assert run(monkeypatch, command, "--help") == 0
+        words = capsys.readouterr().out.split()
+        assert "VIDEO… video files (required)" in " ".join(words)
+
+
 def test_the_command_that_opens_the_viewer_can_be_copied(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

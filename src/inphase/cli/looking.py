@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from inphase.models.encoder import Encoder
     from inphase.models.looking import Looked
 
-Videos = Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="VIDEO", help="video files")]
+Videos = Annotated[
+    tyro.conf.Positional[tuple[Path, ...]],
+    tyro.conf.arg(metavar="VIDEO…", help="video files", help_behavior_hint="(required)"),
+]
 Out = Annotated[Path, tyro.conf.arg(metavar="DIR", help="the folder to write, which `inphase view` plays")]
 Model = Annotated[
     Path | None,

@@ -38,7 +38,9 @@ class Choice:
         """Show an encoder the videos of a split."""
         videos = self.load(split, size=encoder.shape[0] if encoder.sees == "pictures" else None)
         if not videos:
-            raise ValueError(f"{self.name} has no video in the split {split!r}: choose another, as --split train or all")
+            raise ValueError(
+                f"{self.name} has no video in the split {split!r}: choose another, as --split train or all"
+            )
         return see(encoder, videos, store=self.store, name=str(self))
 
 
