@@ -60,6 +60,21 @@ def test_show_writes_a_sheet(labels: Path, monkeypatch: pytest.MonkeyPatch, caps
         assert len(sheet.convert("RGB").getcolors(100_000) or []) > 10
 
 
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["--rows", "-1"], "--rows and --columns of at least 1, got -1 and 10"),
+        (["--out", "sheet"], "sheet is not named as a picture: let it end in .png"),
+        (["--out", "sheet.mp4"], "sheet.mp4 is not named as a picture"),
+    ],
+)
+def test_a_sheet_that_cannot_be_drawn_is_refused(
+    labels: Path, words: list[str], wrong: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "data", "show", "penn_action", str(labels), *words) == 1
+    assert wrong in capsys.readouterr().err
+
+
 def test_own_videos_are_checked_shown_and_cached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,7 +101,10 @@ def test_own_videos_are_checked_shown_and_cached(
         assert "2 videos, 40 frames in" in out
         assert new in out
         assert "1 broken" in out
+        assert "decoding" not in out, "no bar where there is no terminal"
     assert FrameStore(tmp_path / "store")["zwei.mp4"].frames.shape == (20, 16, 24, 3)
+    assert run(monkeypatch, "data", "cache", "folder", str(root), str(tmp_path / "a.png")) == 1
+    assert "a file is where a folder is to be made; name another" in capsys.readouterr().err
 
 
 def test_poses_are_cached_and_videos_without_a_person_listed(
@@ -200,3 +218,10 @@ def test_warnings_are_lines_and_what_the_system_refuses_is_named(
     monkeypatch.setattr("inphase.data.loading.DATASETS", {"mine": fill})
     assert run(monkeypatch, "data", "check", "mine", str(tmp_path)) == 1
     assert capsys.readouterr().err.strip() == "the disk is full; make room, then run this again"
+
+    def copy(root: Path, **_: object) -> None:
+        raise OSError(28, "No space left on device", "a.mp4", None, "out/a.mp4")  # as copying says it
+
+    monkeypatch.setattr("inphase.data.loading.DATASETS", {"mine": copy})
+    assert run(monkeypatch, "data", "check", "mine", str(tmp_path)) == 1
+    assert capsys.readouterr().err.startswith("a.mp4 → out/a.mp4: the disk is full")

@@ -1,5 +1,6 @@
 """`inphase fit` and `inphase demo` from end to end, on a few small videos."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def test_a_folder_without_people_is_learnt_by_pixels(
         return Filled(broken=dict.fromkeys(wanted, "shows nobody"))
 
     monkeypatch.setattr("inphase.training.fitting.fill_poses", nobody)
-    out = tmp_path / "run"
+    out = tmp_path / "my [own] run"
     changes = ("encoder.size=[32, 32]", "encoder.hidden=[8]", "groups.groups=1", "groups.count=6")
     small = [word for change in changes for word in ("--set", change)]
     assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small) == 0
@@ -45,6 +46,8 @@ def test_a_folder_without_people_is_learnt_by_pixels(
     assert "looking at pictures: people are found in 0% of the videos only" in said
     assert "untrained" in said
     assert "time only" in said
+    words = shlex.split(said.splitlines()[-1])
+    assert words[words.index("--model") + 1] == str(out)
     encoder = load_encoder(out)
     assert (encoder.sees, encoder.shape) == ("pictures", (32, 32, 3))  # what was decoded is as large as what is seen
     assert (out / "evaluation" / "report.html").exists()

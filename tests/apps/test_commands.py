@@ -35,7 +35,7 @@ def film(path: Path, numbers: "list[int]", **how: object) -> Path:
 
 def align(monkeypatch: pytest.MonkeyPatch, place: Path, *words: object) -> int:
     common = ("--model", place / "model.safetensors", "--out", place / "out", "--height", 64)
-    return run(monkeypatch, "align", *map(str, (*words, *common)))
+    return run(monkeypatch, "align", *map(str, (*common, *words)))
 
 
 def seconds_of(place: Path) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
@@ -75,6 +75,15 @@ def test_align_writes_everything(
     assert "b [i]" in printed
 
 
+def test_the_help_says_that_videos_are_several_and_needed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("align", "transfer"):
+        assert run(monkeypatch, command, "--help") == 0
+        words = capsys.readouterr().out.split()
+        assert "VIDEO… video files (required)" in " ".join(words)
+
+
 def test_the_command_that_opens_the_viewer_can_be_copied(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,6 +101,15 @@ def test_slow_motion_smoothing_and_another_reference(place: Path, monkeypatch: p
     assert read_playback(place / "out").reference == 1
     assert probe(place / "out" / "aligned.mp4").duration == pytest.approx(4.0, abs=0.1)
     assert np.diff(seconds_of(place)[:, 1]).min() > 0
+
+
+def test_a_reference_is_known_by_its_name_even_where_that_is_a_number(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second, first = film(place / "0002.mp4", WALK), film(place / "0001.mp4", WALK)
+    for wish, chosen in (("0001", 1), ("0002", 0), ("1", 0), ("2", 1)):
+        assert align(monkeypatch, place, second, first, "--reference", wish) == 0
+        assert read_playback(place / "out").reference == chosen, wish
 
 
 def test_a_short_action_is_found_inside_a_long_video(
@@ -115,6 +133,9 @@ def test_a_short_action_is_found_inside_a_long_video(
         (["a.mp4", "folder"], "folder is a folder: name video files"),
         (["a.mp4", "a.mp4", "--reference", "c"], "--reference c: give a number from 1 to 2"),
         (["a.mp4", "a.mp4", "--slow", "0"], "slow must be above 0"),
+        (["a.mp4", "a.mp4", "--smooth", "nan"], "smooth must not be negative"),
+        (["a.mp4", "a.mp4", "--height", "0"], "--height must be at least 2 pixels, got 0"),
+        (["a.mp4", "a.mp4", "--out", "empty.mp4"], "empty.mp4 is a file: name another --out"),
     ],
 )
 def test_what_cannot_be_aligned_is_named_with_the_fix(
@@ -201,9 +222,12 @@ def test_labels_arrive_in_tables_and_in_the_playback(
     assert all(0 < float(row["confidence"]) <= 1 for row in rows)
     tracks = read_playback(place / "out").tracks
     assert [[event.label for event in track.events] for track in tracks] == [["lift", "hit"]] * 2
-    (place / "labels.csv").write_text("second,label\n9,late\n")
+    (place / "labels.csv").write_text("second,label\n\n,\n9,late\n")
     assert run(monkeypatch, *map(str, words)) == 1
-    assert "9 s lies outside the video" in " ".join(capsys.readouterr().err.split())
+    assert "labels.csv, line 4: 9 s lies outside the video" in " ".join(capsys.readouterr().err.split())
+    (place / "labels.csv").write_text("second;label\n0,2;lift\n")
+    assert run(monkeypatch, *map(str, words)) == 1
+    assert "begins with second;label: its first line must be start,end,label" in capsys.readouterr().err
 
 
 def test_search_finds_moments_and_videos(

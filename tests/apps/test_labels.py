@@ -10,7 +10,8 @@ TIMES = np.arange(10) / 10
 
 
 def parse(text: str) -> Labels:
-    return parse_labels(list(csv.DictReader(io.StringIO(text))), times=TIMES, end=1.0, source="labels.csv")
+    rows = dict(enumerate(csv.DictReader(io.StringIO(text)), start=2))
+    return parse_labels(rows, times=TIMES, end=1.0, source="labels.csv")
 
 
 def test_stretches_and_moments_are_read_in_the_order_of_time() -> None:

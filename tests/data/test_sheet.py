@@ -37,6 +37,11 @@ def test_frames_are_spread_evenly_with_their_phase_below() -> None:
     assert [pixel(sheet, left + 40, 88) for left in lefts] == [PALETTE[0], UNLABELLED, UNLABELLED]
 
 
+def test_names_are_not_written_as_boxes() -> None:
+    sheets = [draw_sheet([video(name, draw=drawn)], columns=1, cell=80) for name in ("Ü", "Ý")]
+    assert sheets[0].tobytes() != sheets[1].tobytes()
+
+
 def test_pictures_are_read_where_they_can_be(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("x") / "a.mp4"
     sheet = draw_sheet([video(path=path, intervals=((0.0, 0.95, 3),))], columns=2, cell=80, read=red)

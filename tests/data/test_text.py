@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from inphase.data import finegym, folder, golfdb, vggsound
-from inphase.data.text import read_json, read_rows, read_table
+from inphase.data.text import read_json, read_numbered_table, read_rows, read_table
 from inphase.data.video import Video
 from tests.data import test_finegym, test_golfdb, test_vggsound
 
@@ -85,7 +85,18 @@ def test_a_table_needs_its_columns_and_may_have_others_and_gaps(tmp_path: Path) 
     assert read_table(file, columns=("a", "b")) == [{"a": "2", "b": "1", "c": ""}, {"a": "5", "b": "3\n4", "c": "6"}]
     file.write_bytes(b'a,b\r\n"1\r\n2",3\r\n')
     assert read_table(file, columns=("a", "b")) == [{"a": "1\r\n2", "b": "3"}], "a break inside a cell is the cell's"
-    for content, absent in (("", "a, b"), ("a;b\n1;2\n", "a, b"), ("a\n", "b")):
+    for content, wrong in (
+        ("", "has no column a, b"),
+        ("a;b\n1;2\n", "begins with a;b and has no column a, b"),
+        ("a\n", "begins with a and has no column b"),
+    ):
         file.write_text(content)
-        with pytest.raises(ValueError, match=f"has no column {absent}: its first line must be a,b"):
+        with pytest.raises(ValueError, match=f"{wrong}: its first line must be a,b"):
             read_table(file, columns=("a", "b"))
+
+
+def test_lines_are_numbered_as_an_editor_does_and_those_without_a_word_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text('a,b\n1,2\n\n , \n"3\n4",5\n6,7\n,\n')
+    rows = read_numbered_table(file)
+    assert rows == {2: {"a": "1", "b": "2"}, 5: {"a": "3\n4", "b": "5"}, 7: {"a": "6", "b": "7"}}

@@ -147,6 +147,14 @@ def test_a_foreseen_error_is_one_line(
     assert "Traceback" not in err
 
 
+def test_a_split_without_videos_is_named(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("inphase.data.loading.DATASETS", {"mine": lambda root, *, split: []})
+    assert run(monkeypatch, str(folder), "--data", "mine", "--root", str(tmp_path)) == 1
+    assert "mine has no video in the split 'test': choose another, as --split train" in capsys.readouterr().err
+
+
 def test_a_folder_without_an_encoder_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

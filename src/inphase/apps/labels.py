@@ -8,7 +8,7 @@ A table of labels has one of these headings:
                          what every frame shows
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
@@ -49,27 +49,30 @@ class Labels:
     instants: tuple[Instant, ...] = ()
 
 
-def parse_labels(rows: Sequence[Mapping[str, str]], *, times: NDArray[np.float64], end: float, source: str) -> Labels:
-    """Read the rows of a table about a recording whose frames are shown at `times` and which ends at `end`.
+def parse_labels(
+    rows: Mapping[int, Mapping[str, str]], *, times: NDArray[np.float64], end: float, source: str
+) -> Labels:
+    """Read the rows of a table, by their lines, about a recording whose frames are shown at `times` and end at `end`.
 
     `source` is what an error calls the table.
     """
     if not rows:
         raise ValueError(f"{source} has no labels: write a line for each below the heading")
-    heading = next((names for names in HEADINGS if all(name in rows[0] for name in names)), None)
+    columns = next(iter(rows.values())).keys()
+    heading = next((names for names in HEADINGS if all(name in columns for name in names)), None)
     if heading is None:
         known = ", or ".join(",".join(names) for names in HEADINGS)
-        raise ValueError(f"{source} begins with {','.join(rows[0])}: its first line must be {known}")
+        raise ValueError(f"{source} begins with {','.join(columns)}: its first line must be {known}")
     if heading[0] == "frame":
         return _by_frame(rows, times=times, end=end, source=source)
     numbers = [
-        [_number(row[name], end=end, source=source, line=line) for name in heading[:-1]] for line, row in _lines(rows)
+        [_number(row[name], end=end, source=source, line=line) for name in heading[:-1]] for line, row in rows.items()
     ]
-    names = [_name(row, source=source, line=line) for line, row in _lines(rows)]
+    names = [_name(row, source=source, line=line) for line, row in rows.items()]
     if heading[0] == "second":
         instants = [Instant(second, name) for (second,), name in zip(numbers, names, strict=True)]
         return Labels(instants=tuple(sorted(instants, key=lambda each: each.second)))
-    for (line, _), (start, stop) in zip(_lines(rows), numbers, strict=True):
+    for line, (start, stop) in zip(rows, numbers, strict=True):
         if not start < stop:
             raise ValueError(f"{source}, line {line}: from {start:g} to {stop:g} s is no stretch; start before the end")
     stretches = [Stretch(start, stop, name) for (start, stop), name in zip(numbers, names, strict=True)]
@@ -105,10 +108,10 @@ def _percent(confidence: float | None) -> str:
     return "" if confidence is None else f"{confidence:.4f}"
 
 
-def _by_frame(rows: Sequence[Mapping[str, str]], *, times: NDArray[np.float64], end: float, source: str) -> Labels:
+def _by_frame(rows: Mapping[int, Mapping[str, str]], *, times: NDArray[np.float64], end: float, source: str) -> Labels:
     """Read labels of frames: moments, or where a label goes on from one frame to the next, stretches."""
     frames: dict[int, str] = {}
-    for line, row in _lines(rows):
+    for line, row in rows.items():
         text = row["frame"].strip()
         if not text.isdecimal() or int(text) >= len(times):
             raise ValueError(f"{source}, line {line}: frame {text!r} does not exist; there are 0 to {len(times) - 1}")
@@ -123,11 +126,6 @@ def _by_frame(rows: Sequence[Mapping[str, str]], *, times: NDArray[np.float64], 
         members = [frame for _, (frame, _) in run]
         stretches.append(Stretch(float(times[members[0]]), float(after[members[-1]]), frames[members[0]]))
     return Labels(stretches=tuple(stretches))
-
-
-def _lines(rows: Sequence[Mapping[str, str]]) -> list[tuple[int, Mapping[str, str]]]:
-    """Number rows as an editor does: the heading is line 1."""
-    return list(enumerate(rows, start=2))
 
 
 def _number(text: str, *, end: float, source: str, line: int) -> float:

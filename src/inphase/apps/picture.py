@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from inphase.media.lettering import lettering
 from inphase.playback import Pair
 
 # From alike to unlike: dark blue, blue, grey-green, pale yellow.
@@ -50,14 +51,15 @@ def _draw(pair: Pair, rows: str, columns: str) -> Image.Image:
     _draw_axes(pen, pair, columns)
     upwards = Image.new("RGB", (SIDE, 24), "white")
     words = ImageDraw.Draw(upwards)
-    words.text((SIDE / 2, 12), f"{_short(rows)} (s)", fill=INK, font=ImageFont.load_default(16), anchor="mm")
+    name, font = lettering(f"{_short(rows)} (s)", 16)
+    words.text((SIDE / 2, 12), name, fill=INK, font=font, anchor="mm")
     picture.paste(upwards.rotate(90, expand=True), (4, MARGIN))
     return picture
 
 
 def _draw_axes(pen: ImageDraw.ImageDraw, pair: Pair, columns: str) -> None:
     """Write seconds along both sides, and the name of the track below."""
-    font, small = ImageFont.load_default(16), ImageFont.load_default(13)
+    small = ImageFont.load_default(13)
     end = MARGIN + SIDE
     pen.rectangle((MARGIN, MARGIN, end, end), outline=INK)
     for place, second in _ticks(pair.column_times):
@@ -66,7 +68,8 @@ def _draw_axes(pen: ImageDraw.ImageDraw, pair: Pair, columns: str) -> None:
     for place, second in _ticks(pair.row_times):
         pen.line((MARGIN - TICK, MARGIN + place, MARGIN, MARGIN + place), fill=INK)
         pen.text((MARGIN - TICK - 2, MARGIN + place), second, fill=INK, font=small, anchor="rm")
-    pen.text((MARGIN + SIDE / 2, end + MARGIN - 8), f"{_short(columns)} (s)", fill=INK, font=font, anchor="md")
+    name, font = lettering(f"{_short(columns)} (s)", 16)
+    pen.text((MARGIN + SIDE / 2, end + MARGIN - 8), name, fill=INK, font=font, anchor="md")
 
 
 def _ticks(times: NDArray[np.float64]) -> list[tuple[float, str]]:

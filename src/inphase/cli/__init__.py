@@ -61,7 +61,9 @@ def main() -> None:
             raise
         message = str(error)
         if isinstance(error, OSError) and error.errno is not None:
-            message = explain(error) if error.filename is None else f"{error.filename}: {explain(error)}"
+            # Where a copy fails there are two: the file and where it was to go.
+            named = [str(name) for name in (error.filename, error.filename2) if name is not None]
+            message = f"{' → '.join(named)}: {explain(error)}" if named else explain(error)
         Console(stderr=True).print(f"[red]{escape(message)}[/red]")
         sys.exit(1)
     except KeyboardInterrupt:

@@ -7,7 +7,7 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from inphase.cli.looking import Out, bars, spare, task_of, view_command
+from inphase.cli.looking import Out, bars, require_folder, spare, task_of, view_command
 
 
 def activations(
@@ -32,6 +32,7 @@ def activations(
     from inphase.models import load_encoder
     from inphase.playback import write_playback
 
+    require_folder(out)
     spare([video], [out / "activations.mp4"])
     encoder = load_encoder(model)
     (recording,) = open_recordings([video])

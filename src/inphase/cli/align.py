@@ -1,6 +1,7 @@
 """`inphase align`: several videos of the same action, played in step."""
 
 import csv
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,7 +10,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from inphase.cli.looking import Cache, Model, Out, Rate, Videos, bars, look_together, spare, task_of, view_command
+from inphase.cli.looking import (
+    Cache,
+    Model,
+    Out,
+    Rate,
+    Videos,
+    bars,
+    look_together,
+    require_folder,
+    spare,
+    task_of,
+    view_command,
+)
 from inphase.media.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -54,8 +67,11 @@ def align(
     """
     if not 2 <= len(videos) <= MOST:
         raise ValueError(f"{len(videos)} videos cannot be aligned: name two to {MOST}")
-    if smooth < 0 or not slow > 0:
-        raise ValueError(f"smooth must not be negative and slow must be above 0, got {smooth:g} and {slow:g}")
+    if not 0 <= smooth < inf or not 0 < slow < inf:
+        raise ValueError(f"--smooth must not be negative and --slow must be above 0, got {smooth:g} and {slow:g}")
+    if height < 2:
+        raise ValueError(f"--height must be at least 2 pixels, got {height}")
+    require_folder(out)
     spare(videos, [out / "aligned.mp4"])
     from inphase.apps.sync import synchronise
     from inphase.apps.track import open_recordings
@@ -81,10 +97,10 @@ def choose_reference(
         chosen = shortest(embeddings) if subsequence else 0
     elif wish == "medoid":
         chosen = medoid(embeddings)
+    elif len(named) == 1:  # first, since names may be numbers, too: 0002.mp4
+        chosen = named[0]
     elif wish.isdecimal() and 1 <= int(wish) <= len(recordings):
         chosen = int(wish) - 1
-    elif len(named) == 1:
-        chosen = named[0]
     else:
         names = ", ".join(each.name for each in recordings)
         raise ValueError(f"--reference {wish}: give a number from 1 to {len(recordings)}, medoid, or one of {names}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
+from PIL import Image
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
@@ -78,6 +79,10 @@ def show_data(
         rows: how many videos.
         columns: how many frames of each.
     """
+    if rows < 1 or columns < 1:
+        raise ValueError(f"a sheet needs --rows and --columns of at least 1, got {rows} and {columns}")
+    if Image.registered_extensions().get(out.suffix.lower()) not in Image.SAVE:
+        raise ValueError(f"{out} is not named as a picture: let it end in .png or .jpg")
     videos = find_loader(name, root)(root, split=split)
     found = [video for video in videos if action in ("", video.action)]
     if not found:
@@ -129,7 +134,7 @@ def pose_data(
 def fill_behind_bar(store: Path, wanted: dict[str, Source], doing: str, fill: Callable[..., Filled]) -> Filled:
     """Fill a store behind a progress bar and say what it holds now."""
     console = Console()
-    with Progress(console=console) as bar:
+    with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(doing, total=len(wanted))
         filled = fill(store, wanted, progress=lambda _: bar.advance(task))
     _print_filled(console, filled, store)
@@ -178,7 +183,7 @@ def write_stage(
         seed: another seed, other people.
     """
     console = Console()
-    with Progress(console=console) as bar:
+    with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("drawing")
         new, kept = stage.write(
             root,

@@ -71,7 +71,7 @@ def evaluate(
         "alignment_error": {"pairs": pairs},
         "cycle_error": {"pairs": pairs},
     }
-    with Progress(console=console, transient=True) as bar:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         line = bar.add_task("", total=1)
         measured = runs.evaluate(
             run,

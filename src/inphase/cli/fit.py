@@ -1,5 +1,6 @@
 """`inphase fit`: your own videos, in minutes, without labels or a GPU."""
 
+import shlex
 import warnings
 from pathlib import Path
 from typing import Annotated, Literal
@@ -62,4 +63,5 @@ def fit(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Problem)  # those that cannot be seen were named above
         evaluate(out, tasks=("kendall_tau", *events, "cycle_error", "health"), split=fitted.split)
-    console.print(f"[green]done[/green]: inphase align A.mp4 B.mp4 --model {escape(str(out))} --out aligned")
+    run = escape(shlex.quote(str(out)))
+    console.print(f"[green]done[/green]: inphase align A.mp4 B.mp4 --model {run} --out aligned", soft_wrap=True)

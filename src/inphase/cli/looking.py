@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from inphase.models.encoder import Encoder
     from inphase.models.looking import Looked
 
-Videos = Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="VIDEO", help="video files")]
+Videos = Annotated[
+    tyro.conf.Positional[tuple[Path, ...]],
+    tyro.conf.arg(metavar="VIDEO…", help="video files", help_behavior_hint="(required)"),
+]
 Out = Annotated[Path, tyro.conf.arg(metavar="DIR", help="the folder to write, which `inphase view` plays")]
 Model = Annotated[
     Path | None,
@@ -88,6 +91,12 @@ def spare(inputs: Sequence[Path], outputs: Sequence[Path]) -> None:
     for output in outputs:
         if output.exists() and any(given.exists() and output.samefile(given) for given in inputs):
             raise ValueError(f"{output} would be written over: name another --out")
+
+
+def require_folder(out: Path) -> None:
+    """Refuse a folder to write that is a file, before anything that takes time."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file: name another --out, a folder")
 
 
 def view_command(out: Path) -> str:

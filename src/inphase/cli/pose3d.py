@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from inphase.cli.looking import Cache, view_command
+from inphase.cli.looking import Cache, require_folder, view_command
 from inphase.data import DATASETS
 from inphase.data.pose import JOINTS13, select_joints
 from inphase.data.video import Video, summarise
@@ -78,9 +78,10 @@ def pose3d(
     """
     if bool(videos) == bool(data):
         raise ValueError("name video files (the query, then others) or a collection (--data), one of the two")
+    require_folder(out)
     encoder = _encoder(model)
     console = Console()
-    with Progress(console=console) as bar:
+    with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("following people" if videos else "reading poses", total=None)
         tell: Tell = lambda done, total: bar.update(task, completed=done, total=total)  # noqa: E731
         seen = (

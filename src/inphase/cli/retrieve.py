@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from inphase.cli.heard import Collection, Corpus, Files
-from inphase.cli.looking import Cache, Rate, bars, task_of, view_command
+from inphase.cli.looking import Cache, Rate, bars, require_folder, task_of, view_command
 from inphase.cli.search import summary
 from inphase.data import DATASETS
 
@@ -61,6 +61,7 @@ def retrieve(
         raise ValueError("a picture is a moment: say which with --at SECONDS")
     if top < 1:
         raise ValueError(f"--top must be at least 1, got {top}")
+    require_folder(out)
     if not (model / SOUND).is_file():
         raise ValueError(f"{model} holds no {SOUND}: name the folder of a run whose recipe has a table [sound]")
     from inphase.apps.sound import show_found

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from inphase.cli.looking import Cache, Model, Rate, look_at_corpus, view_command
+from inphase.cli.looking import Cache, Model, Rate, look_at_corpus, require_folder, view_command
 
 
 def search(
@@ -46,6 +46,7 @@ def search(
     """
     if top < 1:
         raise ValueError(f"--top must be at least 1, got {top}")
+    require_folder(out)
     if subsequence and at is not None:
         raise ValueError("--subsequence looks for a whole query inside videos, --at for one moment of it: drop either")
     if len(within) == 1 and (within[0] / "store.json").is_file():

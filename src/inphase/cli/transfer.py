@@ -10,7 +10,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from inphase.cli.looking import Cache, Model, Out, Rate, Videos, bars, look_together, spare, task_of, view_command
+from inphase.cli.looking import (
+    Cache,
+    Model,
+    Out,
+    Rate,
+    Videos,
+    bars,
+    look_together,
+    require_folder,
+    spare,
+    task_of,
+    view_command,
+)
 from inphase.media.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -50,10 +62,11 @@ def transfer(
     """
     if not targets:
         raise ValueError("there is no video to carry labels to: name some after the table of labels")
+    require_folder(out)
     from inphase.apps.labels import parse_labels, tabulate
     from inphase.apps.track import open_recordings
     from inphase.apps.transfer import carry
-    from inphase.data.text import read_table
+    from inphase.data.text import read_numbered_table
     from inphase.media.recording import open_recording
 
     recordings = open_recordings([labelled, *targets])
@@ -61,8 +74,7 @@ def transfer(
     spare([labels], tables)
     ends = [each.properties.duration for each in recordings]
     times = [open_recording(each.path).times for each in recordings]
-    rows = read_table(labels, columns=("label",))
-    given = parse_labels(rows, times=times[0], end=ends[0], source=str(labels))
+    given = parse_labels(read_numbered_table(labels), times=times[0], end=ends[0], source=str(labels))
     seen = look_together([labelled, *targets], model=model, cache=cache, rate=rate).embeddings
     found = [carry(given, seen[0], each, y_end=end) for each, end in zip(seen[1:], ends[1:], strict=True)]
     out.mkdir(parents=True, exist_ok=True)

@@ -59,7 +59,7 @@ def export(folder: Folder, out: Out) -> None:
     from inphase.viewer.export import export as write
 
     console = Console()
-    with Progress(console=console) as bar:
+    with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("copying media")
         page = write(folder, out, progress=lambda done, total: bar.update(task, completed=done, total=total))
     console.print(f"Open {escape(str(page))}, or put {escape(str(out))} on any static host.", soft_wrap=True)

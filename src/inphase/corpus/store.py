@@ -46,7 +46,8 @@ class Store:
             with atomic_write(folder / "store.json") as part:
                 part.write_text(json.dumps(MARK))
         if not is_store(folder):
-            raise ValueError(f"{folder} is no store of embeddings: make one with `inphase embed CORPUS --out {folder}`")
+            made = "STORE" if folder.exists() else folder  # what holds something else cannot become one
+            raise ValueError(f"{folder} is no store of embeddings: make one with `inphase embed CORPUS --out {made}`")
         with explained(folder):
             self.shards.mkdir(exist_ok=True)
         self.catalogue = _open_catalogue(folder / "catalogue.sqlite")

@@ -7,13 +7,14 @@ from textwrap import fill
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont, ImageOps
+from PIL import Image, ImageDraw, ImageOps
 
 from inphase.data.pose import bones
 from inphase.data.reading import Read, annotated_length, read_pictures
 from inphase.data.sampling import Frames
 from inphase.data.video import Video
 from inphase.media.errors import MediaError
+from inphase.media.lettering import lettering
 
 # Okabe and Ito's colours and lighter ones of the same hues: told apart by people who do not see red or green as well.
 PALETTE = (
@@ -86,23 +87,23 @@ def _draw_row(
     # Ids of one collection differ at their end.
     name = video.id if len(video.id) <= _LETTERS else "…" + video.id[1 - _LETTERS :]
     for line, text in enumerate((name, shorten(video.action, width=_LETTERS), video.split)):
-        draw.text((6, 6 + 16 * line), text, fill=_INK, font=_font(12))
+        _write(draw, (6, 6 + 16 * line), text, size=12)
     try:
         pictures, frames, phases = _look_at(video, columns=columns, cell=cell, read=read, frame_count=frame_count)
     except (OSError, ValueError, MediaError) as error:
-        draw.multiline_text((_NAMES, 6), fill(str(error), 110), fill=(170, 0, 0), font=_font(12))
+        _write(draw, (_NAMES, 6), fill(str(error), 110), size=12, ink=(170, 0, 0))
         return row
     for column, (picture, frame, phase) in enumerate(zip(pictures, frames.tolist(), phases.tolist(), strict=True)):
         left = _NAMES + column * (cell + _GAP)
         row.paste(picture, (left + (cell - picture.width) // 2, (cell - picture.height) // 2))
         draw.rectangle((left, cell, left + cell - 1, cell + _BAND - 1), fill=_colour(phase))
         ink = _PAPER if sum(_colour(phase)) < 350 else _INK
-        draw.text((left + 3, cell + 1), str(frame), fill=ink, font=_font(11))
+        _write(draw, (left + 3, cell + 1), str(frame), ink=ink)
         if phase >= 0:
             name = video.phase_names[phase] if phase < len(video.phase_names) else "phase"
-            fits = draw.textlength(f"{frame}  {name}", font=_font(11)) < cell - 6 and name != "phase"
+            fits = _length(f"{frame}  {name}") < cell - 6 and name != "phase"
             text = name if fits else str(phase)
-            draw.text((left + cell - 3, cell + 1), text, fill=ink, font=_font(11), anchor="ra")
+            _write(draw, (left + cell - 3, cell + 1), text, ink=ink, anchor="ra")
             if not fits:
                 seen[phase, name] = None
     return row
@@ -172,12 +173,12 @@ def _draw_legend(seen: Iterable[tuple[int, str]], *, width: int) -> Image.Image:
     left = _NAMES
     for phase, name in sorted(seen):
         text = f"{phase}  {shorten(name, width=24)}"
-        needed = 18 + int(draw.textlength(text, font=_font(11))) + 10
+        needed = 18 + int(_length(text)) + 10
         if left + needed > width:
-            draw.text((left, 5), "…", fill=_INK, font=_font(11))
+            _write(draw, (left, 5), "…")
             break
         draw.rectangle((left, 6, left + 11, 17), fill=_colour(phase))
-        draw.text((left + 16, 5), text, fill=_INK, font=_font(11))
+        _write(draw, (left + 16, 5), text)
         left += needed
     return legend
 
@@ -187,9 +188,23 @@ def _colour(phase: int) -> tuple[int, int, int]:
     return UNLABELLED if phase < 0 else PALETTE[phase % len(PALETTE)]
 
 
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """Give Pillow's own font: no file has to be found."""
-    return ImageFont.load_default(size)
+def _write(
+    draw: ImageDraw.ImageDraw,
+    place: tuple[int, int],
+    text: str,
+    *,
+    size: int = 11,
+    ink: tuple[int, int, int] = _INK,
+    anchor: str | None = None,
+) -> None:
+    text, font = lettering(text, size)
+    draw.text(place, text, fill=ink, font=font, anchor=anchor)
+
+
+def _length(text: str, *, size: int = 11) -> float:
+    """Measure a text in pixels."""
+    text, font = lettering(text, size)
+    return font.getlength(text)
 
 
 def shorten(text: str, *, width: int) -> str:

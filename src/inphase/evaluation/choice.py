@@ -36,8 +36,12 @@ class Choice:
 
     def seen_by(self, encoder: Encoder, split: str) -> Sight:
         """Show an encoder the videos of a split."""
-        size = encoder.shape[0] if encoder.sees == "pictures" else None
-        return see(encoder, self.load(split, size=size), store=self.store, name=str(self))
+        videos = self.load(split, size=encoder.shape[0] if encoder.sees == "pictures" else None)
+        if not videos:
+            raise ValueError(
+                f"{self.name} has no video in the split {split!r}: choose another, as --split train or all"
+            )
+        return see(encoder, videos, store=self.store, name=str(self))
 
 
 def choose_data(

@@ -93,6 +93,8 @@ def explain(error: OSError) -> str:
     """Say what the disk refuses and what to do about it."""
     if error.errno in _FULL:
         return "the disk is full; make room, then run this again"
+    if isinstance(error, (FileExistsError, NotADirectoryError)):
+        return "a file is where a folder is to be made; name another folder"
     return f"{error.strerror or error}; check the folder and your rights to it, then run this again"
 
 

@@ -51,7 +51,7 @@ def compose(pictures: Sequence[NDArray[np.uint8]], plan: Plan) -> NDArray[np.uin
 
 
 class Captions:
-    """Texts at the lower left of cells, drawn once and laid on every picture, in Pillow's own font (Latin letters)."""
+    """Texts at the lower left of cells, drawn once and laid on every picture."""
 
     def __init__(self, texts: Sequence[str], plan: Plan) -> None:
         """Draw the texts, white on a dark box; those of pictures laid over each other stand above one another."""
@@ -76,11 +76,12 @@ class Captions:
 
 def _draw(text: str, *, height: int, width: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Draw a text into a box that fits a cell: colours [h, w, 3] and opacity [h, w, 1]."""
-    from PIL import Image, ImageDraw, ImageFont
+    from PIL import Image, ImageDraw
+
+    from inphase.media.lettering import lettering
 
     points = max(8, height // 16)
-    font = ImageFont.load_default(points)
-    shown = text
+    shown, font = lettering(text, points)
     while len(shown) > 1 and font.getlength(shown) + points > width:
         shown = shown[:-2] + "…"
     box = Image.new("RGBA", (min(width, round(font.getlength(shown)) + points), points * 3 // 2), (0, 0, 0, 150))

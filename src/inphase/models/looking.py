@@ -68,7 +68,8 @@ def look_at_all(
         why = f"{name}, since {error}"
         return Looked(_embed_all(paths, encoder, shelf, rate, progress), encoder, why)
     seen = min(float(pose.found.mean()) for pose in poses)
-    why = f"poses, since a person is found in every video (in {seen:.0%} of the frames or more)"
+    share = "all" if seen == 1 else f"at least {seen:.0%}"
+    why = f"poses, since a person is found in every video, in {share} of its frames"
     return Looked([embed_pose(of_poses, pose) for pose in poses], of_poses, why)
 
 
