@@ -56,7 +56,8 @@ def test_moments_and_videos_are_found_in_a_store(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
-    query = ["search", "gym/vault/1.mp4", "--in", "store", "--top", "2", "--out", "found"]
+    shutil.copy(place / "gym" / "vault" / "1.mp4", place / "1.mp4")
+    query = ["search", "1.mp4", "--in", "store", "--top", "2", "--out", "found"]
     assert run(monkeypatch, *query, "--at", "0.4") == 0
     out = capsys.readouterr().out
     assert "120 frames, all compared" in out
@@ -66,6 +67,12 @@ def test_moments_and_videos_are_found_in_a_store(
     out = capsys.readouterr().out
     assert table(out)[0][:2] == ["1", "gym/vault/1.mp4"]
     assert read_playback(place / "found").tracks[1].name == "1"
+    # A video of the store does not find itself.
+    for moment in ([], ["--at", "0.4"]):
+        assert run(monkeypatch, "search", "gym/vault/1.mp4", *query[2:], *moment) == 0
+        found = [row[1] for row in table(capsys.readouterr().out)]
+        assert len(found) == 2
+        assert "gym/vault/1.mp4" not in found
     assert run(monkeypatch, *query, "--action", "beam") == 0
     out = capsys.readouterr().out
     assert {row[1] for row in table(out)} == {"gym/beam/0.mp4", "gym/beam/1.mp4"}

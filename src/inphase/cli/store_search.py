@@ -48,13 +48,15 @@ def search_store(
         console.print(f"{escape(str(folder))}: {index.method}", soft_wrap=True)
         if at is None:
             title = f"videos that go with {query.stem}"
-            found, embeddings = find_videos(store, index, seen, top=top, action=action, subsequence=subsequence)
+            found, embeddings = find_videos(
+                store, index, seen, top=top, action=action, subsequence=subsequence, file=query.resolve()
+            )
             rows = [(hit.name, f"{hit.match.seconds[0]:.2f} – {hit.match.seconds[-1]:.2f}", hit.score) for hit in found]
             console.print(summary(title, rows))
             _show_videos(out, title, query, seen, found, embeddings)
         else:
             title = f"moments like {query.stem} at {at:g} s"
-            moments = find_moments(store, index, moment_of(seen, at), top=top, action=action)
+            moments = find_moments(store, index, moment_of(seen, at), top=top, action=action, file=query.resolve())
             rows = [(hit.fact.id, f"{hit.second:.2f}", hit.score) for hit in moments]
             console.print(summary(title, rows))
             _show_moments(out, title, query, at, moments)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,12 @@ def find_moments(
     top: int = 10,
     action: str | None = None,
     apart: float = APART,
+    file: Path | None = None,
 ) -> list[Moment]:
-    """Find the moments most like one [D], best first, no two of a video within `apart` seconds."""
+    """Find the moments most like one [D], best first, no two of a video within `apart` seconds.
+
+    The `file` the moment is of, as `Path.resolve` gives it, is left out.
+    """
     store.require_action(action)
 
     @cache
@@ -48,6 +53,8 @@ def find_moments(
         (candidates,) = index.nearest(moment[None], k=k, action=action)
         chosen: list[Moment] = []
         for each in candidates:
+            if Path(each.fact.path) == file:
+                continue
             second = float(times(each.fact)[each.frame])
             near = (kept for kept in chosen if kept.fact.id == each.fact.id and abs(kept.second - second) < apart)
             if next(near, None) is None:
@@ -65,14 +72,17 @@ def find_videos(
     top: int = 10,
     action: str | None = None,
     subsequence: bool = False,
+    file: Path | None = None,
 ) -> tuple[list[Found], dict[str, tuple[Fact, Embedding]]]:
     """Find the videos a query goes with best, and what was seen of each that was aligned with it.
 
     Frames of the query vote for videos by their likeness to the nearest frame of each; the best of these are aligned.
+    The `file` the query is of is left out.
     """
     store.require_action(action)
     asking = query.values[np.unique(np.linspace(0, len(query) - 1, FRAMES).astype(int))]
-    proposed = vote(index.nearest(asking, k=EACH * max(1, top // 4), action=action))[: max(32, PROPOSED * top)]
+    voted = vote(index.nearest(asking, k=EACH * max(1, top // 4), action=action))
+    proposed = [fact for fact in voted if Path(fact.path) != file][: max(32, PROPOSED * top)]
     proposed.sort(key=lambda fact: (fact.shard, fact.row))
     seen: dict[str, tuple[Fact, Embedding]] = {}
     for fact, row in zip(proposed, store.read(proposed), strict=True):
