@@ -118,8 +118,16 @@ def test_a_short_action_is_found_inside_a_long_video(
     a, b = film(place / "a.mp4", WALK), film(place / "b.mp4", WALK[10:20])
     assert align(monkeypatch, place, a, b, "--subsequence") == 0
     np.testing.assert_allclose(seconds_of(place)[[0, -1], 1], [10 / 30, 19 / 30], atol=0.05)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("looked at before it was refused")
+
+    monkeypatch.setattr("inphase.cli.align.look_together", refuse)
+    capsys.readouterr()
     assert align(monkeypatch, place, a, b, "--subsequence", "--reference", 1) == 1
     assert "cannot be found inside" in capsys.readouterr().err
+    assert align(monkeypatch, place, a, b, "--reference", "c") == 1
+    assert "--reference c: give a number from 1 to 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

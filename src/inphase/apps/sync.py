@@ -71,11 +71,6 @@ def medoid(embeddings: Sequence[Embedding], *, cost: PairCost = "contrastive") -
     return int(distances.sum(1).argmin())
 
 
-def shortest(embeddings: Sequence[Embedding]) -> int:
-    """Choose the recording that lasts least: the one to look for inside the others."""
-    return int(np.argmin([recording.times[-1] - recording.times[0] for recording in embeddings]))
-
-
 def make_playback(
     recordings: Sequence[Recording],
     media: Sequence[str],

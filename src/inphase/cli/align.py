@@ -66,19 +66,24 @@ def align(
         cache: where to keep what was seen.
     """
     if not 2 <= len(videos) <= MOST:
-        raise ValueError(f"{len(videos)} videos cannot be aligned: name two to {MOST}")
+        raise ValueError(f"name two to {MOST} videos to align, got {len(videos)}")
     if not 0 <= smooth < inf or not 0 < slow < inf:
         raise ValueError(f"--smooth must not be negative and --slow must be above 0, got {smooth:g} and {slow:g}")
     if height < 2:
         raise ValueError(f"--height must be at least 2 pixels, got {height}")
     require_folder(out)
     spare(videos, [out / "aligned.mp4"])
-    from inphase.apps.sync import synchronise
+    from inphase.apps.sync import medoid, synchronise
     from inphase.apps.track import open_recordings
 
     recordings = open_recordings(videos)
+    named = find_reference(reference, recordings, subsequence=subsequence)
+    if subsequence and named is not None:
+        require_inside(recordings, named)
     embeddings = look_together(videos, model=model, cache=cache, rate=rate).embeddings
-    chosen = choose_reference(reference, recordings, embeddings, subsequence=subsequence)
+    chosen = medoid(embeddings) if named is None else named
+    if subsequence:
+        require_inside(recordings, chosen)
     synchrony = synchronise(embeddings, reference=chosen, cost=cost, subsequence=subsequence, smooth=smooth)
     write_alignment(out, recordings, embeddings, synchrony, cost=cost, slow=slow, height=height)
     console = Console()
@@ -86,32 +91,30 @@ def align(
     console.print(f"watch {escape(str(out / 'aligned.mp4'))}, or: {view_command(out)}", soft_wrap=True)
 
 
-def choose_reference(
-    wish: str, recordings: "list[Recording]", embeddings: "list[Embedding]", *, subsequence: bool
-) -> int:
-    """Find the video whose clock counts; one looked for inside others may not be longer than they are."""
-    from inphase.apps.sync import medoid, shortest
-
+def find_reference(wish: str, recordings: "list[Recording]", *, subsequence: bool) -> int | None:
+    """Find the video whose clock counts, before any is looked at; none where that will be the medoid."""
     named = [number for number, each in enumerate(recordings) if wish in (each.name, each.path.name, str(each.path))]
+    if wish == "medoid":
+        return None
     if not wish:
-        chosen = shortest(embeddings) if subsequence else 0
-    elif wish == "medoid":
-        chosen = medoid(embeddings)
-    elif len(named) == 1:  # first, since names may be numbers, too: 0002.mp4
-        chosen = named[0]
-    elif wish.isdecimal() and 1 <= int(wish) <= len(recordings):
-        chosen = int(wish) - 1
-    else:
-        names = ", ".join(each.name for each in recordings)
-        raise ValueError(f"--reference {wish}: give a number from 1 to {len(recordings)}, medoid, or one of {names}")
+        return min(range(len(recordings)), key=lambda k: recordings[k].properties.duration) if subsequence else 0
+    if len(named) == 1:  # first, since names may be numbers, too: 0002.mp4
+        return named[0]
+    if wish.isdecimal() and 1 <= int(wish) <= len(recordings):
+        return int(wish) - 1
+    names = ", ".join(each.name for each in recordings)
+    raise ValueError(f"--reference {wish}: give a number from 1 to {len(recordings)}, medoid, or one of {names}")
+
+
+def require_inside(recordings: "list[Recording]", reference: int) -> None:
+    """Refuse a video that is looked for inside others and is longer than one of them."""
     lengths = [each.properties.duration for each in recordings]
-    if subsequence and lengths[chosen] > min(lengths):
+    if lengths[reference] > min(lengths):
         short = recordings[lengths.index(min(lengths))]
         raise ValueError(
-            f"{recordings[chosen].path} lasts {lengths[chosen]:.1f} s and cannot be found inside {short.path}, which "
-            f"lasts {min(lengths):.1f} s: let the short one be the --reference"
+            f"{recordings[reference].path} lasts {lengths[reference]:.1f} s and cannot be found inside {short.path}, "
+            f"which lasts {min(lengths):.1f} s: let the short one be the --reference"
         )
-    return chosen
 
 
 def write_alignment(

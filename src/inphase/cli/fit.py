@@ -40,6 +40,8 @@ def fit(
     from inphase.training import fit as learn
     from inphase.training.fitting import FEW
 
+    if steps < 0 or workers < 0:
+        raise ValueError(f"--steps and --workers must not be negative, got {steps} and {workers}")
     console = Console()
     changes = [f"run.seed={seed}", *([f"run.steps={steps}"] if steps else []), *set]
 

@@ -33,6 +33,7 @@ from inphase.training.settings import Optimiser, Run, Validation
 from inphase.training.status import COLLAPSED, Clock, Status, TrainingError
 
 SOUND = "sound.safetensors"
+_FINISHED = "this run is finished: raise run.steps, --steps of `inphase fit`, to continue it"
 
 Watch = Callable[[Status], None]
 Validate = Callable[[Encoder, Sight], Mapping[str, float]]
@@ -133,7 +134,7 @@ class _Training:
     def _steps(self) -> Iterator[Status]:
         """Do the steps that are left, yielding how it stands at every `log_every`-th."""
         if self.step >= self.run.steps:
-            yield Status(self.step, self.run.steps, messages=("this run is finished: raise run.steps to continue it",))
+            yield Status(self.step, self.run.steps, messages=(_FINISHED,))
             return
         sight = self._look_first()
         clock = Clock()
