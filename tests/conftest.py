@@ -1,5 +1,7 @@
 """What tests share: the devices there are, and how hard hypothesis looks."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import settings
@@ -18,3 +20,20 @@ CUDA = pytest.param(
 def device(request: pytest.FixtureRequest) -> torch.device:
     """Run a test on every device there is."""
     return torch.device(request.param)
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Name the videos that frozen networks look at, each time they do."""
+    from inphase.data.video import Video
+    from inphase.training.features import Features
+
+    found: list[str] = []
+    compute = Features._compute
+
+    def noted(self: Features, video: Video, *, length: int) -> Any:
+        found.append(video.id)
+        return compute(self, video, length=length)
+
+    monkeypatch.setattr(Features, "_compute", noted)
+    return found

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from inphase.data.video import Video
 from inphase.evaluation.report import to_json
 from inphase.reproduction import STUDIES, Setup, reproduce
 from inphase.reproduction import runs as runs_module
@@ -14,7 +13,6 @@ from inphase.reproduction.results import Results
 from inphase.reproduction.runs import fingerprint
 from inphase.reproduction.workers import Event, perform_all
 from inphase.training import Recipe, TrainingError, train
-from inphase.training.features import Features
 from tests.commands import type_command as run
 from tests.data.test_finegym import CATEGORIES, annotate
 from tests.media.recordings import write_video
@@ -226,19 +224,11 @@ def test_a_miniature_finegym_runs_at_all_its_labels(gym: Path, tmp_path: Path, t
 
 
 def test_a_frozen_network_looks_at_a_frame_once_whoever_trains_and_whatever_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, looked: list[str]
 ) -> None:
     small = ("encoder.size=[32, 32]", "encoder.convolutions=[4]", "encoder.hidden=[8]", "encoder.dimension=8",
              'data.actions=["kick", "squat"]', "data.videos=2", "data.level=plain", "run.steps=2",
              "run.accelerator=cpu", "groups.groups=2", "groups.videos_per_group=2", "groups.count=6")  # fmt: skip
-    looked: list[str] = []
-    compute = Features._compute
-
-    def counted(self: Features, video: Video, *, length: int) -> Any:
-        looked.append(video.id)
-        return compute(self, video, length=length)
-
-    monkeypatch.setattr(Features, "_compute", counted)
     for methods, seeds in (("gta",), 1), (("gta", "tcn"), 2):
         chosen = Setup(see="pictures", seeds=seeds, methods=methods, changes=small)
         for name in ("synchronisation", "few-shot"):
