@@ -82,7 +82,7 @@ def align(
         require_inside(recordings, named)
     embeddings = look_together(videos, model=model, cache=cache, rate=rate).embeddings
     chosen = medoid(embeddings) if named is None else named
-    if subsequence:
+    if subsequence and named is None:
         require_inside(recordings, chosen)
     synchrony = synchronise(embeddings, reference=chosen, cost=cost, subsequence=subsequence, smooth=smooth)
     write_alignment(out, recordings, embeddings, synchrony, cost=cost, slow=slow, height=height)
