@@ -24,6 +24,7 @@ from torch import Tensor
 from triton.language.extra.libdevice import mul_rn
 
 from inphase.align.launch_triton import Launcher, aligned
+from inphase.align.once import differentiable_once
 from inphase.align.recursion_triton import BORDER, KINDS, low_size, sweep, sweep_back, two_floats
 from inphase.align.tile_triton import LANES, steps_of
 
@@ -68,7 +69,7 @@ class _AlignPairs(torch.autograd.Function):
         return loss, align, cycle
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @differentiable_once
     def backward(
         ctx: Any, by_loss: Tensor | None, by_align: Tensor | None, by_cycle: Tensor | None
     ) -> tuple[Tensor | None, ...]:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inphase.align.compilation import announce_compilation, compiled
+from inphase.align.once import differentiable_once
 from inphase.align.path_numba import BORDER, least, scan_pairs
 
 SMOOTH, SOFT, HARD = 0, 1, 2
@@ -57,38 +58,36 @@ class _Accumulate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, cost: Tensor, kind: int, gamma: float, free_start: bool) -> Tensor:
         cost = cost.detach().contiguous()
-        table, edges, weights = _launch_forward(cost, kind, gamma, free_start, keep=cost.numel() <= CELLS_KEPT)
-        ctx.save_for_backward(cost, edges, weights)
+        keep = cost.numel() <= CELLS_KEPT
+        table, *ctx.kept = _launch_forward(cost, kind, gamma, free_start, keep=keep)
         ctx.setting = kind, gamma
+        if not keep:
+            ctx.save_for_backward(cost)
         return table
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @differentiable_once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        return _launch_backward(grad, *ctx.saved_tensors, *ctx.setting), None, None, None
+        grad = grad.contiguous()
+        (cost,) = ctx.saved_tensors or (grad,)  # not looked at where the weights were kept
+        grad_cost = torch.empty_like(grad)
+        arrays = grad.numpy(), cost.numpy(), *ctx.kept, grad_cost.numpy()
+        _over_pairs(_backward, arrays, ctx.setting)
+        return grad_cost, None, None, None
 
 
 def _launch_forward(
     cost: Tensor, kind: int, gamma: float, free_start: bool, *, keep: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, NDArray[np.float64], NDArray[np.float64]]:
     batch, m, n = cost.shape
     strips, lanes = _strips(m)
     table = torch.empty_like(cost)
     # The row before each strip, from column −1 on, is all a strip needs of what came before it.
-    edges = torch.empty((batch, strips + 1, n + lanes + 1), dtype=torch.float64)
+    edges = np.empty((batch, strips + 1, n + lanes + 1))
     # ∂R/∂a, ∂R/∂b and ∂R/∂d of every cell, [strip, which, t, r]. Entry r = lanes stands for the row after the strip.
-    size = (batch, strips, 3, n + lanes + 1, lanes + 1)
-    weights = torch.empty(size if keep else (0,) * 5, dtype=torch.float64)
-    arrays = cost.numpy(), table.numpy(), edges.numpy(), weights.numpy()
-    _over_pairs(_forward, arrays, (kind, gamma, free_start))
+    weights = np.empty((batch, strips, 3, n + lanes + 1, lanes + 1) if keep else (0,) * 5)
+    _over_pairs(_forward, (cost.numpy(), table.numpy(), edges, weights), (kind, gamma, free_start))
     return table, edges, weights
-
-
-def _launch_backward(grad: Tensor, cost: Tensor, edges: Tensor, weights: Tensor, kind: int, gamma: float) -> Tensor:
-    grad_cost = torch.empty_like(cost)
-    arrays = grad.contiguous().numpy(), cost.numpy(), edges.numpy(), weights.numpy(), grad_cost.numpy()
-    _over_pairs(_backward, arrays, (kind, gamma))
-    return grad_cost
 
 
 def _strips(rows: int) -> tuple[int, int]:

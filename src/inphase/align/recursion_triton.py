@@ -30,6 +30,7 @@ from triton.language.extra.libdevice import fast_dividef
 
 from inphase.align.handover_triton import hand_over, peek, place, read, wait
 from inphase.align.launch_triton import Launcher
+from inphase.align.once import differentiable_once
 from inphase.align.tile_triton import LANES, STEPS, by_step, cells, columns, rows_of, steps_of, tile
 
 SMOOTH, SOFT, HARD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
@@ -57,7 +58,7 @@ class _Accumulate(torch.autograd.Function):
         return table
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @differentiable_once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         return launch_backward(grad, *ctx.saved_tensors, *ctx.setting), None, None, None
 
