@@ -69,7 +69,7 @@ def launch_forward(
     """Fill the table and, where a backward pass will need it, what the table's rounding lost."""
     batch, m, n = cost.shape
     strips = -(-m // 32)
-    table = cost.new_empty(cost.shape)
+    table = torch.empty_like(cost, memory_format=torch.contiguous_format)
     low = cost.new_empty(batch * strips * low_size(n) if keep else 1, dtype=torch.float16)
     # The row each strip hands over, after the ticket that programs draw on starting.
     rows = table if strips == 1 else torch.zeros(1 + batch * strips * n, dtype=torch.int64, device=cost.device)
