@@ -42,7 +42,7 @@ def _against_peers(peers: list[Peer]) -> str:
     rows = []
     for shape in SHAPES:
         calls = {"inphase": ours(shape, "cpu")} | {peer.name: theirs(peer, shape, "cpu") for peer in peers}
-        times = interleave(calls, seconds=2.0, burst=0.03)  # long enough for caches to warm
+        times = interleave(calls, seconds=2.0)
         cells = shape[0] * shape[1] * shape[2]
         per_cell = [f"{time / cells * 1e9:.1f}" for time in times.values()]
         own = times.pop("inphase")

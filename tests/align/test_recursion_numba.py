@@ -29,7 +29,7 @@ def threads() -> Iterator[None]:
 @pytest.fixture(params=[True, False], ids=["kept", "recomputed"])
 def keep(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run with the weights of the backward pass kept, and with none kept."""
-    monkeypatch.setattr(recursion_numba, "CELLS_KEPT", 10**9 if request.param else 0)
+    monkeypatch.setattr(recursion_numba, "WEIGHTS_KEPT", 10**9 if request.param else 0)
 
 
 # Both sides keep float64 state: they differ by rounding, of the result where that is float32.
@@ -141,6 +141,20 @@ def test_a_second_derivative_is_refused(kind: Kind) -> None:
     (gradient,) = torch.autograd.grad(accumulate(cost, kind=kind).square().sum(), cost, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         torch.autograd.backward(gradient.sum())
+
+
+def test_memory_is_left_to_the_next_call_and_never_shared_by_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recursion_numba._Memory, "_left", [])
+    sizes = [(3, 40, 70), (2, 60, 50), (3, 40, 70)]
+    given = [(costs(*size, seed=k).requires_grad_(), costs(*size, seed=9 - k)) for k, size in enumerate(sizes)]
+    alone = [both(cost.detach(), grad, "smooth", 0.1, False)[1] for cost, grad in given]
+    tables = [accumulate(cost) for cost, _ in given]
+    assert recursion_numba._Memory._left == []
+    for table, (cost, grad), expected in zip(tables, given, alone, strict=True):
+        assert torch.equal(torch.autograd.grad(table, cost, grad)[0], expected)
+    del table, tables
+    (left,) = recursion_numba._Memory._left
+    assert accumulate(given[0][0]).grad_fn.memory.array is left  # type: ignore[union-attr]
 
 
 def accumulate_in_a_process(cost: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

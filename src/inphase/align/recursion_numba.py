@@ -15,7 +15,7 @@ functions of their own and read and write different buffers, or the compiler giv
 
 import math
 import threading
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -38,7 +38,9 @@ BLOCK = 128  # diagonals laid out at a time: 32 KiB, so that rows far apart in m
 POWERS = tuple(math.log(2.0) ** k / math.factorial(k) for k in range(12))  # 2^f = Σ POWERS[k] f^k
 ODD = tuple(1.0 / (2 * k + 1) for k in range(13))  # artanh(s) = s Σ ODD[k] s^2k
 ROOT3, LOG_ROOT3 = math.sqrt(3.0), math.log(3.0) / 2
-CELLS_KEPT = 150_000  # up to here the weights of the backward pass stay in the cache; beyond, they are taken anew
+WEIGHTS_KEPT = 750_000  # up to here, 6 MB, the weights of the backward pass are kept; beyond, they are taken anew
+NO_WEIGHTS = np.empty((0,) * 5)
+MAPPED = 15_000  # numbers, 120 kB: about what C libraries ask the system for and give back each time
 CELLS_PER_THREAD = 30_000  # about 0.3 ms of work; a thread costs 0.05 ms
 
 
@@ -51,18 +53,18 @@ def accumulate(cost: Tensor, kind: str, gamma: float, free_start: bool) -> Tenso
         table = torch.empty_like(cost)
         _over_pairs(scan_pairs, (cost.numpy(), table.numpy()), (free_start,))
         return table
-    return _launch_forward(cost.detach().contiguous(), KINDS[kind], gamma, free_start, keep=False)[0]
+    return _launch_forward(cost.detach().contiguous(), KINDS[kind], gamma, free_start, weights=NO_WEIGHTS)[0]
 
 
 class _Accumulate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, cost: Tensor, kind: int, gamma: float, free_start: bool) -> Tensor:
         cost = cost.detach().contiguous()
-        keep = cost.numel() <= CELLS_KEPT
-        table, *ctx.kept = _launch_forward(cost, kind, gamma, free_start, keep=keep)
-        ctx.setting = kind, gamma
-        if not keep:
+        ctx.weights, ctx.memory = _make_weights(*cost.shape)
+        table, ctx.edges = _launch_forward(cost, kind, gamma, free_start, weights=ctx.weights)
+        if ctx.weights is NO_WEIGHTS:
             ctx.save_for_backward(cost)
+        ctx.setting = kind, gamma
         return table
 
     @staticmethod
@@ -71,23 +73,53 @@ class _Accumulate(torch.autograd.Function):
         grad = grad.contiguous()
         (cost,) = ctx.saved_tensors or (grad,)  # not looked at where the weights were kept
         grad_cost = torch.empty_like(grad)
-        arrays = grad.numpy(), cost.numpy(), *ctx.kept, grad_cost.numpy()
+        arrays = grad.numpy(), cost.numpy(), ctx.edges, ctx.weights, grad_cost.numpy()
         _over_pairs(_backward, arrays, ctx.setting)
         return grad_cost, None, None, None
 
 
+def _make_weights(batch: int, m: int, n: int) -> tuple[NDArray[np.float64], "_Memory | None"]:
+    """Make room for ∂R/∂a, ∂R/∂b and ∂R/∂d of every cell, [B, strip, which, t, r], and name the memory it lies in.
+
+    Entry r = lanes stands for the row after the strip. There is no room where the weights would be too many to keep.
+    """
+    strips, lanes = _strips(m)
+    shape = batch, strips, 3, n + lanes + 1, lanes + 1
+    size = batch * strips * 3 * (n + lanes + 1) * (lanes + 1)
+    if size > WEIGHTS_KEPT:
+        return NO_WEIGHTS, None
+    if size < MAPPED:
+        return np.empty(shape), None
+    memory = _Memory(size)
+    return memory.array[:size].reshape(shape), memory
+
+
+class _Memory:
+    """Memory that one call leaves to the next: pages fresh from the system can take as long as filling them."""
+
+    _left: ClassVar[list[NDArray[np.float64]]] = []
+
+    def __init__(self, size: int) -> None:
+        try:
+            array = self._left.pop()
+        except IndexError:
+            array = np.empty(0)
+        self.array = array if len(array) >= size else np.empty(size)
+
+    def __del__(self) -> None:
+        self._left[:] = [self.array]
+
+
 def _launch_forward(
-    cost: Tensor, kind: int, gamma: float, free_start: bool, *, keep: bool
-) -> tuple[Tensor, NDArray[np.float64], NDArray[np.float64]]:
+    cost: Tensor, kind: int, gamma: float, free_start: bool, *, weights: NDArray[np.float64]
+) -> tuple[Tensor, NDArray[np.float64]]:
     batch, m, n = cost.shape
     strips, lanes = _strips(m)
     table = torch.empty_like(cost)
     # The row before each strip, from column −1 on, is all a strip needs of what came before it.
     edges = np.empty((batch, strips + 1, n + lanes + 1))
-    # ∂R/∂a, ∂R/∂b and ∂R/∂d of every cell, [strip, which, t, r]. Entry r = lanes stands for the row after the strip.
-    weights = np.empty((batch, strips, 3, n + lanes + 1, lanes + 1) if keep else (0,) * 5)
     _over_pairs(_forward, (cost.numpy(), table.numpy(), edges, weights), (kind, gamma, free_start))
-    return table, edges, weights
+    return table, edges
 
 
 def _strips(rows: int) -> tuple[int, int]:
