@@ -4,6 +4,10 @@
     python -m benchmarks.tune penn_pose_gta $GIVEN --out first.jsonl --processes 16
     python -m benchmarks.tune penn_pose_gta $GIVEN --trials best.json --seeds 3 --out second.jsonl
 
+    GIVEN="--set data.root=GolfDB --set data.held_out=0.2 --set validation.videos=150"
+    python -m benchmarks.tune golf_pose_gta $GIVEN --set data.store=poses --out first.jsonl
+    python -m benchmarks.tune golf_pixels_gta $GIVEN --features features --out first.jsonl
+
 Nothing here sees a test video. One seed can mislead by more than settings differ: the best few of a method, written
 into best.json, are trained again with three, and the best mean goes into its recipe. `inphase reproduce` then trains
 that with three seeds on the whole training split and reports on the test split.
@@ -45,26 +49,37 @@ def variations(method: str) -> list[dict[str, Any]]:
 
 
 def trial(
-    base: Recipe, changes: dict[str, dict[str, Any]], seed: int, elsewhere: dict[str, dict[str, Any]] | None = None
+    base: Recipe,
+    changes: dict[str, dict[str, Any]],
+    seed: int,
+    elsewhere: dict[str, dict[str, Any]] | None = None,
+    features: Path | None = None,
 ) -> dict[str, Any]:
-    """Train once and measure on the videos held out, and on those of other collections, by the tables of their data."""
+    """Train once and measure on the videos held out, and on those of other collections, by the tables of their data.
+
+    `features` is where trials share what a frozen network sees.
+    """
     import torch
 
     from inphase.models import load_encoder
     from inphase.training.build import load_sights
+    from inphase.training.features import keep_features
 
     torch.set_num_threads(1)
     tables: dict[str, Any] = {name: {**(getattr(base, name) or {}), **table} for name, table in changes.items()}
     if "objective" in changes:
         tables["objective"] = changes["objective"]
     tables["run"] = {**base.run, **changes.get("run", {}), "seed": seed, "accelerator": "cpu", "save_every": 10**6}
+    # A recipe that holds nothing out for itself is measured on what its data set does.
+    tables["validation"] = {name: value for name, value in base.validation.items() if value}
     recipe = replace(base, **tables)
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        out = train(recipe, Path(folder))
+        out = train(recipe, Path(folder), features=features)
         took = time.perf_counter() - begin
         encoder = load_encoder(out)
-    found = measure(encoder, load_sights(recipe, encoder).held)
+    held = load_sights(recipe, encoder).held
+    found = measure(encoder, keep_features(encoder, held, folder=features) if features and held else held)
     for name, data in (elsewhere or {}).items():
         other = replace(recipe, data=data, validation={"fraction": 0.9, "videos": 10})
         found |= {f"{name}:{key}": value for key, value in measure(encoder, load_sights(other, encoder).held).items()}
@@ -79,7 +94,7 @@ def measure(encoder: Encoder, sight: Sight | None) -> dict[str, float]:
 
     if sight is None:
         return {}
-    embedded = embed_videos(encoder, sight.videos, read=sight.read, frame_count=sight.frame_count)
+    embedded = embed_videos(encoder, sight.videos, read=sight.read, frame_count=sight.frame_count, known=sight.known)
     found = {name: value for name, value in kendall_tau([], embedded).items() if "/" not in name or name == "tau/nc"}
     if all(set(INNER) <= set(video.events) for video in sight.videos):
         errors = event_error([], embedded, events=INNER, pairs=4000)
@@ -101,6 +116,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
     parser.add_argument("--trials", type=Path, help="a JSON list of changes to try instead of the methods' grid")
     parser.add_argument("--elsewhere", type=Path, help="JSON: the data of other collections to measure on as well")
+    parser.add_argument("--features", type=Path, help="where trials share what a frozen network sees")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     chosen = parser.parse_args()
@@ -118,7 +134,9 @@ def main() -> None:
         ]
     with ProcessPoolExecutor(chosen.processes) as pool, chosen.out.open("a") as out:
         waiting = [
-            pool.submit(trial, base, changes, seed, elsewhere) for changes in tried for seed in range(chosen.seeds)
+            pool.submit(trial, base, changes, seed, elsewhere, chosen.features)
+            for changes in tried
+            for seed in range(chosen.seeds)
         ]
         for number, done in enumerate(as_completed(waiting), start=1):
             try:
