@@ -11,10 +11,12 @@ import pytest
 from inphase.media import pose_cache
 from inphase.media.cache import Filled, Progress, Source, fill_store
 from inphase.media.errors import NoPersonError, StoreError
+from inphase.media.kept_pose import kept_pose
 from inphase.media.pose import Pose
 from inphase.media.pose_cache import fill_poses
 from inphase.media.pose_store import PoseStore, pack, unpack
 from inphase.media.recording import Recording
+from inphase.media.shelf import Shelf
 from inphase.media.store import FrameStore
 from tests.media.people import make_pose
 from tests.media.recordings import write_video
@@ -64,6 +66,22 @@ def test_poses_lie_beside_frames_and_are_made_once(tmp_path: Path, films: dict[s
         store["film 2"]
     assert len(FrameStore(tmp_path / "store")) == 3
     assert FrameStore(tmp_path / "store").verify() == []
+
+
+def test_whole_recordings_are_followed_once_for_all_who_share_a_shelf(
+    tmp_path: Path, films: dict[str, Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = Shelf(tmp_path / "shelf")
+    first = fill_poses(tmp_path / "store", films, shelf=shelf)
+    part = {"part": Source(films["film 1"].path, spans=((0.0, 0.2),))}
+    fill_poses(tmp_path / "parts", part, shelf=shelf)
+    assert len(list((tmp_path / "shelf").iterdir())) == len(films)  # those that show nobody among them, no parts
+    monkeypatch.setattr(pose_cache, "pose_of", lambda *_, **__: pytest.fail("followed again"))
+    assert fill_poses(tmp_path / "other", films, shelf=shelf) == first
+    assert_same(PoseStore(tmp_path / "other")["film 1"], make_pose(11, seed=11))
+    assert_same(kept_pose(films["film 1"].path, shelf=shelf), make_pose(11, seed=11))
+    with pytest.raises(NoPersonError, match=r"2\.mp4 shows no person"):
+        kept_pose(films["film 2"].path, shelf=shelf)
 
 
 def test_a_changed_video_and_a_spoilt_file_are_made_again(tmp_path: Path, films: dict[str, Source]) -> None:

@@ -10,8 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from inphase.cli.evaluate import evaluate
+from inphase.cli.looking import Cache
 from inphase.cli.train import Changes, Watching
 from inphase.data.video import Problem
+from inphase.media.shelf import Shelf, default_folder
 
 See = Literal["auto", "pose", "pixels"]
 Folder = Annotated[
@@ -21,7 +23,15 @@ Folder = Annotated[
 
 
 def fit(
-    folder: Folder, *, out: Path, see: See = "auto", steps: int = 0, workers: int = 2, seed: int = 0, set: Changes = ()
+    folder: Folder,
+    *,
+    out: Path,
+    see: See = "auto",
+    steps: int = 0,
+    workers: int = 2,
+    seed: int = 0,
+    set: Changes = (),
+    cache: Cache = None,
 ) -> None:
     """Learn to align your own videos; only which of them show the same action has to be known.
 
@@ -36,6 +46,7 @@ def fit(
         workers: processes that look at videos side by side.
         seed: another seed, another run.
         set: changes to the recipe, as of `inphase train`.
+        cache: where to keep the poses that were found, for other commands too.
     """
     from inphase.training import fit as learn
     from inphase.training.fitting import FEW
@@ -55,6 +66,7 @@ def fit(
             see=see,
             changes=changes,
             workers=workers,
+            shelf=Shelf(cache or default_folder()),
             tell=tell,
             looking=lambda doing, done, total: watching.show(done, total, doing),
             watch=watching,

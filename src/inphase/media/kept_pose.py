@@ -18,10 +18,12 @@ def kept_pose(
     rate: float | None = None,
     complexity: int = 1,
     progress: Callable[[int, int], None] | None = None,
+    read: Callable[[], Pose] | None = None,
 ) -> Pose:
     """Give the pose that `read_pose` finds in a video file, from the shelf where it was found before.
 
-    Following somebody takes a second of processor time for every second of video; a shelf answers at once.
+    Following somebody takes a second of processor time for every second of video; a shelf answers at once. Whoever has
+    another way to the same pose gives it as `read`.
     """
     key = _key(path, complexity=complexity, rate=rate)
     kept = shelf.find(key)
@@ -33,7 +35,7 @@ def kept_pose(
             progress(len(pose), len(pose))
         return pose
     try:
-        pose = read_pose(path, rate=rate, complexity=complexity, progress=progress)
+        pose = read() if read else read_pose(path, rate=rate, complexity=complexity, progress=progress)
     except NoPersonError as error:
         # Kept without the name of the file, which may be another the next time.
         shelf.keep(key, {"nobody": np.array(str(error).replace(str(path), "{path}"))})

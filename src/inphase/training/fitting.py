@@ -14,6 +14,7 @@ from inphase.data.video import Problem, Video, summarise
 from inphase.media.cache import Filled, Progress, fill_store
 from inphase.media.errors import MissingExtraError
 from inphase.media.pose_cache import fill_poses
+from inphase.media.shelf import Shelf
 from inphase.training.build import build_method
 from inphase.training.loop import Watch, train
 from inphase.training.recipe import SHIPPED, Recipe, read_recipe
@@ -51,6 +52,7 @@ def fit(
     see: See = "auto",
     changes: Sequence[str] = (),
     workers: int = 2,
+    shelf: Shelf | None = None,
     tell: Callable[[str], None] | None = None,
     looking: Callable[[str, int, int], None] | None = None,
     watch: Watch | None = None,
@@ -58,17 +60,18 @@ def fit(
     """Learn from the videos of a folder, one action or a sub-folder for each, into the run folder `out`.
 
     "pose" sees people by their joints, "pixels" whole pictures; "auto" takes poses where people are found in most of
-    the videos. What is seen is kept in the run folder. A fifth of the videos is held out to measure on. `changes` to
-    the recipe are written `table.key=value`. Stopped at any moment, the same call goes on. `tell` is told in words what
-    was decided, `looking` what is being done with the videos, how many are done and how many there are, `watch` how
-    training stands.
+    the videos. What is seen is kept in the run folder; poses are looked for on the `shelf`, and kept there as well. A
+    fifth of the videos is held out to measure on. `changes` to the recipe are written `table.key=value`. Stopped at any
+    moment, the same call goes on. `tell` is told in words what was decided, `looking` what is being done with the
+    videos, how many are done and how many there are, `watch` how training stands.
     """
     folder, out, tell = Path(folder), Path(out), tell or (lambda _: None)
     videos = collection.load(folder, split="all", val=0.0, test=0.0)
     _require_pairs(videos, folder)
     recipes = {way: read_recipe(SHIPPED / f"fit_{way}.toml", changes=changes) for way in ("pose", "pixels")}
     look = partial(_look, out / SEEN, videos, workers=workers, looking=looking)
-    way, left_out = _choose_way(look, recipes["pixels"], see=see, tell=tell)
+    follow = partial(fill_poses, shelf=shelf)
+    way, left_out = _choose_way(look, follow, recipes["pixels"], see=see, tell=tell)
     kept = [video for video in videos if video.id not in left_out]
     _require_pairs(kept, folder)
     held_out = HELD_OUT if min(Counter(video.action for video in kept).values()) >= FEW else 0.0
@@ -81,12 +84,17 @@ def fit(
 
 
 def _choose_way(
-    look: Callable[..., Filled], pixels: Recipe, *, see: See, tell: Callable[[str], None]
+    look: Callable[..., Filled],
+    follow: Callable[..., Filled],
+    pixels: Recipe,
+    *,
+    see: See,
+    tell: Callable[[str], None],
 ) -> tuple[Way, dict[str, str]]:
     """Look at every video once, and say in which way and which of them cannot be seen so."""
     if see in ("auto", "pose"):
         try:
-            filled = look("following people", fill_poses)
+            filled = look("following people", follow)
         except MissingExtraError as error:
             if see == "pose":
                 raise
