@@ -140,5 +140,5 @@ def _require_pairs(videos: Sequence[Video], folder: Path) -> None:
     """Refuse an action with a single video: there is nothing to align it with."""
     lonely = [action for action, number in Counter(video.action for video in videos).items() if number < 2]
     if lonely or not videos:
-        what = f"{summarise(lonely)} has one" if lonely else "there is none that can be seen"
-        raise ValueError(f"alignment needs two videos of an action in {folder}; {what}: add some, or remove it")
+        what = f"there is only one of {summarise(lonely)}" if lonely else "there is none that can be seen"
+        raise ValueError(f"{folder} needs two videos of an action or more to align, and {what}: add some, or remove it")

@@ -23,7 +23,7 @@ def export(folder: Path, out: Path, *, progress: Callable[[int, int], None] | No
     """
     opened = open_playback(folder)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is not empty: name a new folder")
+        raise ValueError(f"{out} is {'not empty' if out.is_dir() else 'a file'}: name a new folder")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as made:
         whole = Path(made) / "whole"
