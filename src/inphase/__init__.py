@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from inphase.media.frames import Clip, read_clip
     from inphase.models import Embedding, embed, load_encoder
     from inphase.models.look import look
-    from inphase.models.looking import look_at_all
+    from inphase.models.look_at_many import look_at_all
     from inphase.objectives import GTA
     from inphase.playback import Playback, read_playback, write_playback
     from inphase.training import fit, read_recipe, train
@@ -66,7 +66,7 @@ _HOME = {
     "fit": "inphase.training",
     "load_encoder": "inphase.models",
     "look": "inphase.models.look",
-    "look_at_all": "inphase.models.looking",
+    "look_at_all": "inphase.models.look_at_many",
     "read_clip": "inphase.media.frames",
     "read_playback": "inphase.playback",
     "read_recipe": "inphase.training",

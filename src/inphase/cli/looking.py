@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 if TYPE_CHECKING:
     from inphase.models.embed import Embedding
     from inphase.models.encoder import Encoder
-    from inphase.models.looking import Looked
+    from inphase.models.look_at_many import Looked
 
 Videos = Annotated[
     tyro.conf.Positional[tuple[Path, ...]],
@@ -38,7 +38,7 @@ def look_together(paths: Sequence[Path], *, model: Path | None, cache: Path | No
     """Look at videos behind progress bars, and say with which model and why."""
     from inphase.media.shelf import Shelf, default_folder
     from inphase.models import load_encoder
-    from inphase.models.looking import look_at_all
+    from inphase.models.look_at_many import look_at_all
 
     encoder = None if model is None else load_encoder(model)
     with bars() as bar:
@@ -67,7 +67,7 @@ def look_at_others(
 ) -> "dict[Path, Embedding]":
     """Look at many videos; those that cannot be seen are named and left out."""
     from inphase.media.shelf import Shelf, default_folder
-    from inphase.models.looking import look_at_each
+    from inphase.models.look_at_many import look_at_each
 
     with bars() as bar:
         tell = task_of(bar, f"looking at {len(paths)} videos")

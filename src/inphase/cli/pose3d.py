@@ -112,7 +112,7 @@ def _watch(files: tuple[Path, ...], cache: Path | None, tell: Tell) -> list[_See
     from inphase.apps.track import open_recordings
     from inphase.media.errors import MediaError
     from inphase.media.shelf import Shelf, default_folder
-    from inphase.models.looking import follow_each
+    from inphase.models.look_at_many import follow_each
 
     if len(files) < FEWEST:
         raise ValueError(f"depth needs {FEWEST} videos or more, the query's among them; got {len(files)}")

@@ -4,8 +4,8 @@ import pytest
 
 from inphase.media.errors import MediaError, MissingExtraError
 from inphase.media.pose import JOINTS13, Pose
-from inphase.models import Encoder, PoseEncoder, looking
-from inphase.models.looking import look_at_all, look_at_each
+from inphase.models import Encoder, PoseEncoder, look_at_many
+from inphase.models.look_at_many import look_at_all, look_at_each
 from inphase.models.pooled_features import PooledFeatures
 from tests.media.people import make_pose
 from tests.media.recordings import write_video
@@ -27,9 +27,9 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> dict[str, Encoder]:
             raise FileNotFoundError(f"no encoder of {sees} ships")
         return ships[sees]
 
-    monkeypatch.setattr(looking, "load_shipped", load)
-    monkeypatch.setattr(looking, "_without_people", lambda _: None)
-    monkeypatch.setattr(looking, "PooledFeatures", lambda: PooledFeatures(size=64, weights=None))
+    monkeypatch.setattr(look_at_many, "load_shipped", load)
+    monkeypatch.setattr(look_at_many, "_without_people", lambda _: None)
+    monkeypatch.setattr(look_at_many, "PooledFeatures", lambda: PooledFeatures(size=64, weights=None))
     return ships
 
 
@@ -41,7 +41,7 @@ def following(monkeypatch: pytest.MonkeyPatch, *, found: float) -> None:
         made.found[:] = [frame < found * 20 for frame in range(20)]
         return made
 
-    monkeypatch.setattr(looking, "kept_pose", pose)
+    monkeypatch.setattr(look_at_many, "kept_pose", pose)
 
 
 def test_people_are_seen_by_their_poses(
@@ -68,8 +68,8 @@ def test_where_people_are_rarely_seen_pictures_are_used(
 def test_a_glance_is_enough_where_nobody_is(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "_without_people", lambda paths: paths[1])
-    monkeypatch.setattr(looking, "kept_pose", lambda *_, **__: pytest.fail("searched every frame"))
+    monkeypatch.setattr(look_at_many, "_without_people", lambda paths: paths[1])
+    monkeypatch.setattr(look_at_many, "kept_pose", lambda *_, **__: pytest.fail("searched every frame"))
     assert "b.mp4 shows nobody" in look_at_all(videos).why
 
 
@@ -79,7 +79,7 @@ def test_without_mediapipe_the_reason_says_how_to_get_it(
     def missing(_: object) -> None:
         raise MissingExtraError("pose from video needs MediaPipe: pip install 'inphase[pose]'")
 
-    monkeypatch.setattr(looking, "_without_people", missing)
+    monkeypatch.setattr(look_at_many, "_without_people", missing)
     assert "pip install 'inphase[pose]'" in look_at_all(videos).why
 
 
@@ -126,5 +126,5 @@ def test_a_glance_looks_for_people(videos: list[Path], monkeypatch: pytest.Monke
         def find(self, picture: object) -> list[int]:
             return [] if nobody else [1]
 
-    monkeypatch.setattr(looking, "Landmarker", Eye)
-    assert looking._without_people(videos) == (videos[0] if nobody else None)
+    monkeypatch.setattr(look_at_many, "Landmarker", Eye)
+    assert look_at_many._without_people(videos) == (videos[0] if nobody else None)
