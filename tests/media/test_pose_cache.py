@@ -84,6 +84,13 @@ def test_whole_recordings_are_followed_once_for_all_who_share_a_shelf(
         kept_pose(films["film 2"].path, shelf=shelf)
 
 
+def test_a_shelf_that_cannot_be_written_keeps_nobody_from_filling_a_store(
+    tmp_path: Path, films: dict[str, Source]
+) -> None:
+    (tmp_path / "shelf").write_text("a file")
+    assert fill_poses(tmp_path / "store", films, shelf=Shelf(tmp_path / "shelf")).written == 2
+
+
 def test_a_changed_video_and_a_spoilt_file_are_made_again(tmp_path: Path, films: dict[str, Source]) -> None:
     fill_poses(tmp_path / "store", films)
     write_video(films["film 0"].path, count=15)

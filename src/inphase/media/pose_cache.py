@@ -1,5 +1,6 @@
 """Fill a store of poses: find and follow the person of every recording once."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -46,7 +47,9 @@ def write_pose(source: Source, file: Path, *, complexity: int, shelf: Shelf | No
         return pose
 
     if shelf is not None and not source.spans and source.native_rate is None:
-        pose = kept_pose(source.path, shelf=shelf, rate=source.rate, complexity=complexity, read=read)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="nothing is kept")  # the store does, whatever the shelf does
+            pose = kept_pose(source.path, shelf=shelf, rate=source.rate, complexity=complexity, read=read)
     else:
         pose = read()
     return len(pose), write_whole(file, [pack(pose).tobytes()]), damage
