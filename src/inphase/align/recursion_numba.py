@@ -19,13 +19,11 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 from torch import Tensor
 
 from inphase.align.compilation import announce_compilation, compiled
+from inphase.align.elementary_numba import exp2, log
 from inphase.align.once import differentiable_once
 from inphase.align.path_numba import BORDER, least, scan_pairs
 
@@ -35,9 +33,6 @@ LANES = 32  # rows swept together
 ONE = np.uintp(1)
 STEP = 8  # lanes are taken in eights: one AVX-512 or two AVX2 registers of float64
 BLOCK = 128  # diagonals laid out at a time: 32 KiB, so that rows far apart in memory are read in long runs
-POWERS = tuple(math.log(2.0) ** k / math.factorial(k) for k in range(12))  # 2^f = Σ POWERS[k] f^k
-ODD = tuple(1.0 / (2 * k + 1) for k in range(13))  # artanh(s) = s Σ ODD[k] s^2k
-ROOT3, LOG_ROOT3 = math.sqrt(3.0), math.log(3.0) / 2
 WEIGHTS_KEPT = 750_000  # up to here, 6 MB, the weights of the backward pass are kept; beyond, they are taken anew
 NO_WEIGHTS = np.empty((0,) * 5)
 MAPPED = 15_000  # numbers, 120 kB: about what C libraries ask the system for and give back each time
@@ -298,7 +293,7 @@ def _smooth_cells(cost, older, newer, current, out, begin, end, gamma):
         less, more = (a if a < b else b), (b if a < b else a)
         low, rest = (less if less < d else d), (d if less < d else less)
         middle, high = (rest if rest < more else more) - low, (more if rest < more else rest) - low
-        e_middle, e_high = _exp2(middle * scale), _exp2(high * scale)
+        e_middle, e_high = exp2(middle * scale), exp2(high * scale)
         value = cost[r] + (low + (middle * e_middle + high * e_high) / (1.0 + e_middle + e_high))
         current[r + ONE] = value
         out[r] = value
@@ -312,7 +307,7 @@ def _smooth_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, e
         low = a if a < b else b
         low = low if low < d else d
         a, b, d = a - low, b - low, d - low
-        e_a, e_b, e_d = _exp2(a * scale), _exp2(b * scale), _exp2(d * scale)
+        e_a, e_b, e_d = exp2(a * scale), exp2(b * scale), exp2(d * scale)
         share = 1.0 / (e_a + e_b + e_d)
         penalty = (a * e_a + b * e_b + d * e_d) * share
         value = cost[r] + (low + penalty)
@@ -330,7 +325,7 @@ def _soft_cells(cost, older, newer, current, out, begin, end, gamma):
         a, b, d = older[r], newer[r], newer[r + ONE]
         less, more = (a if a < b else b), (b if a < b else a)
         low, rest = (less if less < d else d), (d if less < d else less)
-        value = cost[r] + (low - gamma * _log(1.0 + _exp2((rest - low) * scale) + _exp2((more - low) * scale)))
+        value = cost[r] + (low - gamma * log(1.0 + exp2((rest - low) * scale) + exp2((more - low) * scale)))
         current[r + ONE] = value
         out[r] = value
 
@@ -342,10 +337,10 @@ def _soft_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end
         a, b, d = older[r], newer[r], newer[r + ONE]
         low = a if a < b else b
         low = low if low < d else d
-        e_a, e_b, e_d = _exp2((a - low) * scale), _exp2((b - low) * scale), _exp2((d - low) * scale)
+        e_a, e_b, e_d = exp2((a - low) * scale), exp2((b - low) * scale), exp2((d - low) * scale)
         total = e_a + e_b + e_d
         share = 1.0 / total
-        value = cost[r] + (low - gamma * _log(total))
+        value = cost[r] + (low - gamma * log(total))
         current[r + ONE] = value
         out[r] = value
         by_a[r] = share * e_a
@@ -381,42 +376,3 @@ def _gather(grad, by_a, by_b, by_d, older, newer, current, out, begin, end):
         e = grad[r] + by_a[r + ONE] * older[r + ONE] + by_b[r + ONE] * newer[r + ONE] + by_d[r] * newer[r]
         current[r] = e
         out[r] = e
-
-
-@compiled
-def _exp2(exponent):
-    """Raise 2 to an exponent ≤ 0 in double precision, by arithmetic alone so that loops of it vectorise."""
-    exponent = -1000.0 if exponent < -1000.0 else exponent  # in this order NaN stays NaN
-    # Adding 1.5 · 2⁵² rounds to an integer and leaves it in the low bits, from where it moves to the exponent's place.
-    shifted = exponent + 6755399441055744.0
-    f = exponent - (shifted - 6755399441055744.0)
-    # The series of 2^f, |f| ≤ ½, summed as a tree: a cell waits for this, so depth matters more than operations.
-    f2, c = f * f, POWERS
-    f4 = f2 * f2
-    low = (c[0] + c[1] * f) + (c[2] + c[3] * f) * f2
-    middle = (c[4] + c[5] * f) + (c[6] + c[7] * f) * f2
-    high = (c[8] + c[9] * f) + (c[10] + c[11] * f) * f2
-    return _as_float(_as_bits(low + (middle + high * f4) * f4) + (_as_bits(shifted) << 52))
-
-
-@compiled
-def _log(z):
-    """Take the logarithm of 1 ≤ z ≤ 3 as log √3 + 2 artanh((z − √3)/(z + √3))."""
-    s = (z - ROOT3) / (z + ROOT3)
-    q = s * s
-    q2, c = q * q, ODD
-    q4 = q2 * q2
-    low = (c[0] + c[1] * q) + (c[2] + c[3] * q) * q2
-    middle = (c[4] + c[5] * q) + (c[6] + c[7] * q) * q2
-    high = (c[8] + c[9] * q) + (c[10] + c[11] * q) * q2
-    return LOG_ROOT3 + 2.0 * s * (low + (middle + (high + c[12] * q4) * q4) * q4)
-
-
-@intrinsic
-def _as_bits(context, number):
-    return types.int64(types.float64), lambda _, builder, __, args: builder.bitcast(args[0], ir.IntType(64))
-
-
-@intrinsic
-def _as_float(context, bits):
-    return types.float64(types.int64), lambda _, builder, __, args: builder.bitcast(args[0], ir.DoubleType())
