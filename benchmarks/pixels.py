@@ -26,6 +26,7 @@ from inphase.evaluation.kendall_tau import kendall_tau
 from inphase.media.context import context_frames
 from inphase.models import ENCODERS, Embedding, Encoder, MotionEncoder, load_encoder
 from inphase.models.fingerprint import fingerprint
+from inphase.models.pooled_features import PooledFeatures
 from inphase.training import Recipe, find_recipe, read_recipe, train
 from inphase.training.features import Features, kept_name
 
@@ -57,6 +58,7 @@ WAYS: dict[str, type[MotionEncoder]] = {
     "differences and frame, mean off": CentredBoth,
     "differences": MotionEncoder,
 }
+UNTRAINED = "nothing trained, mean off"
 
 
 def keep(way: str, sight: Sight, folder: Path) -> None:
@@ -79,7 +81,10 @@ def measure(encoder: Encoder, read: Callable[..., tuple[np.ndarray, np.ndarray]]
         wanted = context_frames(np.arange(length), length=length, context=encoder.context)
         with torch.inference_mode():
             values = encoder.combine(torch.from_numpy(features).float()[torch.from_numpy(wanted)]).numpy()
-        seen.append(Embedded(video, Embedding(values, times), length, context=encoder.context))
+        embedding = Embedding(values, times)
+        if isinstance(encoder, PooledFeatures):
+            embedding = encoder.settle(embedding)
+        seen.append(Embedded(video, embedding, length, context=encoder.context))
     errors, tau = event_error([], seen, events=INNER, pairs=4000), kendall_tau([], seen)
     return {name: errors[name] for name in errors if name.endswith(("/mean", "/median"))} | {
         "tau": tau["tau"],
@@ -92,7 +97,7 @@ def main() -> None:
     parser.add_argument("golfdb", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--recipe", default="golf_pixels_gta")
-    parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS))
+    parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=[UNTRAINED, *WAYS])
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1])
     parser.add_argument("--split", choices=["val", "test"], default="val")
     parser.add_argument("--set", action="append", default=[])
@@ -108,7 +113,11 @@ def main() -> None:
     sight = see(plain, videos)
     folder = given.out / "features"
     Features(plain, sight, folder=folder).look_at_all()
-    for way in given.ways:
+    if UNTRAINED in given.ways:
+        chosen = replace(sight, videos=[video for video in sight.videos if video.split == given.split])
+        found = measure(PooledFeatures(), Features(plain, chosen, folder=folder), chosen)
+        print(json.dumps({"way": UNTRAINED, **found}), flush=True)
+    for way in [way for way in given.ways if way in WAYS]:
         for seed in given.seeds:
             print(json.dumps({"way": way, "seed": seed, **trial(base, way, seed, sight, given, folder)}), flush=True)
 
