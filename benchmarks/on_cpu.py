@@ -62,7 +62,8 @@ def ours(shape: Shape, device: str) -> Call:
 def theirs(peer: Peer, shape: Shape, device: str) -> Call:
     """Align with a peer and take the gradient of the costs of the alignments."""
     cost = random_cost(shape, device).requires_grad_()
-    return lambda: torch.autograd.grad(peer.align(cost).sum(), cost)
+    upstream = torch.ones_like(peer.align(cost))
+    return lambda: torch.autograd.grad(peer.align(cost), cost, upstream)
 
 
 def gta_pair(batch: int, device: str) -> Call:

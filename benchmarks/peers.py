@@ -16,7 +16,7 @@ GAMMA = 0.1
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer: its name with version, which minimum it takes, and cost [B, M, N] → costs of the alignments."""
+    """A peer: its name with version, its minimum, and cost [B, M, N] → costs of the alignments, or their mean."""
 
     name: str
     kind: Literal["smooth", "soft"]
@@ -69,5 +69,4 @@ def _ddtw(backend: str) -> Peer:
     import ddtw
 
     loss = ddtw.smoothDTW(gamma=GAMMA, normalization="none", backend=backend)
-    # It gives the mean over the batch.
-    return Peer(f"dDTW {version('dDTW')} {backend}", "smooth", lambda cost: loss(C=cost) * len(cost))
+    return Peer(f"dDTW {version('dDTW')} {backend}", "smooth", lambda cost: loss(C=cost))
