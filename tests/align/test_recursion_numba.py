@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from inphase.align import accumulate, recursion_numba
 from inphase.align.recursion import Kind
@@ -74,15 +73,16 @@ def test_buffers_are_written_before_they_are_read(
     expected = both(cost, grad, kind, 0.1, free_start)
     made = []
 
-    def undefined(*args: Any, like: bool = False, **options: Any) -> Tensor:
-        made.append(args)
-        tensor = torch.zeros_like(*args, **options) if like else torch.zeros(*args, **options)
-        return tensor.fill_(float("nan"))
+    def undefined(array: NDArray[Any]) -> NDArray[Any]:
+        made.append(array)
+        return np.full_like(array, np.nan)
 
-    monkeypatch.setattr(torch, "empty", undefined)
-    monkeypatch.setattr(torch, "empty_like", lambda *args, **options: undefined(*args, like=True, **options))
+    empty, empty_like = np.empty, np.empty_like
+    monkeypatch.setattr(recursion_numba, "_left", [])
+    monkeypatch.setattr(np, "empty", lambda *args, **options: undefined(empty(*args, **options)))
+    monkeypatch.setattr(np, "empty_like", lambda *args, **options: undefined(empty_like(*args, **options)))
     results = both(cost, grad, kind, 0.1, free_start)
-    assert made
+    assert len(made) >= 3  # the table, edges, the gradient; and the weights where they are kept
     assert all(torch.equal(result, one) for result, one in zip(results, expected, strict=True))
 
 
@@ -144,17 +144,39 @@ def test_a_second_derivative_is_refused(kind: Kind) -> None:
 
 
 def test_memory_is_left_to_the_next_call_and_never_shared_by_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recursion_numba._Memory, "_left", [])
+    monkeypatch.setattr(recursion_numba, "_left", [])
     sizes = [(3, 40, 70), (2, 60, 50), (3, 40, 70)]
     given = [(costs(*size, seed=k).requires_grad_(), costs(*size, seed=9 - k)) for k, size in enumerate(sizes)]
     alone = [both(cost.detach(), grad, "smooth", 0.1, False)[1] for cost, grad in given]
     tables = [accumulate(cost) for cost, _ in given]
-    assert recursion_numba._Memory._left == []
+    assert recursion_numba._left == []
     for table, (cost, grad), expected in zip(tables, given, alone, strict=True):
         assert torch.equal(torch.autograd.grad(table, cost, grad)[0], expected)
-    del table, tables
-    (left,) = recursion_numba._Memory._left
-    assert accumulate(given[0][0]).grad_fn.memory.array is left  # type: ignore[union-attr]
+    (left,) = recursion_numba._left
+    assert accumulate(given[0][0]).grad_fn.weights.base is left  # type: ignore[union-attr]
+
+
+@pytest.mark.usefixtures("keep")
+@kinds
+def test_backwards_twice_gives_the_same_whatever_came_between(kind: Kind) -> None:
+    cost, grad = costs(3, 40, 70).requires_grad_(), costs(3, 40, 70, seed=1)
+    table = accumulate(cost, kind=kind)
+    (first,) = torch.autograd.grad(table, cost, grad, retain_graph=True)
+    both(costs(3, 40, 70, seed=2), grad, kind, 0.1, False)
+    assert torch.equal(torch.autograd.grad(table, cost, grad)[0], first)
+
+
+@pytest.mark.usefixtures("keep")
+def test_a_cost_changed_between_two_backward_passes_is_refused() -> None:
+    leaf = costs(2, 20, 20).requires_grad_()
+    cost = leaf * 1
+    end = accumulate(cost)[:, -1, -1].sum()
+    torch.autograd.backward(end, retain_graph=True)
+    torch.autograd.backward(end, retain_graph=True)
+    with torch.no_grad():
+        cost.mul_(2)
+    with pytest.raises(RuntimeError, match=r"changed in place|modified by an inplace operation"):
+        torch.autograd.backward(end)
 
 
 def accumulate_in_a_process(cost: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -15,7 +15,7 @@ functions of their own and read and write different buffers, or the compiler giv
 
 import math
 import threading
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -35,7 +35,6 @@ STEP = 8  # lanes are taken in eights: one AVX-512 or two AVX2 registers of floa
 BLOCK = 128  # diagonals laid out at a time: 32 KiB, so that rows far apart in memory are read in long runs
 WEIGHTS_KEPT = 750_000  # up to here, 6 MB, the weights of the backward pass are kept; beyond, they are taken anew
 NO_WEIGHTS = np.empty((0,) * 5)
-MAPPED = 15_000  # numbers, 120 kB: about what C libraries ask the system for and give back each time
 CELLS_PER_THREAD = 30_000  # about 0.3 ms of work; a thread costs 0.05 ms
 
 
@@ -43,77 +42,79 @@ def accumulate(cost: Tensor, kind: str, gamma: float, free_start: bool) -> Tenso
     """Accumulate cost [B, M, N] on the CPU; see `inphase.align.accumulate`."""
     if torch.is_grad_enabled() and cost.requires_grad:
         return cast("Tensor", _Accumulate.apply(cost, KINDS[kind], gamma, free_start))
+    values = cost.detach().contiguous().numpy()
     if kind == "hard":
-        cost = cost.detach().contiguous()
-        table = torch.empty_like(cost)
-        _over_pairs(scan_pairs, (cost.numpy(), table.numpy()), (free_start,))
-        return table
-    return _launch_forward(cost.detach().contiguous(), KINDS[kind], gamma, free_start, weights=NO_WEIGHTS)[0]
+        table = np.empty_like(values)
+        _over_pairs(scan_pairs, (values, table), (free_start,))
+    else:
+        table, _ = _launch_forward(values, NO_WEIGHTS, (KINDS[kind], gamma, free_start))
+    return torch.from_numpy(table)
 
 
 class _Accumulate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, cost: Tensor, kind: int, gamma: float, free_start: bool) -> Tensor:
         cost = cost.detach().contiguous()
-        ctx.weights, ctx.memory = _make_weights(*cost.shape)
-        table, ctx.edges = _launch_forward(cost, kind, gamma, free_start, weights=ctx.weights)
-        if ctx.weights is NO_WEIGHTS:
+        weights = _take_weights(*cost.shape)
+        table, ctx.edges = _launch_forward(cost.numpy(), weights, (kind, gamma, free_start))
+        ctx.weights, ctx.setting = weights, (kind, gamma)
+        if weights is NO_WEIGHTS:
             ctx.save_for_backward(cost)
-        ctx.setting = kind, gamma
-        return table
+        else:  # for a second backward pass, should there be one
+            ctx.cost, ctx.version = cost, cost._version
+        return torch.from_numpy(table)
 
     @staticmethod
     @differentiable_once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        grad = grad.contiguous()
-        (cost,) = ctx.saved_tensors or (grad,)  # not looked at where the weights were kept
-        grad_cost = torch.empty_like(grad)
-        arrays = grad.numpy(), cost.numpy(), ctx.edges, ctx.weights, grad_cost.numpy()
-        _over_pairs(_backward, arrays, ctx.setting)
-        return grad_cost, None, None, None
+        given, weights = grad.contiguous().numpy(), ctx.weights
+        grad_cost = np.empty_like(given)
+        cost = given if weights is not NO_WEIGHTS else _cost_of(ctx).numpy()  # not looked at beside the weights
+        _over_pairs(_backward, (given, cost, ctx.edges, weights, grad_cost), ctx.setting)
+        if weights is not NO_WEIGHTS:
+            ctx.weights, _left[:] = NO_WEIGHTS, [weights.base]
+        return torch.from_numpy(grad_cost), None, None, None
 
 
-def _make_weights(batch: int, m: int, n: int) -> tuple[NDArray[np.float64], "_Memory | None"]:
-    """Make room for ∂R/∂a, ∂R/∂b and ∂R/∂d of every cell, [B, strip, which, t, r], and name the memory it lies in.
+def _cost_of(ctx: Any) -> Tensor:
+    """Give the cost to take weights from, which were not kept or went to another call after a backward pass."""
+    if ctx.saved_tensors:
+        return cast("Tensor", ctx.saved_tensors[0])
+    if ctx.cost._version != ctx.version:
+        raise RuntimeError("cost was changed in place between two backward passes; give accumulate a copy of it")
+    return cast("Tensor", ctx.cost)
 
-    Entry r = lanes stands for the row after the strip. There is no room where the weights would be too many to keep.
+
+# The weights' memory, which one call leaves to the next: pages fresh from the system can take as long as filling them.
+_left: list[NDArray[np.float64]] = []
+
+
+def _take_weights(batch: int, m: int, n: int) -> NDArray[np.float64]:
+    """Find room for ∂R/∂a, ∂R/∂b and ∂R/∂d of every cell, [B, strip, which, t, r], unless they are too many to keep.
+
+    Entry r = lanes stands for the row after the strip.
     """
     strips, lanes = _strips(m)
     shape = batch, strips, 3, n + lanes + 1, lanes + 1
     size = batch * strips * 3 * (n + lanes + 1) * (lanes + 1)
     if size > WEIGHTS_KEPT:
-        return NO_WEIGHTS, None
-    if size < MAPPED:
-        return np.empty(shape), None
-    memory = _Memory(size)
-    return memory.array[:size].reshape(shape), memory
-
-
-class _Memory:
-    """Memory that one call leaves to the next: pages fresh from the system can take as long as filling them."""
-
-    _left: ClassVar[list[NDArray[np.float64]]] = []
-
-    def __init__(self, size: int) -> None:
-        try:
-            array = self._left.pop()
-        except IndexError:
-            array = np.empty(0)
-        self.array = array if len(array) >= size else np.empty(size)
-
-    def __del__(self) -> None:
-        self._left[:] = [self.array]
+        return NO_WEIGHTS
+    try:
+        memory = _left.pop()
+    except IndexError:
+        memory = NO_WEIGHTS
+    return (memory if memory.size >= size else np.empty(size))[:size].reshape(shape)
 
 
 def _launch_forward(
-    cost: Tensor, kind: int, gamma: float, free_start: bool, *, weights: NDArray[np.float64]
-) -> tuple[Tensor, NDArray[np.float64]]:
+    cost: NDArray[Any], weights: NDArray[np.float64], setting: tuple[int, float, bool]
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
     batch, m, n = cost.shape
     strips, lanes = _strips(m)
-    table = torch.empty_like(cost)
+    table = np.empty_like(cost)
     # The row before each strip, from column −1 on, is all a strip needs of what came before it.
     edges = np.empty((batch, strips + 1, n + lanes + 1))
-    _over_pairs(_forward, (cost.numpy(), table.numpy(), edges, weights), (kind, gamma, free_start))
+    _over_pairs(_forward, (cost, table, edges, weights), setting)
     return table, edges
 
 
