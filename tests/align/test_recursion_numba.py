@@ -153,7 +153,7 @@ def test_memory_is_left_to_the_next_call_and_never_shared_by_two(monkeypatch: py
     for table, (cost, grad), expected in zip(tables, given, alone, strict=True):
         assert torch.equal(torch.autograd.grad(table, cost, grad)[0], expected)
     (left,) = recursion_numba._left
-    assert accumulate(given[0][0]).grad_fn.weights.base is left  # type: ignore[union-attr]
+    assert accumulate(given[0][0]).grad_fn.weights[0].base is left  # type: ignore[union-attr]
 
 
 @pytest.mark.usefixtures("keep")
@@ -164,6 +164,29 @@ def test_backwards_twice_gives_the_same_whatever_came_between(kind: Kind) -> Non
     (first,) = torch.autograd.grad(table, cost, grad, retain_graph=True)
     both(costs(3, 40, 70, seed=2), grad, kind, 0.1, False)
     assert torch.equal(torch.autograd.grad(table, cost, grad)[0], first)
+
+
+@pytest.mark.usefixtures("keep")
+@kinds
+def test_two_backward_passes_at_a_time_do_not_meet(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost, grad = costs(3, 40, 70).requires_grad_(), costs(3, 40, 70, seed=1)
+    _, expected = both(cost, grad, kind, 0.1, False)
+    table, launch = accumulate(cost, kind=kind), recursion_numba._over_pairs
+    meanwhile: list[Any] = []
+
+    def interrupted(kernel: Any, *rest: Any) -> None:
+        """Do what another thread may while this one is about to run its kernel."""
+        if kernel is recursion_numba._backward and not meanwhile:
+            meanwhile.append(None)
+            meanwhile.extend(torch.autograd.grad(table, cost, grad, retain_graph=True))
+            with torch.enable_grad():
+                both(costs(3, 40, 70, seed=2), grad, kind, 0.1, False)
+        launch(kernel, *rest)
+
+    monkeypatch.setattr(recursion_numba, "_over_pairs", interrupted)
+    (gradient,) = torch.autograd.grad(table, cost, grad, retain_graph=True)
+    assert torch.equal(gradient, expected)
+    assert torch.equal(meanwhile[1], expected)
 
 
 @pytest.mark.usefixtures("keep")

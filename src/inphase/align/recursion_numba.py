@@ -55,24 +55,25 @@ class _Accumulate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, cost: Tensor, kind: int, gamma: float, free_start: bool) -> Tensor:
         cost = cost.detach().contiguous()
-        weights = _take_weights(*cost.shape)
+        weights = _make_weights(*cost.shape)
         table, ctx.edges = _launch_forward(cost.numpy(), weights, (kind, gamma, free_start))
-        ctx.weights, ctx.setting = weights, (kind, gamma)
+        ctx.weights, ctx.setting = [], (kind, gamma)
         if weights is NO_WEIGHTS:
             ctx.save_for_backward(cost)
-        else:  # for a second backward pass, should there be one
-            ctx.cost, ctx.version = cost, cost._version
+        else:
+            ctx.weights.append(weights)
+            ctx.cost, ctx.version = cost, cost._version  # for a second backward pass, should there be one
         return torch.from_numpy(table)
 
     @staticmethod
     @differentiable_once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        given, weights = grad.contiguous().numpy(), ctx.weights
+        given, weights = grad.contiguous().numpy(), _take(ctx.weights)
         grad_cost = np.empty_like(given)
         cost = given if weights is not NO_WEIGHTS else _cost_of(ctx).numpy()  # not looked at beside the weights
         _over_pairs(_backward, (given, cost, ctx.edges, weights, grad_cost), ctx.setting)
         if weights is not NO_WEIGHTS:
-            ctx.weights, _left[:] = NO_WEIGHTS, [weights.base]
+            _left[:] = [cast("NDArray[np.float64]", weights.base)]
         return torch.from_numpy(grad_cost), None, None, None
 
 
@@ -89,8 +90,8 @@ def _cost_of(ctx: Any) -> Tensor:
 _left: list[NDArray[np.float64]] = []
 
 
-def _take_weights(batch: int, m: int, n: int) -> NDArray[np.float64]:
-    """Find room for ∂R/∂a, ∂R/∂b and ∂R/∂d of every cell, [B, strip, which, t, r], unless they are too many to keep.
+def _make_weights(batch: int, m: int, n: int) -> NDArray[np.float64]:
+    """Make room for ∂R/∂a, ∂R/∂b and ∂R/∂d of every cell, [B, strip, which, t, r], unless they are too many to keep.
 
     Entry r = lanes stands for the row after the strip.
     """
@@ -99,11 +100,16 @@ def _take_weights(batch: int, m: int, n: int) -> NDArray[np.float64]:
     size = batch * strips * 3 * (n + lanes + 1) * (lanes + 1)
     if size > WEIGHTS_KEPT:
         return NO_WEIGHTS
-    try:
-        memory = _left.pop()
-    except IndexError:
-        memory = NO_WEIGHTS
+    memory = _take(_left)
     return (memory if memory.size >= size else np.empty(size))[:size].reshape(shape)
+
+
+def _take(arrays: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Take the last array out, which no other thread then can, or none."""
+    try:
+        return arrays.pop()
+    except IndexError:
+        return NO_WEIGHTS
 
 
 def _launch_forward(
