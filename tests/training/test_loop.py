@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from inphase.media.errors import StoreError
 from inphase.models import Encoder, load_encoder
 from inphase.objectives import GTA
 from inphase.training import Status, TrainingError, read_recipe, train, write_recipe
+from inphase.training.build import build_method, load_sights
 from inphase.training.checkpoint import chance_of, set_chance
 from inphase.training.method import Given, Method
 from inphase.training.metrics import read_metrics
@@ -236,3 +238,18 @@ def test_two_processes_train_as_one(out: Path, tmp_path: Path) -> None:
     train(make_recipe(run={"steps": 1, "seed": 0}, optimiser={"lr": 1e-12}), tmp_path / "none")
     moved = [(one[name] - value).abs().max() for name, value in weights(tmp_path / "none").items()]
     assert max(moved) > 0.01
+
+
+def names(sight: Sight | None) -> set[str]:
+    return set() if sight is None else {video.id for video in sight.videos}
+
+
+def test_fewer_videos_of_every_action_are_trained_on_where_so_many_are_asked_for() -> None:
+    whole, few = make_recipe(), make_recipe(data={"videos_each": 2})
+    encoder = build_method(whole).encoder
+    every, some = (load_sights(recipe, encoder) for recipe in (whole, few))
+    assert Counter(video.action for video in some.train.videos) == {"squat": 2, "kick": 2}
+    assert names(some.train) < names(every.train)
+    assert names(some.held) == names(every.held) != set()  # measured alike
+    with pytest.raises(ValueError, match="videos_each must be 2 or more, since videos are compared, got 1"):
+        load_sights(make_recipe(data={"videos_each": 1}), encoder)

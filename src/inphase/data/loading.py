@@ -9,7 +9,7 @@ from inphase.data.table import Table, call
 from inphase.data.video import Video
 
 # Entries of a table [data] that are not the loader's.
-OTHERS = ("name", "root", "store", "split")
+OTHERS = ("name", "root", "store", "split", "videos_each")
 
 
 def load_videos(table: Table, *, split: str) -> list[Video]:

@@ -78,8 +78,16 @@ def load_sights(recipe: Recipe, encoder: Encoder) -> Sights:
         held = _load_val(recipe.data)
     if not held:
         train, held = divide(train, fraction=0.1 if validation.fraction is None else validation.fraction)
+    if "videos_each" in recipe.data:
+        train = keep_few(train, videos_each=_require_some(recipe.data["videos_each"]))
     watched = keep_few(held, videos_each=validation.videos)
     return Sights(see(encoder, train, store=store), see(encoder, watched, store=store) if watched else None)
+
+
+def _require_some(count: object) -> int:
+    if not isinstance(count, int) or count < 2:
+        raise ValueError(f"[data] videos_each must be 2 or more, since videos are compared, got {count!r}")
+    return count
 
 
 def _load_val(data: Table) -> list[Video]:
