@@ -62,7 +62,8 @@ class _Accumulate(torch.autograd.Function):
             ctx.save_for_backward(cost)
         else:
             ctx.weights.append(weights)
-            ctx.cost, ctx.version = cost, cost._version  # for a second backward pass, should there be one
+            # For a second backward pass, should there be one. `save_for_backward` would add 2 µs to calls of some 80.
+            ctx.cost, ctx.version = cost, cost._version
         return torch.from_numpy(table)
 
     @staticmethod
