@@ -22,13 +22,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from inphase.data import golfdb, stage
-from inphase.data.augment import change_look, draw_look
-from inphase.data.groups import Batch, GroupStream
-from inphase.data.prefetch import prefetch
+from inphase.data.augmentation import augment_images, sample_image_augmentation
 from inphase.data.reading import Drawings, measured_length, read_pictures, read_pose, read_stored, sources
+from inphase.data.stream import Batch, GroupStream, prefetch
 from inphase.data.video import Video
-from inphase.media.cache import fill_store
-from inphase.media.store import FrameStore
+from inphase.media.frame_store import FrameStore, fill_store
 
 SIZE = (224, 224)
 CONSUMED = (3800, 8000)  # frames a second of a training step, float32 and bf16
@@ -110,15 +108,17 @@ def main(folder: Path | None, scratch: Path) -> None:
 
     read = partial(read_stored, store=store)
     decoded = GroupStream(videos, read=partial(read_pictures, size=SIZE), frame_count=measured_length)
-    stored = GroupStream(videos, read=read, frame_count=stored_length, look=draw_look)
+    stored = GroupStream(videos, read=read, frame_count=stored_length, look=sample_image_augmentation)
     check(decoded, stored, store=store)
     print(f"a training step on an H200 consumes {CONSUMED[0]:,} to {CONSUMED[1]:,} frames/s")
     print(f"PyAV, all frames in order, one process: {plain([v.path for v in videos if v.path]):,.0f} frames/s\n")
     print(f"{'groups of':<34}{'read by':>10}{'frames/s':>12}{'CPU':>12}{f'{CORES} cores':>14}")
     table("random frames of mp4, decoded", decoded, steps=6, warm=1)
     table("cached frames, bytes", stored, steps=60)
-    table("cached frames, changed, as floats", GroupStream(videos, read=read, prepare=change_look), steps=12, warm=2)
-    table("stage, drawn and kept", GroupStream(drawn, read=Drawings(), look=draw_look), steps=60, warm=16)
+    table("cached frames, changed, as floats", GroupStream(videos, read=read, prepare=augment_images), steps=12, warm=2)
+    table(
+        "stage, drawn and kept", GroupStream(drawn, read=Drawings(), look=sample_image_augmentation), steps=60, warm=16
+    )
     table("poses", GroupStream(drawn, read=read_pose), steps=200)
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import av
 import numpy as np
 
-from inphase.media.cache import Source, fill_store
+from inphase.media.frame_store import FrameStore, Source, fill_store
 from inphase.media.frames import read_clip
-from inphase.media.store import FrameStore
 
 SIZE = (224, 224)
 DRAWN = 20

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from inphase.media.context import Context
+from inphase.media.sampling import Context
 from inphase.models import AudioEncoder, Embedding, Encoder, ImageEncoder, PoseEncoder, embed
 
 PARTS = ("shoulder", "elbow", "wrist", "hip", "knee", "ankle")
@@ -68,9 +68,9 @@ def main(seconds: float, batch: int) -> None:
         encoder.eval()
         small, large = (show(encoder, context, frames=9, batch=batch).values for batch in (2, 8))
         np.testing.assert_allclose(small, large, atol=1e-5)
-        frames = 4096 if encoder.sees == "poses" else batch
+        frames = 4096 if encoder.modality == "pose" else batch
         alone = ""
-        if encoder.sees == "pictures":
+        if encoder.modality == "image":
             alone = rate(partial(look, encoder, frames=frames), frames=frames, seconds=seconds)
         whole = partial(show, encoder, context, frames=frames, batch=frames)
         parameters = sum(weight.numel() for weight in encoder.parameters())

@@ -19,16 +19,16 @@ import torch
 from torch import Tensor
 
 from inphase.data import golfdb
-from inphase.data.sight import Sight, see
+from inphase.data.frame_source import FrameSource, open_frame_source
 from inphase.evaluation.embedded import Embedded
 from inphase.evaluation.event_error import event_error
 from inphase.evaluation.kendall_tau import kendall_tau
-from inphase.media.context import context_frames
+from inphase.media.sampling import context_frames
 from inphase.models import ENCODERS, Embedding, Encoder, MotionEncoder, load_encoder
-from inphase.models.fingerprint import fingerprint
-from inphase.models.pooled_features import PooledFeatures
+from inphase.models.motion_encoder import PooledFeatures
+from inphase.models.weights import fingerprint
 from inphase.training import Recipe, find_recipe, read_recipe, train
-from inphase.training.features import Features, kept_name
+from inphase.training.features import CachedFeatures, feature_file_name
 
 INNER = golfdb.EVENTS[1:-1]
 
@@ -61,18 +61,20 @@ WAYS: dict[str, type[MotionEncoder]] = {
 UNTRAINED = "nothing trained, mean off"
 
 
-def keep(way: str, sight: Sight, folder: Path) -> None:
+def keep(way: str, sight: FrameSource, folder: Path) -> None:
     """Keep what was seen as what this way of seeing sees, less the mean over the video where it says so."""
     networks = [fingerprint(kind(), head=False) for kind in (MotionEncoder, WAYS[way])]
     for video in sight.videos:
-        source, target = (folder / kept_name(network, video, sight.frame_count(video)) for network in networks)
+        source, target = (folder / feature_file_name(network, video, sight.frame_count(video)) for network in networks)
         if not target.exists():
             seen = np.load(source).astype(np.float32)
             np.save(target, (seen - seen.mean(0) if "mean off" in way else seen).astype(np.float16))
             np.save(target.with_suffix(".times.npy"), np.load(source.with_suffix(".times.npy")))
 
 
-def measure(encoder: Encoder, read: Callable[..., tuple[np.ndarray, np.ndarray]], sight: Sight) -> dict[str, float]:
+def measure(
+    encoder: Encoder, read: Callable[..., tuple[np.ndarray, np.ndarray]], sight: FrameSource
+) -> dict[str, float]:
     """Embed what was kept of videos, carry events between them and correlate orders."""
     seen = []
     for video in sight.videos:
@@ -96,7 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("golfdb", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--recipe", default="golf_pixels_gta")
+    parser.add_argument("--recipe", default="golf_image_gta")
     parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=[UNTRAINED, *WAYS])
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1])
     parser.add_argument("--split", choices=["val", "test"], default="val")
@@ -110,19 +112,21 @@ def main() -> None:
     base = replace(base, data={**base.data, "held_out": held_out})
     videos = golfdb.load(given.golfdb, split="all", held_out=held_out)
     plain = MotionEncoder()
-    sight = see(plain, videos)
+    sight = open_frame_source(plain, videos)
     folder = given.out / "features"
-    Features(plain, sight, folder=folder).look_at_all()
+    CachedFeatures(plain, sight, folder=folder).look_at_all()
     if UNTRAINED in given.ways:
         chosen = replace(sight, videos=[video for video in sight.videos if video.split == given.split])
-        found = measure(PooledFeatures(), Features(plain, chosen, folder=folder), chosen)
+        found = measure(PooledFeatures(), CachedFeatures(plain, chosen, folder=folder), chosen)
         print(json.dumps({"way": UNTRAINED, **found}), flush=True)
     for way in [way for way in given.ways if way in WAYS]:
         for seed in given.seeds:
             print(json.dumps({"way": way, "seed": seed, **trial(base, way, seed, sight, given, folder)}), flush=True)
 
 
-def trial(base: Recipe, way: str, seed: int, sight: Sight, given: argparse.Namespace, folder: Path) -> dict[str, float]:
+def trial(
+    base: Recipe, way: str, seed: int, sight: FrameSource, given: argparse.Namespace, folder: Path
+) -> dict[str, float]:
     """Train one way of seeing and measure it."""
     ENCODERS[way] = WAYS[way]
     keep(way, sight, folder)
@@ -130,7 +134,7 @@ def trial(base: Recipe, way: str, seed: int, sight: Sight, given: argparse.Names
     run = train(recipe, given.out / f"{recipe.objective['name']} {way} {given.split} {seed}", features=folder)
     encoder = load_encoder(run)
     chosen = replace(sight, videos=[video for video in sight.videos if video.split == given.split])
-    return measure(encoder, Features(encoder, chosen, folder=folder), chosen)
+    return measure(encoder, CachedFeatures(encoder, chosen, folder=folder), chosen)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.media.errors import NoPersonError
 from inphase.media.frames import Clip, read_clip
-from inphase.media.landmarks import LANDMARKS, Landmarker
-from inphase.media.pose import Pose, read_pose
+from inphase.pose.blazepose import LANDMARKS, Landmarker
+from inphase.pose.pose import Pose, read_pose
+from inphase.storage.errors import NoPersonError
 
 HIPS = [LANDMARKS.index("left_hip"), LANDMARKS.index("right_hip")]
 Follow = Callable[[Clip], NDArray[np.float32]]  # the hips' middle [T, 2] in pixels, NaN where nobody is found

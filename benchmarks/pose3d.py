@@ -21,19 +21,21 @@ from numpy.typing import NDArray
 
 from benchmarks.timing import lay_out, machine
 from inphase.align.path import shortest_path
-from inphase.apps.pose3d.factorisation import factorise, orthonormalise, upgrade
+from inphase.apps.pose3d.factorization import factorise, orthonormalise, upgrade
 from inphase.apps.pose3d.orientation import procrustes
 from inphase.apps.pose3d.reconstruct import reconstruct
 from inphase.apps.pose3d.views import Performance, Views, align, gather
 from inphase.data import stage, utd_mhad
-from inphase.data.groups import GroupStream
-from inphase.data.pose import JOINTS13, bones, select_joints
+from inphase.data.frame_source import select_joints
 from inphase.data.reading import read_pose
+from inphase.data.stream import GroupStream
 from inphase.data.video import Video
-from inphase.media.context import Context
+from inphase.losses import GTA
+from inphase.losses.sequences import Sequences
+from inphase.media.sampling import Context
 from inphase.models import Embedding, PoseEncoder, embed
-from inphase.objectives import GTA
-from inphase.objectives.sequences import Sequences
+from inphase.pose.pose import JOINTS13
+from inphase.pose.skeleton import bones
 
 Array = NDArray[np.float64]
 Maps = Callable[[Video, Video], Array]  # the other's second for each frame of the query

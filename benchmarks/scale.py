@@ -27,29 +27,29 @@ import torch
 
 from benchmarks.soak import CEILING, soak
 from inphase.cli.align_all import report_of
-from inphase.corpus.align_all import align_action
+from inphase.corpus.align_corpus import align_action
 from inphase.corpus.compaction import LARGE
-from inphase.corpus.embedding import Embedded, embed_corpus
-from inphase.corpus.index import SAMPLE, Index
-from inphase.corpus.job import Done, Job, Settings, stamp_of
-from inphase.corpus.listing import Listed
+from inphase.corpus.embed_corpus import EmbedSummary, embed_corpus
+from inphase.corpus.embed_job import EmbedJob, EmbedJobResult, EmbedSettings, stamp_of
+from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.pair_engines import in_threads
 from inphase.corpus.pairs import align_pairs
-from inphase.corpus.search import find_moments
-from inphase.corpus.shard import Row, write_shard
-from inphase.corpus.store import Store
+from inphase.corpus.shards import ShardRow, write_shard
+from inphase.corpus.store_search import find_moments
+from inphase.corpus.vector_index import SAMPLE, Index
 from inphase.data import stage
 from inphase.evaluation.report import write_report
 from inphase.media.frames import Clip, stream_clips
+from inphase.media.listing import ListedVideo
 from inphase.models import Embedding, Encoder, ImageEncoder, PoseEncoder, embed
-from inphase.models.look import AHEAD, LENGTH, ahead, look
+from inphase.models.embed_videos import AHEAD, LENGTH, decode_ahead, embed_video
 
 DIMENSION, FRAMES, ACTIONS = 128, 25, 10
 
 Measured = dict[str, float]
 
 
-def drawn(video: Listed, *, frames: int) -> Embedding:
+def drawn(video: ListedVideo, *, frames: int) -> Embedding:
     """Draw what a video might embed to: a curve around its action's, at the video's own speed."""
     rng = np.random.default_rng(zlib.crc32(video.id.encode()))
     curve = np.random.default_rng(sum(video.action.encode())).standard_normal((12, DIMENSION))
@@ -62,15 +62,17 @@ def drawn(video: Listed, *, frames: int) -> Embedding:
     return Embedding(values.astype(np.float32), np.arange(frames) / 25)
 
 
-def drawing(jobs: Iterable[Job], settings: Settings, *, frames: int) -> Iterator[Done]:
+def drawing(jobs: Iterable[EmbedJob], settings: EmbedSettings, *, frames: int) -> Iterator[EmbedJobResult]:
     """Do jobs as an engine does, without looking at the videos."""
     for job in jobs:
         rows = (
-            Row(video.id, video.path, video.action, "", stamp_of(video), settings.model, drawn(video, frames=frames))
+            ShardRow(
+                video.id, video.path, video.action, "", stamp_of(video), settings.model, drawn(video, frames=frames)
+            )
             for video in job.videos
         )
         write_shard(settings.store / "shards", job.shard, rows)
-        yield Done(job.shard, len(job.videos), frames * len(job.videos))
+        yield EmbedJobResult(job.shard, len(job.videos), frames * len(job.videos))
 
 
 @dataclass(frozen=True)
@@ -118,18 +120,18 @@ def again(size: Size) -> Measured:
     return {"seconds": time.process_time() - began}
 
 
-def bring_up_to_date(size: Size) -> Embedded:
+def bring_up_to_date(size: Size) -> EmbedSummary:
     engine = partial(drawing, frames=size.frames)
     return embed_corpus(size.corpus, size.store, small_encoder(), engine=engine, merged=size.merged)
 
 
 def search(size: Size, *, exact: int) -> Measured:
     """Find the ten moments most like one, with all frames compared or by an index, after building it."""
-    with Store(size.store) as store:
+    with EmbeddingStore(size.store) as store:
         began = time.process_time()
         index = Index(store, exact=exact, sample=size.sample)
         built = time.process_time() - began
-        query = drawn(Listed("query", "", "action3"), frames=size.frames).values[size.frames // 2]
+        query = drawn(ListedVideo("query", "", "action3"), frames=size.frames).values[size.frames // 2]
         find_moments(store, index, query)
         began = time.process_time()
         for _ in range(3):
@@ -147,7 +149,7 @@ def align(size: Size) -> Measured:
     # Compiled once per installation, not once per corpus.
     list(align_pairs([(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32))]))
     began = time.process_time()
-    with Store(size.store) as store:
+    with EmbeddingStore(size.store) as store:
         place = Path(size.place, "aligned")
         compared = align_action(store, "action3", place, engine=in_threads(workers=1), most=size.most)
     taken = time.process_time() - began
@@ -279,10 +281,10 @@ def overlap() -> None:
             "decoding alone": decode,
             "a device as fast, alone": lambda: [wait(each) for each in clips],
             "the device after decoding": lambda: [wait(list(decoded(file))) for file in files],
-            "the device beside decoding": lambda: [wait(ahead(decoded(file), number=AHEAD)) for file in files],
+            "the device beside decoding": lambda: [wait(decode_ahead(decoded(file), number=AHEAD)) for file in files],
             "network on the core, alone": lambda: [embed(encoder, each) for each in clips],
             "network after decoding": lambda: [embed(encoder, list(decoded(file))) for file in files],
-            "network beside decoding": lambda: [look(encoder, file) for file in files],
+            "network beside decoding": lambda: [embed_video(encoder, file) for file in files],
         }
         print(f"{len(files)} videos, {frames} frames of 256 × 256, seen at 112 × 112 on one core\n")
         print("| | seconds | frames/s |\n|---|---|---|")

@@ -18,15 +18,15 @@ from pathlib import Path
 
 import torch
 
-from inphase.corpus.align_all import align_action
-from inphase.corpus.embedding import embed_corpus, here
-from inphase.corpus.index import Index
+from inphase.corpus.align_corpus import align_action
+from inphase.corpus.embed_corpus import embed_corpus, here
+from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.pair_engines import in_threads
-from inphase.corpus.search import find_moments
-from inphase.corpus.store import Store
+from inphase.corpus.store_search import find_moments
+from inphase.corpus.vector_index import Index
 from inphase.data import stage
 from inphase.models import ImageEncoder
-from inphase.models.look import look
+from inphase.models.embed_videos import embed_video
 
 # MB: twice what the libraries take when they are loaded.
 CEILING = 900.0
@@ -51,8 +51,8 @@ def soak(minutes: float, *, ceiling: float = CEILING) -> str:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(films[(turn + number) % len(films)], target)
             embedded += embed_corpus(place / "corpus", place / "store", encoder, engine=here(workers=0), videos=2).done
-            with Store(place / "store") as store:
-                seen = look(encoder, films[turn % len(films)]).values[::8]
+            with EmbeddingStore(place / "store") as store:
+                seen = embed_video(encoder, films[turn % len(films)]).values[::8]
                 for exact in (0, 10**12):
                     index = Index(store, exact=exact)
                     searches += len([find_moments(store, index, value, top=5) for value in seen])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from inphase.data.sight import see
+from inphase.data.frame_source import open_frame_source
 from inphase.evaluation.choice import choose_data
 from inphase.evaluation.sound_recall import measure_sound_recall
 from inphase.models import load_encoder
@@ -46,8 +46,8 @@ def measure(out: Path, *, untrained: int) -> dict[str, dict[str, float]]:
     """Measure a run on the test split of its data."""
     encoder, sound = load_encoder(out), load_encoder(out / "sound.safetensors")
     choice = choose_data(out, name=None, root=None, store=None)
-    size = encoder.shape[0] if encoder.sees == "pictures" else None
-    sight = see(encoder, choice.load("test", size=size), store=choice.store, name=str(choice))
+    size = encoder.shape[0] if encoder.modality == "image" else None
+    sight = open_frame_source(encoder, choice.load("test", size=size), store=choice.store, name=str(choice))
     return measure_sound_recall(encoder, sound, sight, untrained=untrained)
 
 

@@ -12,11 +12,11 @@ from itertools import pairwise
 
 import torch
 
-from inphase.data.groups import Batch, Group
+from inphase.data.stream import Batch, Group
+from inphase.losses import GTA, Sequences
 from inphase.models import ImageEncoder
-from inphase.objectives import GTA, Sequences
-from inphase.training.method import Given, Method, put_channels_last, trained
-from inphase.training.settings import Optimiser
+from inphase.training.encoder_with_loss import EncoderWithLoss, StepInput, put_channels_last, trained
+from inphase.training.settings import OptimizerSettings
 
 
 def make_batch(*, size: int) -> Batch:
@@ -53,11 +53,11 @@ def measure(*, bf16: bool, variant: str, size: int) -> dict[str, float]:
     torch.manual_seed(0)
     device = torch.device("cuda")
     encoder = ImageEncoder(backbone="resnet50v2", mode="only_bn", weights="saved", size=(size, size))
-    method = Method(encoder, GTA(variant=variant)).to(device).train()  # type: ignore[arg-type]
+    method = EncoderWithLoss(encoder, GTA(variant=variant)).to(device).train()  # type: ignore[arg-type]
     if bf16:
         put_channels_last(method)
-    optimiser = Optimiser().build(trained(method))
-    given = Given([make_batch(size=size)], device=device)
+    optimiser = OptimizerSettings().build(trained(method))
+    given = StepInput([make_batch(size=size)], device=device)
     pictures = encoder.prepare(given.groups[0].values)
     cast = torch.autocast("cuda", torch.bfloat16, enabled=bf16)
     group = given.groups[0]

@@ -21,22 +21,22 @@ from numpy.typing import NDArray
 
 from inphase.apps.labels import Instant, Labels
 from inphase.apps.matching import match
-from inphase.apps.transfer import NEAR, carry
+from inphase.apps.transfer_labels import NEAR, carry
 from inphase.data import golfdb, stage
-from inphase.data.pose import add_poses, select_joints
+from inphase.data.frame_source import add_poses, select_joints
 from inphase.data.video import Video
-from inphase.media.pose_store import PoseStore
 from inphase.models import Embedding, Encoder, embed, load_encoder
-from inphase.models.look import look
-from inphase.models.pooled_features import PooledFeatures
+from inphase.models.embed_videos import embed_video
+from inphase.models.motion_encoder import PooledFeatures
+from inphase.pose.pose_store import PoseStore
 
 SOURCES = 3
 
 
-def embed_video(encoder: Encoder, video: Video, *, rate: float) -> Embedding:
-    if encoder.sees == "pictures":
+def embed_labelled(encoder: Encoder, video: Video, *, rate: float) -> Embedding:
+    if encoder.modality == "image":
         assert video.path is not None
-        return look(encoder, video.path)
+        return embed_video(encoder, video.path)
     assert video.keypoints is not None
     seen = np.ones(video.keypoints.shape[:2]) if video.visibility is None else video.visibility
     poses = np.concatenate([video.keypoints, seen[..., None]], axis=-1).astype(np.float32)
@@ -68,7 +68,7 @@ def measure(
     encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, alike: str, rate: float
 ) -> dict[str, NDArray[np.float64]]:
     """Carry events over; give errors in frames by method, and the confidences."""
-    seen = {video.id: embed_video(encoder, video, rate=rate) for video in videos}
+    seen = {video.id: embed_labelled(encoder, video, rate=rate) for video in videos}
     found: dict[str, list[float]] = defaultdict(list)
     for source, target in pairs(videos, alike=alike, rng=np.random.default_rng(0)):
         x, y = seen[source.id], seen[target.id]
@@ -108,7 +108,7 @@ def main() -> None:
     encoder = PooledFeatures() if given.model == "features" else load_encoder(given.model)
     if given.golfdb:
         test = golfdb.load(given.golfdb, split="test")[: given.limit]
-        if encoder.sees == "poses":
+        if encoder.modality == "pose":
             store = PoseStore(given.store)
             test = add_poses([video for video in test if video.id in store], store=store)
         found = measure(encoder, test, golfdb.EVENTS[1:-1], alike="view", rate=golfdb.RATE)

@@ -17,21 +17,21 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.transfer import embed_video, pairs, shared_events
+from benchmarks.transfer import embed_labelled, pairs, shared_events
 from inphase.apps.matching import match
-from inphase.apps.transfer import NEAR, PLACING, confidence_near, likeness_of, medians_of, posterior
+from inphase.apps.transfer_labels import NEAR, PLACING, confidence_near, likeness_of, medians_of, posterior
 from inphase.data import golfdb, stage
-from inphase.data.pose import add_poses, select_joints
+from inphase.data.frame_source import add_poses, select_joints
 from inphase.data.video import Video
-from inphase.media.pose_store import PoseStore
 from inphase.models import Encoder, load_encoder
+from inphase.pose.pose_store import PoseStore
 
 TEMPERATURES = (0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0)
 
 
 def measure(encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, alike: str, rate: float) -> None:
     """Print a row for every temperature."""
-    seen = {video.id: embed_video(encoder, video, rate=rate) for video in videos}
+    seen = {video.id: embed_labelled(encoder, video, rate=rate) for video in videos}
     errors: dict[float, list[float]] = defaultdict(list)
     sure: dict[float, list[float]] = defaultdict(list)
     mass: dict[float, list[float]] = defaultdict(list)

@@ -6,7 +6,7 @@
 
     GIVEN="--set data.root=GolfDB --set data.held_out=0.2 --set validation.videos=150"
     python -m benchmarks.tune golf_pose_gta $GIVEN --set data.store=poses --out first.jsonl
-    python -m benchmarks.tune golf_pixels_gta $GIVEN --features features --out first.jsonl
+    python -m benchmarks.tune golf_image_gta $GIVEN --features features --out first.jsonl
 
 Nothing here sees a test video. One seed can mislead by more than settings differ: the best few of a method, written
 into best.json, are trained again with three, and the best mean goes into its recipe. `inphase reproduce` then trains
@@ -24,7 +24,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from inphase.data.sight import Sight
+from inphase.data.frame_source import FrameSource
 from inphase.models import Encoder
 from inphase.training import Recipe, find_recipe, read_recipe, train
 
@@ -62,8 +62,8 @@ def trial(
     import torch
 
     from inphase.models import load_encoder
-    from inphase.training.build import load_sights
-    from inphase.training.features import keep_features
+    from inphase.training.build import load_frame_sources
+    from inphase.training.features import cache_features
 
     torch.set_num_threads(1)
     tables: dict[str, Any] = {name: {**(getattr(base, name) or {}), **table} for name, table in changes.items()}
@@ -78,15 +78,17 @@ def trial(
         out = train(recipe, Path(folder), features=features)
         took = time.perf_counter() - begin
         encoder = load_encoder(out)
-    held = load_sights(recipe, encoder).held
-    found = measure(encoder, keep_features(encoder, held, folder=features) if features and held else held)
+    held = load_frame_sources(recipe, encoder).held
+    found = measure(encoder, cache_features(encoder, held, folder=features) if features and held else held)
     for name, data in (elsewhere or {}).items():
         other = replace(recipe, data=data, validation={"fraction": 0.9, "videos": 10})
-        found |= {f"{name}:{key}": value for key, value in measure(encoder, load_sights(other, encoder).held).items()}
+        found |= {
+            f"{name}:{key}": value for key, value in measure(encoder, load_frame_sources(other, encoder).held).items()
+        }
     return {"changes": changes, "seed": seed, "seconds": took, **found}
 
 
-def measure(encoder: Encoder, sight: Sight | None) -> dict[str, float]:
+def measure(encoder: Encoder, sight: FrameSource | None) -> dict[str, float]:
     """Measure τ, and the event error where events are known."""
     from inphase.evaluation import embed_videos
     from inphase.evaluation.event_error import event_error
@@ -94,7 +96,9 @@ def measure(encoder: Encoder, sight: Sight | None) -> dict[str, float]:
 
     if sight is None:
         return {}
-    embedded = embed_videos(encoder, sight.videos, read=sight.read, frame_count=sight.frame_count, known=sight.known)
+    embedded = embed_videos(
+        encoder, sight.videos, read=sight.read, frame_count=sight.frame_count, precomputed=sight.precomputed
+    )
     found = {name: value for name, value in kendall_tau([], embedded).items() if "/" not in name or name == "tau/nc"}
     if all(set(INNER) <= set(video.events) for video in sight.videos):
         errors = event_error([], embedded, events=INNER, pairs=4000)

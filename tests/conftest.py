@@ -26,14 +26,14 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Name the videos that frozen networks look at, each time they do."""
     from inphase.data.video import Video
-    from inphase.training.features import Features
+    from inphase.training.features import CachedFeatures
 
     found: list[str] = []
-    compute = Features._compute
+    compute = CachedFeatures._compute
 
-    def noted(self: Features, video: Video, *, length: int) -> Any:
+    def noted(self: CachedFeatures, video: Video, *, length: int) -> Any:
         found.append(video.id)
         return compute(self, video, length=length)
 
-    monkeypatch.setattr(Features, "_compute", noted)
+    monkeypatch.setattr(CachedFeatures, "_compute", noted)
     return found

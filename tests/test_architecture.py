@@ -12,18 +12,20 @@ PACKAGE = Path(inphase.__file__).parent
 
 # Each part of the package and the parts it may import. The command line may import everything.
 MAY_IMPORT: dict[str, set[str]] = {
+    "storage": set(),
     "align": set(),
-    "media": set(),
-    "playback": set(),
-    "data": {"media"},
-    "models": {"media"},
-    "objectives": {"align"},
-    "training": {"data", "media", "models", "objectives"},
-    "evaluation": {"align", "data", "media", "models"},
-    "reproduction": {"align", "data", "evaluation", "media", "models", "objectives", "training"},
-    "apps": {"models", "align", "media", "playback"},
-    "corpus": {"align", "apps", "data", "media", "models"},
-    "viewer": {"playback"},
+    "playback": {"storage"},
+    "media": {"storage"},
+    "pose": {"media", "storage"},
+    "models": {"pose", "media", "storage"},
+    "losses": {"align"},
+    "data": {"pose", "media", "storage"},
+    "training": {"data", "models", "losses", "pose", "media", "storage"},
+    "evaluation": {"data", "models", "align", "pose", "media", "storage"},
+    "apps": {"models", "align", "pose", "media", "playback", "storage"},
+    "corpus": {"apps", "data", "models", "align", "pose", "media", "storage"},
+    "reproduction": {"training", "evaluation", "data", "models", "losses", "align", "pose", "media", "storage"},
+    "viewer": {"playback", "storage"},
 }
 WITHOUT_TORCH = {"playback", "viewer"}
 # Parts of torch's surroundings that do not load beside every build of torch: nothing may need them.

@@ -9,8 +9,8 @@ from PIL import Image
 from scipy.io import savemat
 
 from inphase.data import stage
-from inphase.media.pose_store import PoseStore
-from inphase.media.store import FrameStore
+from inphase.media.frame_store import FrameStore
+from inphase.pose.pose_store import PoseStore
 from tests.commands import type_command as run
 from tests.media.recordings import write_video
 
@@ -172,7 +172,7 @@ def test_the_stage_needs_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "inphase.data.loading.DATASETS", {"stage": partial(stage.load, videos=1, actions=["squat", "kick"])}
+        "inphase.data.recipe_tables.DATASETS", {"stage": partial(stage.load, videos=1, actions=["squat", "kick"])}
     )
     assert run(monkeypatch, "data", "check", "stage", "--open") == 0
     out = capsys.readouterr().out
@@ -208,20 +208,20 @@ def test_warnings_are_lines_and_what_the_system_refuses_is_named(
     def refuse(root: Path, **_: object) -> None:
         raise PermissionError(13, "Permission denied", "index.csv")
 
-    monkeypatch.setattr("inphase.data.loading.DATASETS", {"mine": refuse})
+    monkeypatch.setattr("inphase.data.recipe_tables.DATASETS", {"mine": refuse})
     assert run(monkeypatch, "data", "check", "mine", str(tmp_path)) == 1
     assert capsys.readouterr().err.startswith("index.csv: Permission denied; check the folder and your rights to it")
 
     def fill(root: Path, **_: object) -> None:
         raise OSError(28, "No space left on device")  # as writing to a file says it: without its name
 
-    monkeypatch.setattr("inphase.data.loading.DATASETS", {"mine": fill})
+    monkeypatch.setattr("inphase.data.recipe_tables.DATASETS", {"mine": fill})
     assert run(monkeypatch, "data", "check", "mine", str(tmp_path)) == 1
     assert capsys.readouterr().err.strip() == "the disk is full; make room, then run this again"
 
     def copy(root: Path, **_: object) -> None:
         raise OSError(28, "No space left on device", "a.mp4", None, "out/a.mp4")  # as copying says it
 
-    monkeypatch.setattr("inphase.data.loading.DATASETS", {"mine": copy})
+    monkeypatch.setattr("inphase.data.recipe_tables.DATASETS", {"mine": copy})
     assert run(monkeypatch, "data", "check", "mine", str(tmp_path)) == 1
     assert capsys.readouterr().err.startswith("a.mp4 → out/a.mp4: the disk is full")

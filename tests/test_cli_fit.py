@@ -7,9 +7,9 @@ import pytest
 
 from inphase import cli
 from inphase.data import stage
-from inphase.media.cache import Filled
-from inphase.media.errors import MissingExtraError
+from inphase.media.frame_store import FillSummary
 from inphase.models import load_encoder
+from inphase.storage.errors import MissingExtraError
 from inphase.training import read_recipe, write_recipe
 from tests.commands import type_command as run
 
@@ -34,10 +34,10 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_folder_without_people_is_learnt_by_pixels(
     videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def nobody(store: Path, wanted: dict[str, object], **_: object) -> Filled:
-        return Filled(broken=dict.fromkeys(wanted, "shows nobody"))
+    def nobody(store: Path, wanted: dict[str, object], **_: object) -> FillSummary:
+        return FillSummary(broken=dict.fromkeys(wanted, "shows nobody"))
 
-    monkeypatch.setattr("inphase.training.fitting.fill_poses", nobody)
+    monkeypatch.setattr("inphase.training.fit.fill_poses", nobody)
     out = tmp_path / "my [own] run"
     changes = ("encoder.size=[32, 32]", "encoder.hidden=[8]", "groups.groups=1", "groups.count=6")
     small = [word for change in changes for word in ("--set", change)]
@@ -49,7 +49,7 @@ def test_a_folder_without_people_is_learnt_by_pixels(
     words = shlex.split(said.splitlines()[-1])
     assert words[words.index("--model") + 1] == str(out)
     encoder = load_encoder(out)
-    assert (encoder.sees, encoder.shape) == ("pictures", (32, 32, 3))  # what was decoded is as large as what is seen
+    assert (encoder.modality, encoder.shape) == ("image", (32, 32, 3))  # what was decoded is as large as what is seen
     assert (out / "evaluation" / "report.html").exists()
     assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small) == 0
     assert "this run is finished" in capsys.readouterr().out
@@ -68,10 +68,10 @@ def test_what_cannot_be_fitted_is_refused(
     assert run(monkeypatch, "fit", videos, "--out", tmp_path / "run", "--steps", "-5") == 1
     assert "--steps and --workers must not be negative, got -5 and 2" in capsys.readouterr().err
 
-    def absent(*_: object, **__: object) -> Filled:
+    def absent(*_: object, **__: object) -> FillSummary:
         raise MissingExtraError("poses need mediapipe")
 
-    monkeypatch.setattr("inphase.training.fitting.fill_poses", absent)
+    monkeypatch.setattr("inphase.training.fit.fill_poses", absent)
     assert run(monkeypatch, "fit", videos, "--out", tmp_path / "run", "--see", "pose") == 1
     assert "poses need mediapipe" in capsys.readouterr().err
 
@@ -100,6 +100,6 @@ def test_the_demo_learns_measures_and_aligns(
     assert "inphase view" in said
     assert (tmp_path / "demo" / "aligned" / "aligned.mp4").stat().st_size > 1000
     assert (tmp_path / "demo" / "aligned" / "playback.json").exists()
-    assert load_encoder(tmp_path / "demo" / "pose").sees == "poses"
+    assert load_encoder(tmp_path / "demo" / "pose").modality == "pose"
     assert run(monkeypatch, "demo", "--out", tmp_path / "demo", "--ways", "smell") == 1
     assert "seen by pose or pixels" in capsys.readouterr().err

@@ -6,14 +6,14 @@ import torch
 
 from inphase.apps.pose3d import read_reconstruction
 from inphase.data import stage
-from inphase.data.pose import select_joints
+from inphase.data.frame_source import select_joints
 from inphase.data.video import Video
-from inphase.media import kept_pose
-from inphase.media.errors import NoPersonError
-from inphase.media.landmarks import LANDMARKS
-from inphase.media.pose import JOINTS13, Pose
 from inphase.models import AudioEncoder, PoseEncoder, save_encoder
 from inphase.playback import read_playback
+from inphase.pose import pose_store as kept_pose
+from inphase.pose.blazepose import LANDMARKS
+from inphase.pose.pose import JOINTS13, Pose
+from inphase.storage.errors import NoPersonError
 from tests.commands import type_command as run
 from tests.media.recordings import write_video
 

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from inphase.align import Alignment, dtw, smooth_dtw, soft_dtw
-    from inphase.apps.sync import synchronise
+    from inphase.apps.align_videos import synchronize
     from inphase.data.video import Video
     from inphase.evaluation.run import evaluate
+    from inphase.losses import GTA
     from inphase.media.frames import Clip, read_clip
     from inphase.models import Embedding, embed, load_encoder
-    from inphase.models.look import look
-    from inphase.models.look_at_many import look_at_all
-    from inphase.objectives import GTA
+    from inphase.models.embed_videos import embed_video, embed_videos
     from inphase.playback import Playback, read_playback, write_playback
     from inphase.training import fit, read_recipe, train
 
@@ -37,24 +36,24 @@ __all__ = [
     "Video",
     "dtw",
     "embed",
+    "embed_video",
+    "embed_videos",
     "evaluate",
     "fit",
     "load_encoder",
-    "look",
-    "look_at_all",
     "read_clip",
     "read_playback",
     "read_recipe",
     "smooth_dtw",
     "soft_dtw",
-    "synchronise",
+    "synchronize",
     "train",
     "write_playback",
 ]
 
 # Loaded when first used: a command that only looks at files does not wait for torch.
 _HOME = {
-    "GTA": "inphase.objectives",
+    "GTA": "inphase.losses",
     "Alignment": "inphase.align",
     "Clip": "inphase.media.frames",
     "Embedding": "inphase.models",
@@ -65,14 +64,14 @@ _HOME = {
     "evaluate": "inphase.evaluation.run",
     "fit": "inphase.training",
     "load_encoder": "inphase.models",
-    "look": "inphase.models.look",
-    "look_at_all": "inphase.models.look_at_many",
+    "embed_video": "inphase.models.embed_videos",
+    "embed_videos": "inphase.models.embed_videos",
     "read_clip": "inphase.media.frames",
     "read_playback": "inphase.playback",
     "read_recipe": "inphase.training",
     "smooth_dtw": "inphase.align",
     "soft_dtw": "inphase.align",
-    "synchronise": "inphase.apps.sync",
+    "synchronize": "inphase.apps.align_videos",
     "train": "inphase.training",
     "write_playback": "inphase.playback",
 }

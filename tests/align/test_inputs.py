@@ -22,7 +22,7 @@ from inphase.align import (
 from inphase.align.cost import contrastive_costs
 from inphase.align.cycle import released_cycle_consistency
 from inphase.align.inputs import last_frame, no_autocast, single_precision, valid
-from inphase.objectives import GTA
+from inphase.losses import GTA
 
 CPU = torch.device("cpu")
 PAIRS: dict[str, Callable[..., Any]] = {

@@ -4,8 +4,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from inphase.align.coarse_to_fine import average_blocks, coarse_to_fine_path
 from inphase.align.cost import cosine_cost
-from inphase.align.long import averaged, long_path
 from inphase.align.path import shortest_path
 from tests.oracles import is_monotone
 
@@ -36,7 +36,7 @@ def error(warped: Warped, path: Tensor, *, first: int = 0) -> float:
 
 def test_what_fits_is_exact(warped: Warped) -> None:
     x, y = map(spiral, warped)
-    assert torch.equal(long_path(x, y, cost=cosine), shortest_path(cosine(x, y)).path)
+    assert torch.equal(coarse_to_fine_path(x, y, cost=cosine), shortest_path(cosine(x, y)).path)
 
 
 @pytest.mark.parametrize("cells", [60_000, 15_000, 5_000])
@@ -49,7 +49,7 @@ def test_what_does_not_fit_is_found_in_pieces(warped: Warped, cells: int) -> Non
         largest = max(largest, len(a) * len(b))
         return cosine(a, b)
 
-    path = long_path(x, y, cost=counted, cells=cells)
+    path = coarse_to_fine_path(x, y, cost=counted, cells=cells)
     assert largest <= 1.2 * cells
     assert is_monotone([(i, j) for i, j in path.tolist()])
     assert path[0].tolist() == [0, 0]
@@ -60,11 +60,11 @@ def test_what_does_not_fit_is_found_in_pieces(warped: Warped, cells: int) -> Non
 
 def test_a_short_sequence_is_found_inside_a_long_one(warped: Warped) -> None:
     x, y = map(spiral, warped)
-    path = long_path(x[150:250], y, cost=cosine, subsequence=True, cells=6_000)
+    path = coarse_to_fine_path(x[150:250], y, cost=cosine, subsequence=True, cells=6_000)
     assert error(warped, path, first=150) <= 2.5
     assert path[0, 0] == 0
     assert path[-1, 0] == 99
 
 
 def test_blocks_are_averaged_and_the_last_may_be_shorter() -> None:
-    assert averaged(torch.arange(5.0)[:, None], 2).flatten().tolist() == [0.5, 2.5, 4.0]
+    assert average_blocks(torch.arange(5.0)[:, None], 2).flatten().tolist() == [0.5, 2.5, 4.0]

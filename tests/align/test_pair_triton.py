@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from inphase.objectives import GTA
+from inphase.losses import GTA
 
 pytestmark = [
     pytest.mark.gpu,

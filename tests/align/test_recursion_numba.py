@@ -9,7 +9,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from inphase.align import accumulate, recursion_numba
+from inphase.align import accumulate
+from inphase.align.numba import recursion_numba
 from inphase.align.recursion import Kind
 from tests.align.parity import KINDS, SHAPES, both, check_parity, costs
 

@@ -173,7 +173,7 @@ def test_backwards_twice_gives_the_same_bits(kind: Kind, m: int) -> None:
 def test_cells_numbered_in_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     cost, grad = (costs(3, 70, 50, dtype=torch.float32, seed=seed).to(DEVICE) for seed in range(2))
     expected = both(cost, grad, "smooth", 0.1, False)
-    from inphase.align import recursion_triton
+    from inphase.align.triton import recursion_triton
 
     monkeypatch.setattr(recursion_triton, "_wide", lambda *_: True)
     for result, one in zip(both(cost, grad, "smooth", 0.1, False), expected, strict=True):

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from inphase.apps.activation import heat_of, overlay, write_heat
-from inphase.apps.track import open_recordings
+from inphase.apps.activation_maps import heat_of, overlay, write_heat
+from inphase.apps.tracks import open_recordings
 from inphase.media.frames import read_clip
-from inphase.media.pose import JOINTS13
 from inphase.media.probe import probe
 from inphase.models import MotionEncoder, PoseEncoder
 from inphase.playback import read_playback, write_playback
+from inphase.pose.pose import JOINTS13
 from tests.media.recordings import clicks, write_video
 from tests.models.test_look import small
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from inphase.apps.retrieval import moment_of, nearest_moments, nearest_recordings
+from inphase.apps.search import moment_of, nearest_moments, nearest_recordings
 from tests.apps.curves import on_curve
 
 LINE = np.linspace(0, 1, 90)

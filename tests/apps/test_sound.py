@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from inphase.apps.sound import ask_with_picture, ask_with_sound, find_pictures, find_sounds, loudest
+from inphase.apps.retrieve_sound import ask_with_picture, ask_with_sound, find_pictures, find_sounds, loudest
 from inphase.data import stage
 from inphase.media.audio import Sound
-from inphase.media.errors import MediaError
 from inphase.models import AudioEncoder, Embedding, ImageEncoder, PoseEncoder, save_encoder
-from inphase.models.listen import listen, listen_at
+from inphase.models.embed_videos import embed_sound, embed_sound_at
 from inphase.playback import open_playback
+from inphase.storage.errors import MediaError
 from tests.commands import type_command
 from tests.media.recordings import write_video
 
@@ -30,25 +30,25 @@ def clap(at: float, *, seconds: float = 4.0, start: float = 0.0) -> Sound:
 
 
 def test_every_second_is_listened_to_on_the_clock_of_the_pictures() -> None:
-    heard = listen(ears(), clap(2.0))
+    heard = embed_sound(ears(), clap(2.0))
     assert len(heard) == 31
     np.testing.assert_allclose(heard.times[[0, -1]], [0.5, 3.5])
-    np.testing.assert_allclose(heard.values[15], listen_at(ears(), clap(2.0), 2.0), atol=1e-6)
-    late = listen(ears(), clap(2.0, start=0.5, seconds=3.5))
+    np.testing.assert_allclose(heard.values[15], embed_sound_at(ears(), clap(2.0), 2.0), atol=1e-6)
+    late = embed_sound(ears(), clap(2.0, start=0.5, seconds=3.5))
     np.testing.assert_allclose(late.values[10:], heard.values[10:], atol=1e-6)
-    assert len(listen(ears(), clap(0.1, seconds=0.4))) == 1
+    assert len(embed_sound(ears(), clap(0.1, seconds=0.4))) == 1
     with pytest.raises(ValueError, match="sees poses"):
-        listen(PoseEncoder(), clap(2.0))
+        embed_sound(PoseEncoder(), clap(2.0))
 
 
 def test_a_sound_is_asked_with_where_it_is_loudest_or_where_it_is_told() -> None:
     assert loudest(clap(2.5)) == pytest.approx(2.525, abs=0.03)
     assert loudest(clap(2.5, start=1.0)) == pytest.approx(2.525, abs=0.03)
     asked = ask_with_sound(ears(), clap(2.5))
-    np.testing.assert_allclose(asked.vector, listen_at(ears(), clap(2.5), asked.second), atol=1e-6)
+    np.testing.assert_allclose(asked.vector, embed_sound_at(ears(), clap(2.5), asked.second), atol=1e-6)
     # Near an end the last whole second is taken: part silence is nothing that was trained on.
     np.testing.assert_allclose(
-        ask_with_sound(ears(), clap(3.8), at=3.9).vector, listen_at(ears(), clap(3.8), 3.5), atol=1e-6
+        ask_with_sound(ears(), clap(3.8), at=3.9).vector, embed_sound_at(ears(), clap(3.8), 3.5), atol=1e-6
     )
     with pytest.raises(ValueError, match=r"second 9 lies outside the sound, which runs from 0\.00 to 4\.00 s"):
         ask_with_sound(ears(), clap(2.5), at=9)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from inphase.apps.align_videos import medoid, synchronize
 from inphase.apps.matching import match, pair_cost
-from inphase.apps.sync import medoid, synchronise
 from tests.apps.curves import on_curve
 
 LINE = np.linspace(0, 1, 60)
@@ -11,7 +11,7 @@ LINE = np.linspace(0, 1, 60)
 @pytest.mark.parametrize("cost", ["contrastive", "cosine"])
 def test_all_follow_the_reference(cost: str) -> None:
     slow, curved = on_curve(np.linspace(0, 1, 90)), on_curve(np.linspace(0, 1, 70) ** 1.5)
-    found = synchronise([on_curve(LINE), slow, curved], cost=cost)  # type: ignore[arg-type]
+    found = synchronize([on_curve(LINE), slow, curved], cost=cost)  # type: ignore[arg-type]
     truth = np.stack([np.arange(60), LINE * 89, LINE ** (1 / 1.5) * 69], axis=1) / 30
     assert np.abs(found.seconds - truth)[5:-5].max() < 2 / 30
     assert (np.diff(found.seconds, axis=0) >= 0).all()
@@ -19,23 +19,23 @@ def test_all_follow_the_reference(cost: str) -> None:
 
 
 def test_another_reference_keeps_its_own_clock() -> None:
-    found = synchronise([on_curve(LINE), on_curve(np.linspace(0, 1, 90))], reference=1)
+    found = synchronize([on_curve(LINE), on_curve(np.linspace(0, 1, 90))], reference=1)
     assert len(found.clock) == 90
     np.testing.assert_array_equal(found.seconds[:, 1], found.clock)
     with pytest.raises(ValueError, match="reference 2 does not exist"):
-        synchronise([on_curve(LINE), on_curve(LINE)], reference=2)
+        synchronize([on_curve(LINE), on_curve(LINE)], reference=2)
 
 
 def test_a_short_action_is_found_inside_a_long_recording() -> None:
     long = on_curve(np.linspace(0, 1, 300))
     short = on_curve(np.linspace(0.4, 0.6, 30))
-    seconds = synchronise([short, long], subsequence=True).seconds[:, 1]
+    seconds = synchronize([short, long], subsequence=True).seconds[:, 1]
     np.testing.assert_allclose(seconds[[0, -1]], np.array([0.4, 0.6]) * 299 / 30, atol=0.1)
 
 
 def test_smoothing_makes_the_warp_steady() -> None:
     noisy = [on_curve(LINE, noise=0.2), on_curve(np.linspace(0, 1, 90), noise=0.2, seed=1)]
-    rough, smooth = (synchronise(noisy, smooth=smooth).seconds[:, 1] for smooth in (0.0, 0.5))
+    rough, smooth = (synchronize(noisy, smooth=smooth).seconds[:, 1] for smooth in (0.0, 0.5))
     assert np.abs(np.diff(smooth, 2)).max() < np.abs(np.diff(rough, 2)).max() / 3
     assert np.abs(smooth - LINE * 89 / 30)[5:-5].mean() <= np.abs(rough - LINE * 89 / 30)[5:-5].mean() + 0.005
 

@@ -4,8 +4,8 @@ import torch
 
 from inphase.apps.labels import Instant, Labels, Stretch
 from inphase.apps.matching import match, pair_cost
-from inphase.apps.transfer import DOUBTING, carry, posterior
-from inphase.models.embed import Embedding
+from inphase.apps.transfer_labels import DOUBTING, carry, posterior
+from inphase.models.embedding import Embedding
 from tests.apps.curves import on_curve
 from tests.oracles import soft_path
 

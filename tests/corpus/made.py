@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from inphase.corpus.shard import Row, write_shard
-from inphase.corpus.store import Store
+from inphase.corpus.embedding_store import EmbeddingStore
+from inphase.corpus.shards import ShardRow, write_shard
 from inphase.models import Embedding, ImageEncoder, save_encoder
 from tests.media.recordings import write_video
 
@@ -36,13 +36,13 @@ def walk(rng: np.random.Generator, *, frames: int = 30, dimension: int = 16) -> 
     return Embedding(values, np.arange(frames) / 25)
 
 
-def row(id: str, embedding: Embedding | None, *, action: str = "squat", model: str = "m", reason: str = "") -> Row:
-    return Row(id, f"/nowhere/{id}.mp4", action, f"content {id}", "stamp", model, embedding, reason)
+def row(id: str, embedding: Embedding | None, *, action: str = "squat", model: str = "m", reason: str = "") -> ShardRow:
+    return ShardRow(id, f"/nowhere/{id}.mp4", action, f"content {id}", "stamp", model, embedding, reason)
 
 
-def made_store(folder: Path, shards: Mapping[str, Iterable[Row]]) -> Path:
+def made_store(folder: Path, shards: Mapping[str, Iterable[ShardRow]]) -> Path:
     """Write a store of given shards."""
-    with Store(folder, create=True):
+    with EmbeddingStore(folder, create=True):
         pass
     for name, rows in shards.items():
         write_shard(folder / "shards", name, rows)

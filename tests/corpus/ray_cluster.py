@@ -14,7 +14,7 @@ from ray.cluster_utils import Cluster
 
 from inphase.cli import main as inphase_command
 from inphase.corpus.cluster import on_cluster
-from inphase.corpus.embedding import embed_corpus
+from inphase.corpus.embed_corpus import embed_corpus
 from inphase.models import load_encoder
 
 

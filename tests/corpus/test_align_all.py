@@ -6,17 +6,15 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from inphase.align.path_numba import backtrack
+from inphase.align.numba.path_numba import backtrack
 from inphase.apps.matching import match
+from inphase.corpus import align_corpus as reference_module
 from inphase.corpus import pairs
-from inphase.corpus import reference as reference_module
-from inphase.corpus.align_all import align_action
-from inphase.corpus.groups import arrange, limit, medoid, typical
+from inphase.corpus.align_corpus import Spread, align_action, arrange, limit, medoid, typical
+from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.pair_engines import in_threads
 from inphase.corpus.pairs import Packed, align_pairs, blocks, pack
-from inphase.corpus.reference import Spread
-from inphase.corpus.shard import Row
-from inphase.corpus.store import Store
+from inphase.corpus.shards import ShardRow
 from inphase.models import Embedding
 from tests.conftest import CUDA
 from tests.corpus.made import made_store, row, walk
@@ -31,7 +29,7 @@ def varied(base: Embedding, rng: np.random.Generator, *, noise: float = 0.05) ->
 
 
 @pytest.fixture
-def rows() -> list[Row]:
+def rows() -> list[ShardRow]:
     """Nineteen performances of one thing, two of another under the same name, and two of something else."""
     rng = np.random.default_rng(0)
     base, other = walk(rng), walk(rng)
@@ -42,7 +40,7 @@ def rows() -> list[Row]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, rows: list[Row]) -> Path:
+def folder(tmp_path: Path, rows: list[ShardRow]) -> Path:
     broken = row("squat/broken", None, reason="no pictures")
     return made_store(tmp_path / "s", {"1": rows[:10], "2": [broken, *rows[10:]]})
 
@@ -98,8 +96,8 @@ def test_what_is_packed_comes_back(tmp_path: Path) -> None:
         packed[3]
 
 
-def test_all_videos_of_an_action_are_compared(folder: Path, rows: list[Row], tmp_path: Path) -> None:
-    with Store(folder) as store:
+def test_all_videos_of_an_action_are_compared(folder: Path, rows: list[ShardRow], tmp_path: Path) -> None:
+    with EmbeddingStore(folder) as store:
         compared = align_action(store, "squat", tmp_path / "out", engine=in_threads(workers=2))
     names = [fact.id for fact in compared.facts]
     assert sorted(names) == sorted(each.id for each in rows if each.action == "squat")
@@ -127,10 +125,10 @@ def test_all_videos_of_an_action_are_compared(folder: Path, rows: list[Row], tmp
 
 
 def test_every_video_is_aligned_with_the_reference(
-    folder: Path, rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, rows: list[ShardRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inphase.corpus.reference.WINDOW", 4)
-    with Store(folder) as store:
+    monkeypatch.setattr("inphase.corpus.align_corpus.WINDOW", 4)
+    with EmbeddingStore(folder) as store:
         compared = align_action(store, "squat", tmp_path / "out", engine=in_threads(workers=1), reference="7", most=5)
     assert compared.reference.id == "squat/7"
     assert (len(compared.facts), compared.total, compared.pairs) == (5, 21, 10)
@@ -151,7 +149,7 @@ def test_every_video_is_aligned_with_the_reference(
 
 def test_a_reference_has_to_be_one_video(folder: Path, tmp_path: Path) -> None:
     engine = in_threads(workers=1)
-    with Store(folder) as store:
+    with EmbeddingStore(folder) as store:
         with pytest.raises(ValueError, match="no video is called 'x' among those of 'squat'"):
             align_action(store, "squat", tmp_path / "out", engine=engine, reference="x", most=2)
         with pytest.raises(ValueError, match="there are squat, bowl"):
@@ -217,7 +215,7 @@ def test_tables_filled_at_once_are_those_filled_one_by_one(kind: torch.dtype) ->
 
 @pytest.mark.parametrize("device", [CUDA])
 def test_an_action_is_aligned_on_a_gpu_as_on_cores(folder: Path, tmp_path: Path, device: str) -> None:
-    with Store(folder) as store:
+    with EmbeddingStore(folder) as store:
         here = align_action(store, "squat", tmp_path / "here", engine=in_threads(workers=2))
         there = align_action(store, "squat", tmp_path / "there", engine=in_threads(workers=2, device=device))
     assert [fact.id for fact in there.facts] == [fact.id for fact in here.facts]

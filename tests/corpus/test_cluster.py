@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from inphase.corpus.align_all import align_action
+from inphase.corpus.align_corpus import align_action
+from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.pair_engines import in_threads
-from inphase.corpus.store import Store
 from tests.corpus.made import small_corpus, small_encoder
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def test_a_node_that_dies_loses_nothing_and_nothing_is_there_twice(tmp_path: Pat
     assert came["alive"] == 3  # of four with the head
     assert came["killed_at"][0] < 25
     assert (came["done"], came["failed"]) == (25, 1)
-    with Store(tmp_path / "store") as store:
+    with EmbeddingStore(tmp_path / "store") as store:
         names = [fact.id for fact in store.catalogue.current(embedded=False)]
         assert len(names) == len(set(names)) == 25
         assert sum(store.catalogue.length(shard) for shard in store.catalogue.shards()) == 25

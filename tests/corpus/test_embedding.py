@@ -12,22 +12,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inphase.corpus.embedding import Embedded, embed_corpus, here
-from inphase.corpus.job import Done, Job, Settings
-from inphase.corpus.listing import Listed
+from inphase.corpus.embed_corpus import EmbedSummary, embed_corpus, here
+from inphase.corpus.embed_job import EmbedJob, EmbedJobResult, EmbedSettings
+from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.processes import FATAL, run_here
-from inphase.corpus.store import Store
-from inphase.media.atomic import held
-from inphase.media.errors import StoreError
-from inphase.media.shelf import content_key
+from inphase.media.listing import ListedVideo
 from inphase.models import AudioEncoder, load_encoder
-from inphase.models.look import look
+from inphase.models.embed_videos import embed_video
+from inphase.storage.cache import content_key
+from inphase.storage.errors import StoreError
+from inphase.storage.files import exclusive_lock
 from tests.commands import type_command as run
 from tests.corpus.made import small_corpus, small_encoder
 from tests.media.recordings import write_video
 
 
-def embed(place: Path, *, model: str = "model.safetensors", videos: int = 2) -> Embedded:
+def embed(place: Path, *, model: str = "model.safetensors", videos: int = 2) -> EmbedSummary:
     return embed_corpus(
         place / "gym", place / "store", load_encoder(place / model), engine=here(workers=0), videos=videos
     )
@@ -38,7 +38,7 @@ def shards(place: Path) -> list[str]:
 
 
 def contents(store: Path) -> dict[str, tuple[int, str]]:
-    with Store(store) as opened:
+    with EmbeddingStore(store) as opened:
         found = list(opened.catalogue.current(embedded=False))
         assert len({fact.id for fact in found}) == len(found)
         return {fact.id: (fact.frames, fact.reason) for fact in found}
@@ -75,14 +75,14 @@ def test_a_corpus_becomes_a_store(place: Path) -> None:
         "gym/beam/broken.mp4": 0,
     }
     assert "broken.mp4" in found["gym/beam/broken.mp4"][1]
-    with Store(place / "store") as store:
+    with EmbeddingStore(place / "store") as store:
         fact = store.catalogue.find("gym/vault/01.mp4")
         assert fact is not None
         assert (fact.action, fact.path) == ("vault", str(place / "gym/vault/01.mp4"))
         (row,) = store.read([fact])
         encoder = load_encoder(store.encoder_file(store.model()))
     assert row.embedding is not None
-    seen = look(encoder, fact.path)
+    seen = embed_video(encoder, fact.path)
     np.testing.assert_allclose(row.embedding.values, seen.values, atol=1e-3)
     np.testing.assert_array_equal(row.embedding.times, seen.times)
 
@@ -111,7 +111,7 @@ def test_contents_that_were_compared_once_are_not_hashed_again(place: Path, monk
     embed(place)
     os.utime(place / "gym" / "vault" / "00.mp4", (1, 1))
     assert embed(place).kept == 5
-    monkeypatch.setattr("inphase.corpus.embedding.content_key", lambda path: pytest.fail(f"{path} was hashed"))
+    monkeypatch.setattr("inphase.corpus.embed_corpus.content_key", lambda path: pytest.fail(f"{path} was hashed"))
     assert embed(place).kept == 5
 
 
@@ -120,7 +120,7 @@ def test_a_changed_model_is_noticed(place: Path) -> None:
     small_encoder(place / "other.safetensors", seed=1)
     came = embed(place, model="other.safetensors")
     assert (came.kept, came.changed, came.done) == (0, 5, 5)
-    with Store(place / "store") as store:
+    with EmbeddingStore(place / "store") as store:
         store.model()  # one alone: what the other made is gone
         assert store.catalogue.totals()[0] == 5
     # Looking at fewer frames is another way of seeing.
@@ -136,7 +136,7 @@ def test_a_changed_model_is_noticed(place: Path) -> None:
 
 
 def test_an_interruption_loses_one_shard_at_most(place: Path) -> None:
-    def stopping(jobs: Iterable[Job], settings: object) -> Iterator[Done]:
+    def stopping(jobs: Iterable[EmbedJob], settings: object) -> Iterator[EmbedJobResult]:
         for number, done in enumerate(here(workers=0)(jobs, settings)):  # type: ignore[arg-type]
             yield done
             if number == 1:
@@ -158,7 +158,11 @@ def test_two_corpora_share_a_store_and_one_corpus_has_one_writer(place: Path, tm
     embed_corpus(tmp_path / "golf", place / "store", encoder, engine=here(workers=0))
     assert len(contents(place / "store")) == 6
     writers = list((place / "store" / "writers").iterdir())
-    with held(writers[0]), held(writers[1]), pytest.raises(StoreError, match=r"embedding .*gym into"):
+    with (
+        exclusive_lock(writers[0]),
+        exclusive_lock(writers[1]),
+        pytest.raises(StoreError, match=r"embedding .*gym into"),
+    ):
         embed(place)
     # Another folder of the same name would silently stand for this one.
     small_corpus(tmp_path / "elsewhere" / "golf", actions={"swing": 1})
@@ -173,9 +177,9 @@ def test_a_store_is_read_while_it_is_filled(place: Path) -> None:
     """Another process finds what is there so far, and neither waits for the other."""
     found: list[int] = []
 
-    def meanwhile(jobs: Iterable[Job], settings: Settings) -> Iterator[Done]:
+    def meanwhile(jobs: Iterable[EmbedJob], settings: EmbedSettings) -> Iterator[EmbedJobResult]:
         for done in here(workers=0)(jobs, settings):
-            with Store(settings.store) as other:  # enters the new shard into the catalogue
+            with EmbeddingStore(settings.store) as other:  # enters the new shard into the catalogue
                 found.append(other.catalogue.totals()[0])
             yield done
 
@@ -191,7 +195,7 @@ def test_a_disk_that_fails_is_no_fault_of_the_video(place: Path, monkeypatch: py
         return content_key(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr("inphase.corpus.job.content_key", fail)
+        patch.setattr("inphase.corpus.embed_corpus.content_key", fail)
         came = embed(place)
     assert (came.done, came.failed) == (5, 2)
     assert came.broken["gym/vault/01.mp4"] == f"{place / 'gym/vault/01.mp4'} cannot be read: Input/output error"
@@ -242,19 +246,19 @@ def test_a_killed_command_goes_on(
     assert not [path for path in (place / "store" / "shards").iterdir() if path.name.endswith(".parquet.part")]
 
 
-def die_at(job: Job, *, id: str) -> Done:
+def die_at(job: EmbedJob, *, id: str) -> EmbedJobResult:
     """Do nothing, but end the process at one video, as a fault in a codec does."""
     if any(video.id == id for video in job.videos):
         os._exit(11)
-    return Done(job.shard, len(job.videos), 1)
+    return EmbedJobResult(job.shard, len(job.videos), 1)
 
 
-def note(job: Job, reason: str) -> Done:
-    return Done(job.shard, len(job.videos), 0, {video.id: reason for video in job.videos})
+def note(job: EmbedJob, reason: str) -> EmbedJobResult:
+    return EmbedJobResult(job.shard, len(job.videos), 0, {video.id: reason for video in job.videos})
 
 
 def test_a_video_that_ends_its_process_is_found_out() -> None:
-    jobs = [Job(f"j{n}", tuple(Listed(f"v{n}{m}", "", "") for m in range(2 - n))) for n in range(2)]
+    jobs = [EmbedJob(f"j{n}", tuple(ListedVideo(f"v{n}{m}", "", "") for m in range(2 - n))) for n in range(2)]
     done = list(run_here(jobs, work=partial(die_at, id="v01"), give_up=note, workers=1))
     assert sum(each.videos for each in done) == 3
     assert {id: reason for each in done for id, reason in each.broken.items()} == {"v01": FATAL}

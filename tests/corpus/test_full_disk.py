@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inphase.corpus.index import Index
-from inphase.corpus.store import Store
-from inphase.media.errors import MediaError
+from inphase.corpus.embedding_store import EmbeddingStore
+from inphase.corpus.vector_index import Index
+from inphase.storage.errors import MediaError
 from tests.commands import type_command as run
 from tests.corpus.made import made_store, row, small_corpus, small_encoder, walk
 
@@ -70,7 +70,7 @@ def test_embedding_goes_on_when_there_is_room(
     other = small_corpus(tmp_path / "track", actions={"jump": 1})
     assert run(monkeypatch, *words, other) == 0
     assert run_as_room_grows(disk, monkeypatch, capsys, *words, corpus) > 1
-    with Store(disk / "store") as store:
+    with EmbeddingStore(disk / "store") as store:
         found = [(fact.id, fact.reason) for fact in store.catalogue.current(embedded=False)]
     assert sorted(found) == [*((f"gym/vault/0{number}.mp4", "") for number in range(3)), ("track/jump/00.mp4", "")]
     assert not list((disk / "store" / "shards").glob(".*"))
@@ -82,13 +82,13 @@ def test_an_index_and_alignments_are_written_when_there_is_room(
     rng = np.random.default_rng(0)
     rows = [row(f"squat/{number}", walk(rng)) for number in range(12)]
     made_store(disk / "store", {"1": rows[:6], "2": rows[6:]})
-    with Store(disk / "store") as store:
+    with EmbeddingStore(disk / "store") as store:
         pass  # the catalogue
     said = []
     for room in ROOMS:
         leave_room(disk, room)
         try:
-            with Store(disk / "store") as store:
+            with EmbeddingStore(disk / "store") as store:
                 Index(store, exact=10)
             break
         except MediaError as error:

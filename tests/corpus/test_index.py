@@ -7,35 +7,37 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from inphase.corpus.index import Candidate, Index
-from inphase.corpus.reference import windows
-from inphase.corpus.search import find_moments, find_videos
-from inphase.corpus.shard import Row, write_shard
-from inphase.corpus.store import Store
-from inphase.media.errors import StoreError
+from inphase.corpus.align_corpus import windows
+from inphase.corpus.embedding_store import EmbeddingStore
+from inphase.corpus.shards import ShardRow, write_shard
+from inphase.corpus.store_search import find_moments, find_videos
+from inphase.corpus.vector_index import Candidate, Index
 from inphase.models import Embedding
+from inphase.storage.errors import StoreError
 from tests.corpus.made import made_store, row, walk
 
 pytest.importorskip("faiss", reason="FAISS is not installed: pip install 'inphase[search]'")
 
 
-def make_rows(count: int, *, seed: int = 0) -> list[Row]:
+def make_rows(count: int, *, seed: int = 0) -> list[ShardRow]:
     rng = np.random.default_rng(seed)
     return [row(f"{seed}/v{n}", walk(rng, frames=20 + n % 7), action=f"a{n % 3}") for n in range(count)]
 
 
 @pytest.fixture
-def rows() -> list[Row]:
+def rows() -> list[ShardRow]:
     return make_rows(60)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, rows: list[Row]) -> Path:
+def folder(tmp_path: Path, rows: list[ShardRow]) -> Path:
     stale = [row("0/v1", walk(np.random.default_rng(9))), row("gone", None, reason="no pictures")]
     return made_store(tmp_path / "s", {"0": stale, "1": rows[:25], "2": rows[25:]})
 
 
-def literal(rows: list[Row], query: NDArray[np.float32], *, k: int, action: str | None = None) -> list[tuple[str, int]]:
+def literal(
+    rows: list[ShardRow], query: NDArray[np.float32], *, k: int, action: str | None = None
+) -> list[tuple[str, int]]:
     """Compare with all frames, one after the other."""
     found = []
     for each in rows:
@@ -58,9 +60,9 @@ def queries(count: int = 12) -> NDArray[np.float32]:
 
 @pytest.mark.parametrize("action", [None, "a1"])
 @pytest.mark.parametrize("exact", [10**6, 10])
-def test_the_nearest_frames_are_found(folder: Path, rows: list[Row], action: str | None, exact: int) -> None:
+def test_the_nearest_frames_are_found(folder: Path, rows: list[ShardRow], action: str | None, exact: int) -> None:
     """An index that looks into all lists compares all frames."""
-    with Store(folder) as store:
+    with EmbeddingStore(folder) as store:
         index = Index(store, exact=exact)
         assert (index.method.lists > 0) == (exact == 10)
         index.method = replace(index.method, probes=index.method.lists)
@@ -74,8 +76,8 @@ def test_the_nearest_frames_are_found(folder: Path, rows: list[Row], action: str
             )
 
 
-def test_the_recall_that_is_shown_is_that_of_the_index(folder: Path, rows: list[Row]) -> None:
-    with Store(folder) as store:
+def test_the_recall_that_is_shown_is_that_of_the_index(folder: Path, rows: list[ShardRow]) -> None:
+    with EmbeddingStore(folder) as store:
         loose, strict = Index(store, exact=10, target=0.5), Index(store, exact=10, target=0.99)
         assert loose.method.probes < strict.method.probes <= strict.method.lists
         assert 0.5 <= loose.method.recall < strict.method.recall
@@ -89,8 +91,8 @@ def test_the_recall_that_is_shown_is_that_of_the_index(folder: Path, rows: list[
         assert f"recall@10 {loose.method.recall:.3f}" in str(loose.method)
 
 
-def test_only_what_changed_is_indexed(folder: Path, rows: list[Row]) -> None:
-    with Store(folder) as store:
+def test_only_what_changed_is_indexed(folder: Path, rows: list[ShardRow]) -> None:
+    with EmbeddingStore(folder) as store:
         assert Index(store, exact=10).built == 3
         files = {file: file.stat().st_mtime_ns for file in (folder / "index").glob("*.faiss")}
         assert Index(store, exact=10).built == 0
@@ -113,7 +115,7 @@ def test_of_two_that_search_at_once_one_builds_the_index(folder: Path) -> None:
     together = Barrier(2)
 
     def search(_: int) -> tuple[int, str]:
-        with Store(folder) as store:
+        with EmbeddingStore(folder) as store:
             together.wait()
             index = Index(store, exact=10)
             return index.built, str(index.method)
@@ -126,9 +128,9 @@ def test_of_two_that_search_at_once_one_builds_the_index(folder: Path) -> None:
 
 @pytest.mark.parametrize("exact", [10**6, 10])
 def test_a_store_that_changes_while_it_is_searched_gives_no_half_answer(
-    folder: Path, rows: list[Row], exact: int
+    folder: Path, rows: list[ShardRow], exact: int
 ) -> None:
-    with Store(folder) as store, Store(folder) as other:
+    with EmbeddingStore(folder) as store, EmbeddingStore(folder) as other:
         index = Index(store, exact=exact)
         write_shard(other.shards, "2-merged", rows[25:])
         other.file("2").unlink()
@@ -146,7 +148,7 @@ def test_a_store_that_changes_while_it_is_searched_gives_no_half_answer(
 
 
 def test_centroids_are_trained_anew_when_a_store_has_grown(folder: Path) -> None:
-    with Store(folder) as store:
+    with EmbeddingStore(folder) as store:
         small = Index(store, exact=10).method.lists
         write_shard(store.shards, "3", make_rows(300, seed=7))
         store.refresh()
@@ -156,17 +158,17 @@ def test_centroids_are_trained_anew_when_a_store_has_grown(folder: Path) -> None
 
 
 def test_a_damaged_index_is_made_again(folder: Path) -> None:
-    with Store(folder) as store:
+    with EmbeddingStore(folder) as store:
         Index(store, exact=10)
         (folder / "index" / "index.json").write_text("{")
         assert Index(store, exact=10).method.recall >= 0.95
 
 
 @pytest.mark.parametrize("exact", [10**6, 10])
-def test_moments_are_apart_and_told_in_seconds(folder: Path, rows: list[Row], exact: int) -> None:
+def test_moments_are_apart_and_told_in_seconds(folder: Path, rows: list[ShardRow], exact: int) -> None:
     seen = rows[30].embedding
     assert seen is not None
-    with Store(folder) as store:
+    with EmbeddingStore(folder) as store:
         index = Index(store, exact=exact)
         index.method = replace(index.method, probes=index.method.lists)
         found = find_moments(store, index, seen.values[10], top=40)
@@ -188,18 +190,18 @@ def test_a_rare_action_is_found_whole_by_an_index(folder: Path) -> None:
     """Whatever few lists a query leads to: all frames of the action are asked for, all are found."""
     rare = [row("rare", walk(np.random.default_rng(5), frames=30), action="rare")]
     write_shard(folder / "shards", "5", rare)
-    with Store(folder) as store:
+    with EmbeddingStore(folder) as store:
         index = Index(store, exact=10, target=0.3)
         assert index.method.probes < index.method.lists
         (found,) = index.nearest(queries(1), k=30, action="rare")
         assert sorted(names(found)) == [("rare", frame) for frame in range(30)]
 
 
-def test_a_video_is_found_by_another_at_another_speed(folder: Path, rows: list[Row]) -> None:
+def test_a_video_is_found_by_another_at_another_speed(folder: Path, rows: list[ShardRow]) -> None:
     seen = rows[41].embedding
     assert seen is not None
     slow = Embedding(np.repeat(seen.values, 2, axis=0), np.arange(2 * len(seen)) / 25)
-    with Store(folder) as store:
+    with EmbeddingStore(folder) as store:
         found, embeddings = find_videos(store, Index(store), slow, top=3)
         assert found[0].name == "0/v41"
         assert found[0].score == pytest.approx(1, abs=1e-3)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from inphase.corpus.listing import Listed, list_videos
+from inphase.media.listing import ListedVideo, list_videos
 
 
 def test_folders_are_actions(tmp_path: Path) -> None:
@@ -27,8 +27,8 @@ def test_a_table_names_files_anywhere(tmp_path: Path) -> None:
     table = tmp_path / "list.csv"
     table.write_text("action,path\nserve,a/1.mp4\nlob,/far/2.mp4\n", encoding="utf-8")
     assert list(list_videos(table)) == [
-        Listed("list/a/1.mp4", str(tmp_path / "a/1.mp4"), "serve"),
-        Listed("list//far/2.mp4", "/far/2.mp4", "lob"),
+        ListedVideo("list/a/1.mp4", str(tmp_path / "a/1.mp4"), "serve"),
+        ListedVideo("list//far/2.mp4", "/far/2.mp4", "lob"),
     ]
     table.write_text("video\na.mp4\n")
     with pytest.raises(ValueError, match="needs the columns path and action"):

@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inphase.corpus import shard
-from inphase.corpus.shard import Row, read_facts, read_rows, write_shard
-from inphase.media.errors import StoreError
+from inphase.corpus import shards as shard
+from inphase.corpus.shards import ShardRow, read_facts, read_rows, write_shard
+from inphase.storage.errors import StoreError
 from tests.corpus.made import row, walk
 
 
@@ -32,7 +32,7 @@ def test_rows_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_shard_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     seen: list[list[str]] = []
 
-    def rows() -> "list[Row]":
+    def rows() -> "list[ShardRow]":
         raise KeyboardInterrupt
 
     def interrupted() -> object:

@@ -5,21 +5,21 @@ import numpy as np
 import pytest
 
 from inphase.corpus.compaction import compact
-from inphase.corpus.shard import write_shard
-from inphase.corpus.store import Store
+from inphase.corpus.embedding_store import EmbeddingStore
+from inphase.corpus.shards import write_shard
 from tests.corpus.made import made_store, row, walk
 
 RNG = np.random.default_rng(0)
 
 
-def ids(store: Store) -> list[str]:
+def ids(store: EmbeddingStore) -> list[str]:
     return [fact.id for fact in store.catalogue.current()]
 
 
 def test_the_last_shard_counts(tmp_path: Path) -> None:
     old, new = walk(RNG, frames=4), walk(RNG, frames=9)
     made_store(tmp_path / "s", {"1": [row("a", old), row("b", old)], "2": [row("a", new, action="bowl")]})
-    with Store(tmp_path / "s") as store:
+    with EmbeddingStore(tmp_path / "s") as store:
         assert [(fact.id, fact.shard, fact.frames) for fact in store.catalogue.current()] == [
             ("b", "1", 4),
             ("a", "2", 9),
@@ -43,7 +43,7 @@ def test_the_catalogue_can_be_made_again(tmp_path: Path) -> None:
         catalogue.unlink(missing_ok=True)
         if damage is not None:
             catalogue.write_bytes(damage)
-        with Store(tmp_path / "s") as store:
+        with EmbeddingStore(tmp_path / "s") as store:
             assert ids(store) == ["a"]
             assert store.catalogue.totals() == (1, 30, 1)
 
@@ -52,22 +52,25 @@ def test_a_damaged_shard_is_named_and_left_out(tmp_path: Path) -> None:
     made_store(tmp_path / "s", {"1": [row("a", walk(RNG))], "2": [row("b", walk(RNG))]})
     file = tmp_path / "s" / "shards" / "2.parquet"
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.warns(UserWarning, match=r"2\.parquet is damaged"), Store(tmp_path / "s") as store:
+    with pytest.warns(UserWarning, match=r"2\.parquet is damaged"), EmbeddingStore(tmp_path / "s") as store:
         assert ids(store) == ["a"]
 
 
 def test_models_are_not_mixed(tmp_path: Path) -> None:
     made_store(tmp_path / "s", {"1": [row("a", walk(RNG)), row("b", walk(RNG), model="other")]})
-    with Store(tmp_path / "s") as store, pytest.raises(ValueError, match=r"several models \(1 by m, 1 by other\)"):
+    with (
+        EmbeddingStore(tmp_path / "s") as store,
+        pytest.raises(ValueError, match=r"several models \(1 by m, 1 by other\)"),
+    ):
         store.model()
 
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(ValueError, match="something else"):
-        Store(tmp_path, create=True)
+        EmbeddingStore(tmp_path, create=True)
     with pytest.raises(ValueError, match="no store of embeddings"):
-        Store(tmp_path)
+        EmbeddingStore(tmp_path)
 
 
 def test_compaction_merges_what_counts(tmp_path: Path) -> None:
@@ -75,7 +78,7 @@ def test_compaction_merges_what_counts(tmp_path: Path) -> None:
     shards = {f"{n:03d}-x": [row(id, seen)] for n, (id, seen) in enumerate(embeddings.items())}
     shards["100-y"] = [row("v3", walk(RNG, frames=40)), row("broken", None, reason="no pictures")]
     made_store(tmp_path / "s", shards)
-    with Store(tmp_path / "s") as store:
+    with EmbeddingStore(tmp_path / "s") as store:
         before = {fact.id: fact.frames for fact in store.catalogue.current()}
         assert before["v3"] == 40
         assert compact(store) == 13
@@ -97,7 +100,7 @@ def test_what_killed_processes_left_is_removed_after_a_day(tmp_path: Path) -> No
     for draft in (old, new):
         draft.write_text("half")
     os.utime(old, (1, 1))
-    with Store(tmp_path / "s") as store:
+    with EmbeddingStore(tmp_path / "s") as store:
         compact(store)
     assert not old.exists()
     assert new.exists()
@@ -112,7 +115,7 @@ def test_an_interrupted_compaction_loses_nothing(tmp_path: Path, monkeypatch: py
         original(self, missing_ok=missing_ok)
 
     original = Path.unlink
-    with Store(tmp_path / "s") as store:
+    with EmbeddingStore(tmp_path / "s") as store:
         monkeypatch.setattr(Path, "unlink", fail)
         with pytest.raises(KeyboardInterrupt):
             compact(store)

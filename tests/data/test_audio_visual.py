@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from inphase.data.audio_visual import AudioVisualStream
-from inphase.data.augment import Look
-from inphase.data.groups import Batch
-from inphase.data.sampling import Context
+from inphase.data.augmentation import ImageAugmentation
+from inphase.data.stream import Batch
 from inphase.data.video import Video
+from inphase.media.sampling import Context
 
 
 def clips(*, length: int = 250, rate: float | None = 25.0) -> list[Video]:
@@ -131,7 +131,7 @@ def test_a_clip_that_cannot_be_read_leaves_the_others_of_its_group() -> None:
 
 
 def test_a_look_is_drawn_for_a_group() -> None:
-    groups = stream(look=lambda *, rng: Look(brightness=float(rng.random())), clips=2)[3].groups
+    groups = stream(look=lambda *, rng: ImageAugmentation(brightness=float(rng.random())), clips=2)[3].groups
     looks = [look for group in groups for look in group.looks]
     assert len(looks) == len(groups) == 4
     assert len(set(looks)) == 4

@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 
 from inphase.data import golfdb
-from inphase.data.check import Report, check
+from inphase.data.check import DataReport, check
 from inphase.data.video import Problem, Video
 
 
-def examine(*videos: Video, **how: object) -> Report:
+def examine(*videos: Video, **how: object) -> DataReport:
     return check(lambda root, split: list(videos), "somewhere", name="mine", **how)  # type: ignore[arg-type]
 
 
-def found(report: Report) -> list[tuple[str, str]]:
+def found(report: DataReport) -> list[tuple[str, str]]:
     return [(finding.kind, finding.what) for finding in report.findings]
 
 

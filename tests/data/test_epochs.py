@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inphase.data.epochs import Epochs
-from inphase.data.groups import Batch, GroupStream
+from inphase.data.batches import Epochs
+from inphase.data.stream import Batch, GroupStream
 from inphase.data.video import Video
 
 Counts = st.lists(st.integers(2, 23), min_size=1, max_size=6)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from inphase.data import finegym
-from inphase.data.finegym_lists import Category, Element, prototype_order, read_categories, read_elements
+from inphase.data.finegym import Category, Element, prototype_order, read_categories, read_elements
 from inphase.data.video import Problem
 
 CATEGORIES = """Clabel:   0; set:  1; Glabel:   1; (VT) round-off, stretched salto forward

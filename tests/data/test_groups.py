@@ -8,14 +8,18 @@ import torch
 from scipy.stats import chisquare
 from torch.utils.data import DataLoader
 
-from inphase.data.augment import apply_looks, change_look, change_stance, draw_look
-from inphase.data.groups import Batch, Group, GroupStream
-from inphase.data.pose import JOINTS13
-from inphase.data.prefetch import prefetch
+from inphase.data.augmentation import (
+    apply_image_augmentations,
+    augment_images,
+    augment_poses,
+    sample_image_augmentation,
+)
+from inphase.data.batches import pad
 from inphase.data.reading import read_pose
-from inphase.data.sampling import Context
-from inphase.data.strip import pad
+from inphase.data.stream import Batch, Group, GroupStream, prefetch
 from inphase.data.video import Video
+from inphase.media.sampling import Context
+from inphase.pose.pose import JOINTS13
 
 ACTIONS = ("bowl", "pitch", "serve")
 
@@ -197,15 +201,15 @@ def test_looks_drawn_with_a_group_are_those_of_preparing_at_once() -> None:
         noise = np.random.default_rng(int(video.id[-1])).integers(0, 256, (60, 6, 6, 3), dtype=np.uint8)
         return noise[frames], frames / 20.0
 
-    (at_once,) = GroupStream(videos(), read=pictures, prepare=change_look)[3].groups
-    (later,) = GroupStream(videos(), read=pictures, look=draw_look)[3].groups
+    (at_once,) = GroupStream(videos(), read=pictures, prepare=augment_images)[3].groups
+    (later,) = GroupStream(videos(), read=pictures, look=sample_image_augmentation)[3].groups
     assert later.values.dtype == torch.uint8
     assert len(set(later.looks)) == 4
-    torch.testing.assert_close(apply_looks(later.values, looks=later.looks), at_once.values)
+    torch.testing.assert_close(apply_image_augmentations(later.values, looks=later.looks), at_once.values)
     assert at_once.looks == ()
-    torch.testing.assert_close(apply_looks(later.values), later.values / 127.5 - 1)
+    torch.testing.assert_close(apply_image_augmentations(later.values), later.values / 127.5 - 1)
     with pytest.raises(ValueError, match="4 sequences need as many looks, got 1"):
-        apply_looks(later.values, looks=later.looks[:1])
+        apply_image_augmentations(later.values, looks=later.looks[:1])
 
 
 def test_pictures_and_poses_are_prepared_once_per_video() -> None:
@@ -213,18 +217,18 @@ def test_pictures_and_poses_are_prepared_once_per_video() -> None:
         one = np.random.default_rng(7).integers(0, 256, (1, 6, 6, 3), dtype=np.uint8)
         return np.repeat(one, len(frames), axis=0), frames / 20.0
 
-    (group,) = GroupStream(videos(), read=still, prepare=change_look)[0].groups
+    (group,) = GroupStream(videos(), read=still, prepare=augment_images)[0].groups
     assert group.values.shape == (4, 20, 2, 6, 6, 3)
     assert group.values.abs().max() <= 1
     assert (group.values == group.values[:, :1, :1]).all()
     assert not torch.equal(group.values[0, 0], group.values[1, 0])
     points = np.random.default_rng(0).uniform(0, 99, (40, 13, 2)).astype(np.float32)
     posed = [Video(f"p{i}", "pose", "train", keypoints=points, joints=JOINTS13, size=(90, 100)) for i in range(4)]
-    (poses,) = GroupStream(posed, read=read_pose, prepare=change_stance)[0].groups
+    (poses,) = GroupStream(posed, read=read_pose, prepare=augment_poses)[0].groups
     assert poses.values.shape == (4, 20, 2, 13, 3)
     unsized = [Video(f"p{i}", "pose", "train", keypoints=points, joints=JOINTS13) for i in range(4)]
     with pytest.raises(RuntimeError, match=r"set Video\.size"):
-        GroupStream(unsized, read=read_pose, prepare=partial(change_stance, flip=1.0))[0]
+        GroupStream(unsized, read=read_pose, prepare=partial(augment_poses, flip=1.0))[0]
 
 
 def test_lengths_can_be_measured_and_have_to_be_known() -> None:

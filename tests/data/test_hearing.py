@@ -4,23 +4,22 @@ import numpy as np
 import pytest
 
 from inphase.data import stage
-from inphase.data.hearing import Patches, hear
-from inphase.data.memory import Memory
+from inphase.data.audio_visual import LogMelReader, read_video_sound
+from inphase.data.reading import LRUCache
 from inphase.data.video import Video
-from inphase.media.audio import Sound, cut_sound
-from inphase.media.log_mel import log_mel
+from inphase.media.audio import Sound, cut_sound, log_mel
 
 
 def test_patches_are_the_spectra_of_their_stretches_heard_once() -> None:
     heard = []
     (video,) = stage.load(split="train", actions=["kick"], videos=1)
-    sound = hear(video)
+    sound = read_video_sound(video)
 
     def listen() -> Sound:
         heard.append(1)
         return sound
 
-    read = Patches()
+    read = LogMelReader()
     noted = Video("a", "kick", "train", hear=listen)
     starts = np.array([0.0, 0.37])
     for _ in range(2):
@@ -35,7 +34,7 @@ def test_patches_are_the_spectra_of_their_stretches_heard_once() -> None:
 
 def test_memory_forgets_what_was_used_longest_ago() -> None:
     made: list[str] = []
-    memory: Memory[str, bytes] = Memory(room=10, size=len)
+    memory: LRUCache[str, bytes] = LRUCache(room=10, size=len)
 
     def make(name: str) -> bytes:
         made.append(name)

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from inphase.data import stage
-from inphase.data.audio_visual import AudioVisualStream
-from inphase.data.augment import change_stance
-from inphase.data.groups import GroupStream
-from inphase.data.hearing import read_sounds
-from inphase.data.pose import JOINTS13, add_poses, select_joints
+from inphase.data.audio_visual import AudioVisualStream, read_sounds
+from inphase.data.augmentation import augment_poses
+from inphase.data.frame_source import add_poses, select_joints
 from inphase.data.reading import (
     Drawings,
     annotated_length,
@@ -26,18 +24,18 @@ from inphase.data.reading import (
     read_stored_pose,
     sources,
 )
-from inphase.data.sampling import Context
+from inphase.data.stream import GroupStream
 from inphase.data.video import Video
-from inphase.media import pose_cache
 from inphase.media.audio import Sound
-from inphase.media.cache import fill_store
-from inphase.media.errors import MediaError
+from inphase.media.frame_store import FrameStore, fill_store
 from inphase.media.frames import Clip
-from inphase.media.pose_cache import fill_poses
-from inphase.media.pose_store import PoseStore
-from inphase.media.store import FrameStore
-from tests.media.people import make_pose
+from inphase.media.sampling import Context
+from inphase.pose import pose_store as pose_cache
+from inphase.pose.pose import JOINTS13
+from inphase.pose.pose_store import PoseStore, fill_poses
+from inphase.storage.errors import MediaError
 from tests.media.recordings import numbers_of, write_pictures, write_video
+from tests.pose.people import make_pose
 
 
 def test_a_pose_is_read_like_frames_with_its_seconds() -> None:
@@ -148,7 +146,7 @@ def test_groups_draw_poses_from_a_store_as_from_labels(tmp_path: Path, monkeypat
     np.testing.assert_array_equal(values, read_pose(posed[1], np.array([2, 7]))[0])
     assert values.shape == (2, 13, 3)
     assert times.tolist() == store["1"].times[[2, 7]].tolist()
-    batch = GroupStream(posed, read=stored, prepare=change_stance, videos_per_group=3, count=6)[0]
+    batch = GroupStream(posed, read=stored, prepare=augment_poses, videos_per_group=3, count=6)[0]
     assert batch.groups[0].values.shape == (3, 6, 2, 13, 3)
     assert sorted(batch.groups[0].ids) == ["0", "1", "2"]
 
@@ -198,7 +196,7 @@ def test_the_stage_is_read_like_any_collection(tmp_path: Path) -> None:
         assert sounds.sound.abs().max() > 0.01
     for joints in (stage.JOINTS, JOINTS13):
         posed = [select_joints(video, joints) for video in drawn]
-        (poses,) = GroupStream(posed, read=read_pose, prepare=change_stance, videos_per_group=2, count=6)[0].groups
+        (poses,) = GroupStream(posed, read=read_pose, prepare=augment_poses, videos_per_group=2, count=6)[0].groups
         assert poses.values.shape == (2, 6, 2, len(joints), 3)
 
 
@@ -207,8 +205,8 @@ def test_the_stage_needs_no_codec() -> None:
 import sys
 sys.modules["av"] = None
 from inphase.data import stage
-from inphase.data.groups import GroupStream
-from inphase.data.prefetch import prefetch
+from inphase.data.stream import GroupStream
+from inphase.data.stream import prefetch
 from inphase.data.reading import Drawings
 videos = stage.load(split="train", actions=["kick"], videos=2, size=16)
 (batch,) = prefetch(GroupStream(videos, read=Drawings(), count=3), range(1))

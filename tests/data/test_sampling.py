@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kendalltau
 
-from inphase.data.sampling import Context, clamped, context_frames, sample, usable
+from inphase.media.sampling import Context, clamped, context_frames, sample, usable
 
 LENGTHS = st.integers(1, 80)
 EDGES: tuple[Literal["clamp", "mirror", "valid"], ...] = ("clamp", "mirror", "valid")

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from inphase.data.pose import JOINTS13
-from inphase.data.sheet import PALETTE, UNLABELLED, choose, draw_sheet
+from inphase.data.contact_sheet import PALETTE, UNLABELLED, choose, draw_contact_sheet
 from inphase.data.video import Video
 from inphase.media.frames import Clip
+from inphase.pose.pose import JOINTS13
 
 
 def pixel(sheet: Image.Image, x: int, y: int) -> tuple[int, ...]:
@@ -31,20 +31,20 @@ def drawn() -> Clip:
 
 def test_frames_are_spread_evenly_with_their_phase_below() -> None:
     labelled = video(draw=drawn, phases=np.repeat([0, -1], 10))
-    sheet = draw_sheet([labelled], columns=3, cell=80)
+    sheet = draw_contact_sheet([labelled], columns=3, cell=80)
     lefts = [150 + column * 84 for column in range(3)]
     assert [pixel(sheet, left + 40, 40) for left in lefts] == [(0, 0, 0), (100, 0, 0), (190, 0, 0)]
     assert [pixel(sheet, left + 40, 88) for left in lefts] == [PALETTE[0], UNLABELLED, UNLABELLED]
 
 
 def test_names_are_not_written_as_boxes() -> None:
-    sheets = [draw_sheet([video(name, draw=drawn)], columns=1, cell=80) for name in ("Ü", "Ý")]
+    sheets = [draw_contact_sheet([video(name, draw=drawn)], columns=1, cell=80) for name in ("Ü", "Ý")]
     assert sheets[0].tobytes() != sheets[1].tobytes()
 
 
 def test_pictures_are_read_where_they_can_be(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("x") / "a.mp4"
-    sheet = draw_sheet([video(path=path, intervals=((0.0, 0.95, 3),))], columns=2, cell=80, read=red)
+    sheet = draw_contact_sheet([video(path=path, intervals=((0.0, 0.95, 3),))], columns=2, cell=80, read=red)
     assert pixel(sheet, 150 + 84 + 40, 40) == (190, 0, 0)
     assert pixel(sheet, 150 + 40, 88) == PALETTE[3]
     assert pixel(sheet, 150 + 84 + 40, 88) == UNLABELLED
@@ -54,22 +54,24 @@ def test_keypoints_become_stick_figures_with_sides_told_apart() -> None:
     points = np.zeros((20, 13, 2), np.float32)
     for index, name in enumerate(JOINTS13):
         points[:, index] = [{"left": 90.0, "right": 10.0}.get(name.split("_")[0], 50.0), 10.0 * (index + 1)]
-    sheet = np.asarray(draw_sheet([video(keypoints=points, joints=JOINTS13)], columns=1, cell=90))
+    sheet = np.asarray(draw_contact_sheet([video(keypoints=points, joints=JOINTS13)], columns=1, cell=90))
     picture = sheet[:90, 150:240].astype(int)
     blue, orange = (np.abs(picture - colour).sum(-1) < 60 for colour in ((0, 114, 178), (213, 94, 0)))
     assert blue.sum() > 50
     assert orange.sum() > 50
     assert np.nonzero(blue)[1].mean() > np.nonzero(orange)[1].mean()
     hidden = video(keypoints=points, joints=JOINTS13, visibility=np.zeros((20, 13), np.bool_))
-    pale = np.asarray(draw_sheet([hidden], columns=1, cell=90))[:90, 150:240].astype(int)
+    pale = np.asarray(draw_contact_sheet([hidden], columns=1, cell=90))[:90, 150:240].astype(int)
     assert not (np.abs(pale - (0, 114, 178)).sum(-1) < 60).any()
 
 
 def test_a_video_that_cannot_be_shown_says_so_in_its_row() -> None:
-    sheet = np.asarray(draw_sheet([Video("a", "wave", "train"), video(draw=drawn)], columns=2, cell=80)).astype(int)
+    sheet = np.asarray(draw_contact_sheet([Video("a", "wave", "train"), video(draw=drawn)], columns=2, cell=80)).astype(
+        int
+    )
     assert (sheet[:80, 150:, 0] - sheet[:80, 150:, 1] > 100).any()
     with pytest.raises(ValueError, match="got 0 and 10"):
-        draw_sheet([])
+        draw_contact_sheet([])
 
 
 def test_every_action_is_shown_before_any_is_shown_twice() -> None:

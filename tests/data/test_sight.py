@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from inphase.data import stage
-from inphase.data.pose import JOINTS13
-from inphase.data.sight import see
+from inphase.data.frame_source import open_frame_source
 from inphase.data.video import Problem, Video
-from inphase.media.cache import Source, fill_store
+from inphase.media.frame_store import Source, fill_store
 from inphase.models import AudioEncoder, ImageEncoder, PoseEncoder
+from inphase.pose.pose import JOINTS13
 from tests.media.recordings import write_video
 
 
@@ -22,13 +22,13 @@ def test_poses_of_labels_are_reduced_to_the_encoders_joints() -> None:
     (video,) = stage.load(split="test", videos=1, actions=["squat"])
     bare = Video("bare", "squat", "test", length=3)
     with pytest.warns(Problem, match=r"1 videos \(bare\): no keypoints; they are left out"):
-        seen = see(PoseEncoder(joints=JOINTS13), [video, bare], name="stage")
+        seen = open_frame_source(PoseEncoder(joints=JOINTS13), [video, bare], name="stage")
     values, _ = seen.read(seen.videos[0], np.arange(5))
     assert values.shape == (5, 13, 3)
     assert seen.frame_count(seen.videos[0]) == video.length
     assert seen.source == "stage labels"
     with pytest.raises(ValueError, match="no keypoints: all 1 videos; find them with `inphase data pose`"):
-        see(PoseEncoder(joints=JOINTS13), [bare])
+        open_frame_source(PoseEncoder(joints=JOINTS13), [bare])
 
 
 def test_pictures_are_read_at_the_encoders_size_from_files_or_a_store(tmp_path: Path) -> None:
@@ -39,24 +39,24 @@ def test_pictures_are_read_at_the_encoders_size_from_files_or_a_store(tmp_path: 
     ]
     encoder = pictures(32)
     with pytest.warns(Problem, match=r"1 videos \(b\): no pictures; they are left out"):
-        seen = see(encoder, videos)
+        seen = open_frame_source(encoder, videos)
     assert [video.id for video in seen.videos] == ["a"]
     assert seen.read(videos[0], np.arange(6))[0].shape == (6, 32, 32, 3)
     fill_store(tmp_path / "store", {"a": Source(tmp_path / "a.mp4")}, size=(32, 32))
     with pytest.warns(Problem, match="fill it with `inphase data cache`"):
-        stored = see(encoder, videos, store=tmp_path / "store")
+        stored = open_frame_source(encoder, videos, store=tmp_path / "store")
     assert [video.id for video in stored.videos] == ["a"]
     assert stored.frame_count(videos[0]) == 6
     assert stored.source != seen.source
     with pytest.raises(ValueError, match=r"holds pictures of \(32, 32\), \(64, 64\) are wanted"):
-        see(pictures(64), videos, store=tmp_path / "store")
+        open_frame_source(pictures(64), videos, store=tmp_path / "store")
 
 
 def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
     videos = stage.load(split="test", videos=1, actions=["squat"])
     with pytest.raises(ValueError, match="not as sounds"):
-        see(AudioEncoder(), videos)
+        open_frame_source(AudioEncoder(), videos)
     with pytest.raises(ValueError, match="4 numbers are wanted"):
-        see(PoseEncoder(joints=JOINTS13, space=3), videos)
+        open_frame_source(PoseEncoder(joints=JOINTS13, space=3), videos)
     with pytest.raises(ValueError, match="stores hold the joints head, "):
-        see(PoseEncoder(joints=(*JOINTS13, "nose")), videos, store=tmp_path)
+        open_frame_source(PoseEncoder(joints=(*JOINTS13, "nose")), videos, store=tmp_path)

@@ -1,6 +1,6 @@
 import pytest
 
-from inphase.data.skips import Skip, SkipLog, try_reading
+from inphase.data.batches import Skip, SkipLog, try_reading
 from inphase.data.video import Video
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from inphase.data import finegym, folder, golfdb, vggsound
-from inphase.data.text import read_json, read_numbered_table, read_rows, read_table
+from inphase.data.text_files import read_json, read_numbered_table, read_rows, read_table
 from inphase.data.video import Video
 from tests.data import test_finegym, test_golfdb, test_vggsound
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.sampling import Context
 from inphase.data.video import Video
 from inphase.evaluation.embedded import Embedded
+from inphase.media.sampling import Context
 from inphase.models import Embedding
 
 PHASES = 4

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from inphase.data.pose import JOINTS13
 from inphase.data.reading import read_pose
-from inphase.data.sampling import Frames
 from inphase.data.video import Problem, Video
 from inphase.evaluation.embedded import Embedded
 from inphase.evaluation.embedding import embed_videos
-from inphase.media.atomic import held
-from inphase.media.errors import StoreError
+from inphase.media.sampling import Frames
 from inphase.models import PoseEncoder, embed
-from inphase.models.fingerprint import fingerprint
+from inphase.models.weights import fingerprint
+from inphase.pose.pose import JOINTS13
+from inphase.storage.errors import StoreError
+from inphase.storage.files import exclusive_lock
 
 
 def video(name: str, *, length: int = 30, rate: float | None = None) -> Video:
@@ -118,7 +118,7 @@ def test_broken_videos_are_left_out_with_a_warning() -> None:
 
 def test_one_process_writes_at_a_time_and_any_reads(tmp_path: Path) -> None:
     embed_videos(encoder(), [video("a")], read=read_pose, cache=tmp_path)
-    with held(tmp_path / "embeddings" / fingerprint(encoder())):
+    with exclusive_lock(tmp_path / "embeddings" / fingerprint(encoder())):
         assert len(embed_videos(encoder(), [video("a")], read=read_pose, cache=tmp_path)) == 1
         with pytest.raises(StoreError, match="another process is filling"):
             embed_videos(encoder(), [video("b")], read=read_pose, cache=tmp_path)

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.stats import kendalltau
 
-from inphase.data.sampling import Context
 from inphase.evaluation.embedded import NotApplicableError
 from inphase.evaluation.kendall_tau import Distance, controls, kendall_tau, pairwise_tau
 from inphase.evaluation.neighbours import _on_device
 from inphase.evaluation.neighbours_numba import tau_b
+from inphase.media.sampling import Context
 from inphase.models import Embedding
 from tests.evaluation.embeddings import constant, curve, embedded, noisy, performances
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from inphase.media.audio import Sound, cut_sound, read_sound
-from inphase.media.errors import DamagedMediaWarning, MediaError
 from inphase.media.frames import read_clip
+from inphase.storage.errors import DamagedMediaWarning, MediaError
 from tests.media.recordings import clicks, write_video
 
 

@@ -9,13 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inphase.media import cache
-from inphase.media.cache import Filled, Progress, Source, fill_store
-from inphase.media.errors import StoreError
-from inphase.media.frames import read_clip
-from inphase.media.index import read_index
-from inphase.media.recording import open_recording
-from inphase.media.store import FRAMES, FrameStore
+from inphase.media import frame_store as cache
+from inphase.media.frame_store import FRAMES, FillSummary, FrameStore, Source, StoredVideo, fill_store
+from inphase.media.frames import open_recording, read_clip
+from inphase.storage.array_store import read_index
+from inphase.storage.errors import StoreError
 from tests.media.recordings import numbers_of, write_pictures, write_video
 
 SIZE = (48, 40)
@@ -28,9 +26,9 @@ def films(tmp_path: Path) -> dict[str, Source]:
     return {f"film {i}": Source(write_video(folder / f"{i}.mp4", count=20 + i)) for i in range(4)}
 
 
-def fill(store: Path, films: dict[str, Source], **settings: int) -> tuple[Filled, list[tuple[str, str]]]:
+def fill(store: Path, films: dict[str, Source], **settings: int) -> tuple[FillSummary, list[tuple[str, str]]]:
     """Fill a store and say what was told on the way."""
-    told: list[Progress] = []
+    told: list[StoredVideo] = []
     filled = fill_store(store, films, size=SIZE, progress=told.append, **settings)
     assert [(step.done, step.total) for step in told] == [(i + 1, len(films)) for i in range(len(films))]
     return filled, sorted((step.id, step.outcome) for step in told)
@@ -44,7 +42,7 @@ def run_python(code: str, *arguments: object) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_store_gives_the_frames_of_the_reader(tmp_path: Path, films: dict[str, Source], workers: int) -> None:
     filled, told = fill(tmp_path / "store", films, workers=workers)
-    assert filled == Filled(written=4, frames=86)
+    assert filled == FillSummary(written=4, frames=86)
     assert told == [(f"film {i}", "written") for i in range(4)]
     store = FrameStore(tmp_path / "store")
     assert sorted(store) == sorted(films)
@@ -80,7 +78,7 @@ def test_reading_needs_no_codec(tmp_path: Path, films: dict[str, Source]) -> Non
         import sys
         sys.modules["av"] = None  # importing it fails from here on
         import inphase.media
-        from inphase.media.store import FrameStore
+        from inphase.media.frame_store import FrameStore
         store = FrameStore(sys.argv[1])
         print(sum(int(clip.frames.sum()) for clip in store.values()), store.verify())
     """
@@ -93,7 +91,7 @@ def test_reading_needs_no_codec(tmp_path: Path, films: dict[str, Source]) -> Non
 FILLER = """if True:
     import sys
     from pathlib import Path
-    from inphase.media.cache import Source, fill_store
+    from inphase.media.frame_store import Source, fill_store
     films = {f"film {i}": Source(Path(sys.argv[2]) / f"{i}.mp4") for i in range(4)}
     def told(step):
         print(step.id, flush=True)
@@ -209,7 +207,7 @@ def test_a_full_disk_is_explained_and_spoils_nothing(tmp_path: Path, films: dict
     code = """if True:
         import resource, sys
         from pathlib import Path
-        from inphase.media.cache import Source, fill_store
+        from inphase.media.frame_store import Source, fill_store
         resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
         films = {f"film {i}": Source(Path(sys.argv[2]) / f"{i}.mp4") for i in range(4)}
         films = {"film 0": films["film 0"], "long": Source(Path(sys.argv[2]) / "long.mp4"), **films}
@@ -243,7 +241,7 @@ def test_a_disk_that_fills_under_the_index_leaves_it_whole(
 
 
 def test_an_error_of_the_caller_is_not_taken_for_one_of_the_disk(tmp_path: Path, films: dict[str, Source]) -> None:
-    def closed(step: Progress) -> None:
+    def closed(step: StoredVideo) -> None:
         raise BrokenPipeError(f"nobody listens to {step.id}")
 
     with pytest.raises(BrokenPipeError, match="nobody listens"):
@@ -280,7 +278,7 @@ def test_a_file_that_may_be_read_later_is_tried_again(
         filled, _ = fill(tmp_path / "store", films)
     assert len(filled.broken) == 4
     assert "may not be read: give yourself the right to" in filled.broken["film 0"]
-    assert fill(tmp_path / "store", films)[0] == Filled(written=4, frames=86)
+    assert fill(tmp_path / "store", films)[0] == FillSummary(written=4, frames=86)
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_kept(
@@ -300,4 +298,4 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(
     assert "changed while it was read: run this again" in filled.broken["film 2"]
     assert "film 2" not in FrameStore(tmp_path / "store")
     monkeypatch.undo()
-    assert fill(tmp_path / "store", films)[0] == Filled(written=1, kept=3, frames=86)
+    assert fill(tmp_path / "store", films)[0] == FillSummary(written=1, kept=3, frames=86)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inphase.media.errors import MediaError
 from inphase.media.frames import read_clip, read_spans, stream_clips
+from inphase.storage.errors import MediaError
 from tests.media.recordings import (
     HEIGHT,
     WIDTH,

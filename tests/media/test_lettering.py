@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from inphase.media import lettering as module
-from inphase.media.compose import Captions, plan
-from inphase.media.lettering import lettering
+from inphase.media import render as module
+from inphase.media.render import Captions, lettering, plan
 
 
 def drawn(text: str, font: module.Font) -> bytes:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from inphase.media.audio import Sound
-from inphase.media.log_mel import log_mel, log_mel_patches
+from inphase.media.audio import Sound, log_mel, log_mel_patches
 
 
 def definition(samples: NDArray[np.float32], spectrum: int) -> list[float]:

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from inphase.media.errors import MediaError
 from inphase.media.probe import Properties, probe
+from inphase.storage.errors import MediaError
 from tests.media.recordings import clicks, write_pictures, write_video
 
 

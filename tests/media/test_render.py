@@ -9,9 +9,9 @@ import pytest
 
 from inphase.media.audio import Sound, read_sound
 from inphase.media.encode import write_mp4
-from inphase.media.errors import MediaError
 from inphase.media.frames import Clip, read_clip, stream_clips
 from inphase.media.render import render
+from inphase.storage.errors import MediaError
 from tests.media.recordings import clicks, number_of, numbered, numbers_of, write_video
 
 

@@ -5,11 +5,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from inphase.media.audio import Sound
-from inphase.media.context import Context
-from inphase.media.log_mel import log_mel_patches
+from inphase.media.audio import Sound, log_mel_patches
+from inphase.media.sampling import Context
 from inphase.models.audio_encoder import AudioEncoder, load_vggish
-from inphase.models.embed import embed
+from inphase.models.embedding import embed
 from inphase.models.weights import load_encoder, save_encoder
 
 

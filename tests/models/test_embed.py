@@ -7,10 +7,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from inphase.media.context import Context, context_frames
 from inphase.media.frames import Clip
-from inphase.models.embed import Embedding, embed
-from inphase.models.encoder import Encoder, Sees
+from inphase.media.sampling import Context, context_frames
+from inphase.models.embedding import Embedding, embed
+from inphase.models.encoder import Encoder, Modality
 
 OFFSETS = [(0,), (-15, 0), (-8, -4, 0, 4, 8), (3,), (-40, 40)]
 
@@ -18,7 +18,7 @@ OFFSETS = [(0,), (-15, 0), (-8, -4, 0, 4, 8), (3,), (-40, 40)]
 class Toy(Encoder):
     """Sees pictures of 2×3 and counts how many."""
 
-    sees: ClassVar[Sees] = "pictures"
+    modality: ClassVar[Modality] = "image"
 
     def __init__(self, *, context: int) -> None:
         super().__init__(context=range(context))

@@ -3,11 +3,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from inphase.data.augment import apply_look
-from inphase.media.context import Context
+from inphase.data.augmentation import apply_image_augmentation
 from inphase.media.frames import Clip
-from inphase.models.embed import embed
+from inphase.media.sampling import Context
 from inphase.models.embedder import Embedder
+from inphase.models.embedding import embed
 from inphase.models.image_encoder import ImageEncoder, Mode
 
 NORM_BIASES = ("convolutions.1.bias", "convolutions.4.bias")
@@ -97,7 +97,7 @@ def test_the_whole_is_its_two_steps_and_a_frozen_backbone_s_features_can_be_kept
 def test_a_clip_is_seen_as_training_sees_it_whatever_the_batch() -> None:
     encoder = build()
     frames = np.random.default_rng(0).integers(0, 256, (11, 32, 48, 3), dtype=np.uint8)
-    assert torch.equal(encoder.prepare(torch.from_numpy(frames)), apply_look(frames))
+    assert torch.equal(encoder.prepare(torch.from_numpy(frames)), apply_image_augmentation(frames))
     clip = Clip(frames, np.arange(11) / 25)
     found = [embed(encoder, clip, context=Context(), batch=batch).values for batch in (1, 4, 64)]
     np.testing.assert_allclose(found[1], found[0], atol=1e-6)

@@ -2,14 +2,15 @@ from pathlib import Path
 
 import pytest
 
-from inphase.media.errors import MediaError, MissingExtraError
-from inphase.media.pose import JOINTS13, Pose
-from inphase.models import Encoder, PoseEncoder, look_at_many
-from inphase.models.look_at_many import look_at_all, look_at_each
-from inphase.models.pooled_features import PooledFeatures
-from tests.media.people import make_pose
+from inphase.models import Encoder, PoseEncoder
+from inphase.models import embed_videos as look_at_many
+from inphase.models.embed_videos import embed_each, embed_videos
+from inphase.models.motion_encoder import PooledFeatures
+from inphase.pose.pose import JOINTS13, Pose
+from inphase.storage.errors import MediaError, MissingExtraError
 from tests.media.recordings import write_video
 from tests.models.test_look import small
+from tests.pose.people import make_pose
 
 
 @pytest.fixture
@@ -20,12 +21,12 @@ def videos(tmp_path: Path) -> list[Path]:
 @pytest.fixture
 def shipped(monkeypatch: pytest.MonkeyPatch) -> dict[str, Encoder]:
     """Let untrained encoders ship, and everybody be seen at a glance."""
-    ships: dict[str, Encoder] = {"poses": PoseEncoder(joints=JOINTS13).eval(), "pictures": small()}
+    ships: dict[str, Encoder] = {"pose": PoseEncoder(joints=JOINTS13).eval(), "image": small()}
 
-    def load(sees: str) -> Encoder:
-        if sees not in ships:
-            raise FileNotFoundError(f"no encoder of {sees} ships")
-        return ships[sees]
+    def load(modality: str) -> Encoder:
+        if modality not in ships:
+            raise FileNotFoundError(f"no encoder of {modality} ships")
+        return ships[modality]
 
     monkeypatch.setattr(look_at_many, "load_shipped", load)
     monkeypatch.setattr(look_at_many, "_without_people", lambda _: None)
@@ -48,20 +49,20 @@ def test_people_are_seen_by_their_poses(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     following(monkeypatch, found=0.9)
-    seen = look_at_all(videos)
-    assert seen.encoder is shipped["poses"]
+    seen = embed_videos(videos)
+    assert seen.encoder is shipped["pose"]
     assert [len(each) for each in seen.embeddings] == [20, 20]
     assert "a person is found in every video, in at least 90% of its frames" in seen.why
     following(monkeypatch, found=1.0)
-    assert "a person is found in every video, in all of its frames" in look_at_all(videos).why
+    assert "a person is found in every video, in all of its frames" in embed_videos(videos).why
 
 
 def test_where_people_are_rarely_seen_pictures_are_used(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     following(monkeypatch, found=0.3)
-    seen = look_at_all(videos)
-    assert seen.encoder is shipped["pictures"]
+    seen = embed_videos(videos)
+    assert seen.encoder is shipped["image"]
     assert "a.mp4 shows a person in 30% of its frames only" in seen.why
 
 
@@ -70,7 +71,7 @@ def test_a_glance_is_enough_where_nobody_is(
 ) -> None:
     monkeypatch.setattr(look_at_many, "_without_people", lambda paths: paths[1])
     monkeypatch.setattr(look_at_many, "kept_pose", lambda *_, **__: pytest.fail("searched every frame"))
-    assert "b.mp4 shows nobody" in look_at_all(videos).why
+    assert "b.mp4 shows nobody" in embed_videos(videos).why
 
 
 def test_without_mediapipe_the_reason_says_how_to_get_it(
@@ -80,15 +81,15 @@ def test_without_mediapipe_the_reason_says_how_to_get_it(
         raise MissingExtraError("pose from video needs MediaPipe: pip install 'inphase[pose]'")
 
     monkeypatch.setattr(look_at_many, "_without_people", missing)
-    assert "pip install 'inphase[pose]'" in look_at_all(videos).why
+    assert "pip install 'inphase[pose]'" in embed_videos(videos).why
 
 
 def test_without_an_encoder_of_pictures_features_stand_in_and_it_is_said(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     following(monkeypatch, found=0.0)
-    del shipped["pictures"]
-    seen = look_at_all(videos)
+    del shipped["image"]
+    seen = embed_videos(videos)
     assert isinstance(seen.encoder, PooledFeatures)
     assert "never trained to align" in seen.why
 
@@ -96,7 +97,7 @@ def test_without_an_encoder_of_pictures_features_stand_in_and_it_is_said(
 def test_the_encoder_asked_for_is_used(videos: list[Path]) -> None:
     encoder = small()
     told: set[tuple[int, int, int]] = set()
-    seen = look_at_all(videos, encoder=encoder, progress=lambda *news: told.add(news))
+    seen = embed_videos(videos, encoder=encoder, progress=lambda *news: told.add(news))
     assert seen.encoder is encoder
     assert {(0, 20, 20), (1, 20, 20)} <= told
 
@@ -104,12 +105,12 @@ def test_the_encoder_asked_for_is_used(videos: list[Path]) -> None:
 def test_one_that_cannot_be_read_stops_all_and_is_named(videos: list[Path]) -> None:
     videos[1].write_bytes(b"no video")
     with pytest.raises(MediaError, match=r"b\.mp4 cannot be opened"):
-        look_at_all(videos, encoder=small())
+        embed_videos(videos, encoder=small())
 
 
 def test_of_many_those_that_can_be_seen_are(videos: list[Path], tmp_path: Path) -> None:
     videos[1].write_bytes(b"no video")
-    seen, failed = look_at_each(videos, encoder=small())
+    seen, failed = embed_each(videos, encoder=small())
     assert list(seen) == videos[:1]
     assert "cannot be opened" in failed[videos[1]]
 

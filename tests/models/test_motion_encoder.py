@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from inphase.media.context import context_frames
 from inphase.media.frames import Clip
+from inphase.media.sampling import context_frames
 from inphase.models import MotionEncoder, embed
-from inphase.models.fingerprint import fingerprint
+from inphase.models.weights import fingerprint
 
 
 def build(**changes: object) -> MotionEncoder:

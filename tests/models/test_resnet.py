@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from inphase.models.resnet import Block, ResNet50V2, keras_layers, load_keras, pointwise
+from inphase.models.resnet import PreActivationBlock, ResNet50V2, keras_layers, load_keras, pointwise
 
 # Keras 3.15 beside numpy 2.4.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -98,7 +98,7 @@ def test_a_product_in_half_precision_is_the_convolution() -> None:
 
 
 def test_gradients_keep_channels_last() -> None:
-    block = Block(16, 4, stride=2, first=False)
+    block = PreActivationBlock(16, 4, stride=2, first=False)
     values = torch.randn(2, 16, 9, 6).contiguous(memory_format=torch.channels_last).requires_grad_()
     found = block(values)
     assert found.shape == (2, 16, 5, 3)

@@ -5,7 +5,7 @@ import torch
 
 from inphase.align import dtw
 from inphase.data import stage
-from inphase.data.sight import see
+from inphase.data.frame_source import open_frame_source
 from inphase.models import embed, load_shipped
 from inphase.models.weights import SHIPPED
 from inphase.training import find_recipe, read_recipe
@@ -14,15 +14,15 @@ from inphase.training import find_recipe, read_recipe
 def test_what_ships_is_small_and_made_by_its_recipe() -> None:
     assert (SHIPPED / "pose.safetensors").stat().st_size < 1_000_000
     assert sum(file.stat().st_size for file in SHIPPED.glob("*.safetensors")) < 10_000_000
-    encoder, recipe = load_shipped("poses"), read_recipe(find_recipe("general_pose"))
+    encoder, recipe = load_shipped("pose"), read_recipe(find_recipe("general_pose"))
     for name, value in recipe.encoder.items():
         if name != "name":
             assert encoder.config[name] == value, name
 
 
 def test_it_aligns_people_it_never_saw_better_than_a_stretch() -> None:
-    encoder = load_shipped("poses")
-    sight = see(encoder, stage.load(split="test", actions=["serve", "golf_swing"], videos=3, seed=5))
+    encoder = load_shipped("pose")
+    sight = open_frame_source(encoder, stage.load(split="test", actions=["serve", "golf_swing"], videos=3, seed=5))
     ours, linear = [], []
     for action in ("serve", "golf_swing"):
         x, *others = [video for video in sight.videos if video.action == action]

@@ -8,10 +8,10 @@ import pytest
 
 from inphase.evaluation.report import to_json
 from inphase.reproduction import STUDIES, Setup, reproduce
-from inphase.reproduction import runs as runs_module
+from inphase.reproduction import study_runs as runs_module
 from inphase.reproduction.results import Results
-from inphase.reproduction.runs import fingerprint
-from inphase.reproduction.workers import Event, perform_all
+from inphase.reproduction.study_runs import fingerprint
+from inphase.reproduction.workers import WorkerEvent, perform_all
 from inphase.training import Recipe, TrainingError, train
 from tests.commands import type_command as run
 from tests.data.test_finegym import CATEGORIES, annotate
@@ -151,7 +151,7 @@ def test_runs_side_by_side_fail_alone(tmp_path: Path) -> None:
     wrong = Results(
         STUDIES["recognition"], Setup(methods=("gta",), seeds=1, changes=(*TINY, "objective.gamma=-1")), tmp_path
     ).jobs()[1:]
-    events: list[Event] = []
+    events: list[WorkerEvent] = []
     failed = perform_all([*wrong, *jobs], tmp_path, processes=2, watch=events.append)
     assert list(failed) == [wrong[0].folder]
     assert "gamma" in failed[wrong[0].folder]
@@ -209,7 +209,7 @@ def test_a_miniature_finegym_runs_at_all_its_labels(gym: Path, tmp_path: Path, t
     small = ("encoder.size=[32, 32]", "encoder.convolutions=[4]", "encoder.hidden=[8]", "encoder.dimension=8",
              "run.steps=2", "groups.groups=2", "groups.videos_per_group=2", "groups.count=6",
              "run.accelerator=cpu")  # fmt: skip
-    chosen = Setup("finegym", gym, see="pictures", seeds=1, methods=("gta",), changes=small)
+    chosen = Setup("finegym", gym, modality="image", seeds=1, methods=("gta",), changes=small)
     reproduce(STUDIES["recognition"], chosen, tmp_path)
     assert len(trained) == 2  # one for 101 and 99, one for 290 and 288
     cells = rows_of(json.loads((tmp_path / "recognition" / "report.json").read_text()))["GTA"]
@@ -230,7 +230,7 @@ def test_a_frozen_network_looks_at_a_frame_once_whoever_trains_and_whatever_is_m
              'data.actions=["kick", "squat"]', "data.videos=2", "data.level=plain", "run.steps=2",
              "run.accelerator=cpu", "groups.groups=2", "groups.videos_per_group=2", "groups.count=6")  # fmt: skip
     for methods, seeds in (("gta",), 1), (("gta", "tcn"), 2):
-        chosen = Setup(see="pictures", seeds=seeds, methods=methods, changes=small)
+        chosen = Setup(modality="image", seeds=seeds, methods=methods, changes=small)
         for name in ("synchronisation", "few-shot"):
             reproduce(STUDIES[name], chosen, tmp_path)
     assert len(looked) == len(set(looked)) > 4

@@ -11,8 +11,8 @@ from inphase.reproduction import STUDIES, Setup, Study
 from inphase.reproduction.bases import compose, families
 from inphase.reproduction.measures import INNER_EVENTS, options
 from inphase.reproduction.results import Results
-from inphase.reproduction.study import BUDGETS, DATA, LABELS, SEE
-from inphase.training.build import build_objective
+from inphase.reproduction.study import BUDGETS, DATA, LABELS, MODALITIES
+from inphase.training.build import build_loss
 
 # The rows of the paper's tables as its source has them: method & figures.
 TABLE_1 = {"cosine cost": 28.20, "cosine cost + cycle": 28.20, "contrastive cost": 47.32}
@@ -33,7 +33,7 @@ D³TW* & 65.79 & 13.57 & 31.96 & 26.61 / TCC & 69.21 & 20.01 & 40.95 & 37.08 / G
 JOINT = "TCN & 65.29 & 69.3 / SaL & 53.87 & 69.4 / TCC & 71.0 & 77.51 / GTA & 74.84 & 78.90"
 PER_CLASS = "TCN & 73.28 / SaL & 63.36 / TCC & 73.53 / GTA & 78.29"
 
-FULL = Setup("finegym", Path("gym"), see="pictures", budget="full")
+FULL = Setup("finegym", Path("gym"), modality="image", budget="full")
 PENN = Setup("penn_action", Path("penn"))
 
 
@@ -77,9 +77,9 @@ def test_events_and_synchronisation_have_the_papers_numbers() -> None:
 @pytest.mark.parametrize("study", [study for study in STUDIES.values() if study.name != "events"], ids=lambda s: s.name)
 @pytest.mark.parametrize("data", DATA)
 def test_every_row_can_be_built_and_every_column_is_of_a_task(study: Study, data: str) -> None:
-    for see in SEE:
+    for see in MODALITIES:
         for budget in BUDGETS:
-            setup = Setup(data, Path("here"), see=see, budget=budget)
+            setup = Setup(data, Path("here"), modality=see, budget=budget)
             rows = [row for row in study.rows(setup) if row.method != "supervised"]  # its size is that of the labels
             columns = study.columns(setup)
             assert {column.task for column in columns} <= set(TASKS)
@@ -88,9 +88,9 @@ def test_every_row_can_be_built_and_every_column_is_of_a_task(study: Study, data
             assert {column.paper for column in columns if column.paper} <= shown
             for row in rows:
                 recipe = compose(setup, row.method, row.changes)
-                build_objective(recipe, dimension=recipe.encoder.get("dimension", 128))
+                build_loss(recipe, dimension=recipe.encoder.get("dimension", 128))
                 assert recipe.data["name"] == data
-                assert (recipe.encoder["name"] == "pose") == (see == "poses")
+                assert (recipe.encoder["name"] == "pose") == (see == "pose")
                 assert recipe.validation == {"fraction": 0.0}
 
 

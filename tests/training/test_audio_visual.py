@@ -12,12 +12,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from inphase.data.groups import Batch
+from inphase.data.stream import Batch
+from inphase.losses import GTA
 from inphase.models import AudioEncoder, PoseEncoder, load_encoder
-from inphase.objectives import GTA
 from inphase.training import Recipe, Status, read_recipe, train, write_recipe
-from inphase.training.build import build_method, build_stream, load_sights
-from inphase.training.method import Given, Method
+from inphase.training.build import build_encoder_with_loss, build_stream, load_frame_sources
+from inphase.training.encoder_with_loss import EncoderWithLoss, StepInput
 from inphase.training.metrics import read_metrics
 from tests.media.recordings import write_video
 from tests.training.conftest import make_recipe
@@ -40,10 +40,10 @@ def test_both_encoders_train_and_are_kept(out: Path) -> None:
     made = recipe(run={"steps": 6})
     train(made, out)
     seer, listener = load_encoder(out), load_encoder(out / "sound.safetensors")
-    assert (seer.sees, listener.sees) == ("poses", "sounds")
+    assert (seer.modality, listener.modality) == ("pose", "audio")
     assert read_recipe(out / "recipe.toml") == made
     torch.manual_seed(made.run.get("seed", 0))
-    fresh = build_method(made)
+    fresh = build_encoder_with_loss(made)
     assert fresh.sound is not None
     for before, after in ((fresh.encoder, seer), (fresh.sound, listener)):
         changed = [not torch.equal(a, b) for a, b in zip(before.parameters(), after.parameters(), strict=True)]
@@ -74,20 +74,20 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(out: Path, tmp_path: Pa
 
 
 def test_sounds_of_all_groups_are_embedded_as_each_alone() -> None:
-    method = Method(
+    method = EncoderWithLoss(
         PoseEncoder(hidden=(8,), dimension=8).eval(),
         GTA(variant="released"),
         sound=AudioEncoder(convolutions=[[2], [2]], hidden=(8,), dimension=8),
     ).eval()
     groups = stream(recipe(groups={"groups": 3}), method)[0].groups
-    together = method(Given([Batch(0, groups)], device=torch.device("cpu")))
-    alone = [method(Given([Batch(0, (group,))], device=torch.device("cpu")))["loss"] for group in groups]
+    together = method(StepInput([Batch(0, groups)], device=torch.device("cpu")))
+    alone = [method(StepInput([Batch(0, (group,))], device=torch.device("cpu")))["loss"] for group in groups]
     torch.testing.assert_close(together["loss"], torch.stack(alone).mean())
     assert {int(group.lengths[1]) for group in groups} != {int(groups[0].lengths[0])}
 
 
-def stream(made: Recipe, method: Method) -> Any:
-    sight = load_sights(made, method.encoder).train
+def stream(made: Recipe, method: EncoderWithLoss) -> Any:
+    sight = load_frame_sources(made, method.encoder).train
     return build_stream(made, method, sight, seed=0, rank=0, world=1)
 
 
@@ -96,8 +96,8 @@ def test_a_frozen_network_s_features_are_kept_beside_sounds(out: Path) -> None:
     made = replace(recipe(data={"size": 32, "videos": 3}, run={"steps": 2}), encoder=encoder)
     train(made, out)
     seer = load_encoder(out)
-    assert seer.sees == "pictures"
-    assert len(list((out / "features").glob("*.times.npy"))) == len(load_sights(made, seer).train.videos)
+    assert seer.modality == "image"
+    assert len(list((out / "features").glob("*.times.npy"))) == len(load_frame_sources(made, seer).train.videos)
 
 
 def test_what_cannot_be_trained_together_is_refused(out: Path) -> None:

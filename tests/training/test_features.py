@@ -8,15 +8,14 @@ import pytest
 import torch
 
 from inphase.data import stage
-from inphase.data.sight import Sight, see
+from inphase.data.frame_source import FrameSource, open_frame_source
 from inphase.data.video import Video
 from inphase.evaluation import embed_videos
 from inphase.evaluation.measure import untrained, validate
 from inphase.models import Encoder, ImageEncoder, load_encoder
 from inphase.training import train
-from inphase.training.features import Features
-from inphase.training.metrics import read_metrics
-from inphase.training.status import Status
+from inphase.training.features import CachedFeatures
+from inphase.training.metrics import Status, read_metrics
 from tests.commands import type_command
 from tests.training.conftest import make_recipe
 
@@ -24,14 +23,14 @@ SMALL = {"size": (32, 32), "convolutions": (4,), "hidden": ()}
 
 
 @pytest.fixture
-def sight() -> Sight:
+def sight() -> FrameSource:
     videos = stage.load(split="train", actions=["squat"], videos=2, size=32)
-    return see(ImageEncoder(**SMALL), videos)  # type: ignore[arg-type]
+    return open_frame_source(ImageEncoder(**SMALL), videos)  # type: ignore[arg-type]
 
 
-def test_features_are_what_the_network_sees_computed_once(tmp_path: Path, sight: Sight) -> None:
+def test_features_are_what_the_network_sees_computed_once(tmp_path: Path, sight: FrameSource) -> None:
     encoder = ImageEncoder(**SMALL).eval()  # type: ignore[arg-type]
-    features = Features(encoder, sight, folder=tmp_path, batch=7)
+    features = CachedFeatures(encoder, sight, folder=tmp_path, batch=7)
     video, frames = sight.videos[0], np.array([3, 10, 11])
     found, times = features(video, frames)
     pictures, seconds = sight.read(video, frames)
@@ -43,24 +42,26 @@ def test_features_are_what_the_network_sees_computed_once(tmp_path: Path, sight:
     def refuse(video: Video, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         raise AssertionError("looked at twice")
 
-    again = Features(encoder, Sight(sight.videos, refuse, sight.frame_count), folder=tmp_path)
+    again = CachedFeatures(encoder, FrameSource(sight.videos, refuse, sight.frame_count), folder=tmp_path)
     np.testing.assert_array_equal(again(video, frames)[0], found)
     with torch.no_grad():
         next(encoder.backbone.parameters()).add_(1)
     with pytest.raises(AssertionError, match="looked at twice"):
-        Features(encoder, Sight(sight.videos, refuse, sight.frame_count), folder=tmp_path)(video, frames)
+        CachedFeatures(encoder, FrameSource(sight.videos, refuse, sight.frame_count), folder=tmp_path)(video, frames)
 
 
-def test_what_is_embedded_from_kept_features_is_what_is_embedded_from_pictures(tmp_path: Path, sight: Sight) -> None:
+def test_what_is_embedded_from_kept_features_is_what_is_embedded_from_pictures(
+    tmp_path: Path, sight: FrameSource
+) -> None:
     encoder = ImageEncoder(**SMALL).eval()  # type: ignore[arg-type]
-    kept = Features(encoder, sight, folder=tmp_path).sight
-    assert (kept.known, kept.source) == (True, f"{sight.source} as features")
-    plain, known = (
-        embed_videos(encoder, seen.videos, read=seen.read, frame_count=seen.frame_count, known=seen.known)
+    kept = CachedFeatures(encoder, sight, folder=tmp_path).sight
+    assert (kept.precomputed, kept.source) == (True, f"{sight.source} as features")
+    plain, precomputed = (
+        embed_videos(encoder, seen.videos, read=seen.read, frame_count=seen.frame_count, precomputed=seen.precomputed)
         for seen in (sight, kept)
     )
-    assert [item.video.id for item in known] == [item.video.id for item in plain]
-    for ours, theirs in zip(known, plain, strict=True):
+    assert [item.video.id for item in precomputed] == [item.video.id for item in plain]
+    for ours, theirs in zip(precomputed, plain, strict=True):
         np.testing.assert_allclose(ours.values, theirs.values, atol=2e-3)  # half precision
         np.testing.assert_array_equal(ours.embedding.times, theirs.embedding.times)
 
@@ -112,8 +113,8 @@ def test_the_embedder_of_a_frozen_network_trains_on_features(out: Path) -> None:
     said: list[str] = []
     watched: list[bool] = []
 
-    def watch_tau(encoder: Encoder, sight: Sight) -> dict[str, float]:
-        watched.append(sight.known)
+    def watch_tau(encoder: Encoder, sight: FrameSource) -> dict[str, float]:
+        watched.append(sight.precomputed)
         return validate(encoder, sight)
 
     train(recipe, out, watch=lambda status: said.append(status.doing), validate=watch_tau)

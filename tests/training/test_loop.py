@@ -13,15 +13,15 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from inphase.data.sight import Sight
-from inphase.media.atomic import held
-from inphase.media.errors import StoreError
+from inphase.data.frame_source import FrameSource
+from inphase.losses import GTA
 from inphase.models import Encoder, load_encoder
-from inphase.objectives import GTA
+from inphase.storage.errors import StoreError
+from inphase.storage.files import exclusive_lock
 from inphase.training import Status, TrainingError, read_recipe, train, write_recipe
-from inphase.training.build import build_method, load_sights
-from inphase.training.checkpoint import chance_of, set_chance
-from inphase.training.method import Given, Method
+from inphase.training.build import build_encoder_with_loss, load_frame_sources
+from inphase.training.checkpoint import rng_state, set_rng_state
+from inphase.training.encoder_with_loss import EncoderWithLoss, StepInput
 from inphase.training.metrics import read_metrics
 from tests.training.conftest import make_recipe
 
@@ -118,7 +118,7 @@ def test_another_recipe_does_not_enter_the_folder(out: Path) -> None:
 
 
 def test_a_second_process_is_refused(out: Path) -> None:
-    with held(out), pytest.raises(StoreError, match="another process is training in"):
+    with exclusive_lock(out), pytest.raises(StoreError, match="another process is training in"):
         train(make_recipe(), out)
 
 
@@ -178,7 +178,7 @@ def test_a_collapse_is_told(out: Path) -> None:
 def test_the_encoder_is_measured_on_videos_that_are_not_trained_on(out: Path) -> None:
     measured: list[tuple[int, set[str]]] = []
 
-    def validate(encoder: Encoder, sight: Sight) -> Mapping[str, float]:
+    def validate(encoder: Encoder, sight: FrameSource) -> Mapping[str, float]:
         torch.rand(3)  # must not disturb the run
         measured.append((len(sight.videos), {video.split for video in sight.videos}))
         return {"tau": 0.5}
@@ -195,27 +195,27 @@ def test_every_process_goes_on_with_its_own_chance() -> None:
     for seed in (3, 4):
         torch.manual_seed(seed)
         torch.rand(7)
-        states.append(chance_of(torch.device("cpu")))
+        states.append(rng_state(torch.device("cpu")))
         torch.rand(9)
     kept = torch.stack(states)
     for seed, state in zip((3, 4), kept, strict=True):
         torch.manual_seed(seed)
         torch.rand(7)
         expected = torch.rand(5)
-        set_chance(state, device=torch.device("cpu"))
+        set_rng_state(state, device=torch.device("cpu"))
         assert torch.equal(torch.rand(5), expected)
 
 
 def test_accumulated_batches_are_one_batch(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[set[str]] = []
-    forward = Method.forward
+    forward = EncoderWithLoss.forward
 
-    def noting(self: Method, given: Given) -> dict[str, Tensor]:
+    def noting(self: EncoderWithLoss, given: StepInput) -> dict[str, Tensor]:
         seen.append({group.action for group in given.groups})
         assert len(given.groups) == 4
         return forward(self, given)
 
-    monkeypatch.setattr(Method, "forward", noting)
+    monkeypatch.setattr(EncoderWithLoss, "forward", noting)
     train(make_recipe(run={"accumulate": 2, "steps": 3}), out)
     assert seen == [{"squat", "kick"}] * 3
 
@@ -240,16 +240,16 @@ def test_two_processes_train_as_one(out: Path, tmp_path: Path) -> None:
     assert max(moved) > 0.01
 
 
-def names(sight: Sight | None) -> set[str]:
+def names(sight: FrameSource | None) -> set[str]:
     return set() if sight is None else {video.id for video in sight.videos}
 
 
 def test_fewer_videos_of_every_action_are_trained_on_where_so_many_are_asked_for() -> None:
     whole, few = make_recipe(), make_recipe(data={"videos_each": 2})
-    encoder = build_method(whole).encoder
-    every, some = (load_sights(recipe, encoder) for recipe in (whole, few))
+    encoder = build_encoder_with_loss(whole).encoder
+    every, some = (load_frame_sources(recipe, encoder) for recipe in (whole, few))
     assert Counter(video.action for video in some.train.videos) == {"squat": 2, "kick": 2}
     assert names(some.train) < names(every.train)
     assert names(some.held) == names(every.held) != set()  # measured alike
     with pytest.raises(ValueError, match="videos_each must be 2 or more, since videos are compared, got 1"):
-        load_sights(make_recipe(data={"videos_each": 1}), encoder)
+        load_frame_sources(make_recipe(data={"videos_each": 1}), encoder)

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from inphase.data import stage
-from inphase.data.groups import GroupStream
-from inphase.data.sight import see
+from inphase.data.frame_source import open_frame_source
+from inphase.data.stream import GroupStream
+from inphase.losses import GTA
 from inphase.models import PoseEncoder
-from inphase.objectives import GTA
-from inphase.training.method import Given, Method, trained
-from inphase.training.settings import Optimiser
+from inphase.training.encoder_with_loss import EncoderWithLoss, StepInput, trained
+from inphase.training.settings import OptimizerSettings
 from tests.conftest import CUDA
 
 
@@ -23,11 +23,11 @@ def waiting_is_an_error() -> Iterator[None]:
 @pytest.mark.parametrize("variant", ["paper", "released"])
 def test_a_step_never_waits_for_the_gpu(device: str, variant: str, waiting_is_an_error: None) -> None:
     encoder = PoseEncoder()
-    sight = see(encoder, stage.load(split="train", actions=["squat"], videos=4))
+    sight = open_frame_source(encoder, stage.load(split="train", actions=["squat"], videos=4))
     batch = GroupStream(sight.videos, read=sight.read, count=20, context=encoder.context)[0]
-    method = Method(encoder, GTA(variant=variant)).to(device)  # type: ignore[arg-type]
-    optimiser = Optimiser().build(trained(method))
-    given = Given([batch], device=torch.device(device))
+    method = EncoderWithLoss(encoder, GTA(variant=variant)).to(device)  # type: ignore[arg-type]
+    optimiser = OptimizerSettings().build(trained(method))
+    given = StepInput([batch], device=torch.device(device))
 
     def step() -> torch.Tensor:
         loss: torch.Tensor = method(given)["loss"] + encoder.regulariser()

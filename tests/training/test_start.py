@@ -15,7 +15,7 @@ def same(one: torch.nn.Module, other: torch.nn.Module) -> bool:
 
 def test_an_encoder_starts_as_the_one_that_ships_and_trains() -> None:
     encoder = build_encoder({"name": "pose", "start": "shipped"})
-    assert same(encoder, load_shipped("poses"))
+    assert same(encoder, load_shipped("pose"))
     assert encoder.training
     assert all(parameter.requires_grad for parameter in encoder.parameters())
 

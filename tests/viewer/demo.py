@@ -14,7 +14,6 @@ from PIL import Image
 
 from inphase.align.path import shortest_path
 from inphase.data import stage
-from inphase.data.pose import bones
 from inphase.data.video import Video
 from inphase.media.audio import Sound
 from inphase.media.encode import SOUND_RATE, write_mp4
@@ -33,6 +32,7 @@ from inphase.playback import (
     principal_curves,
     write_playback,
 )
+from inphase.pose.skeleton import bones
 
 RATE = 30.0
 NAMES = ("Ana", "Ben", "Chloe")

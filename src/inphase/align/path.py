@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inphase.align.inputs import require_tensor, single_precision
-from inphase.align.path_numba import backtrack, hard_table
+from inphase.align.numba.path_numba import backtrack, hard_table
 from inphase.align.recursion import Kind, accumulate
 
 

@@ -17,9 +17,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from inphase.align import recursion_numba
 from inphase.align.inputs import no_autocast, require_temperature, require_tensor, single_precision
 from inphase.align.minimum import min_gamma, smooth_min
+from inphase.align.numba import recursion_numba
 
 Kind = Literal["smooth", "soft", "hard"]
 BORDER = 1e30
@@ -41,7 +41,7 @@ def accumulate(cost: Tensor, *, kind: Kind = "smooth", gamma: float = 0.1, free_
     if cost.is_cpu:
         return recursion_numba.accumulate(cost, kind, gamma, free_start)
     if cost.is_cuda:
-        from inphase.align import recursion_triton
+        from inphase.align.triton import recursion_triton
 
         return recursion_triton.accumulate(cost, kind, gamma, free_start)
     return accumulate_reference(cost, kind, gamma, free_start)

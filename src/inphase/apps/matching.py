@@ -8,17 +8,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from inphase.align.coarse_to_fine import CELLS, coarse_to_fine_path
 from inphase.align.cost import contrastive_costs, cosine_cost
-from inphase.align.long import CELLS, long_path
 from inphase.align.path import seconds_along
-from inphase.models.embed import Embedding
+from inphase.models.embedding import Embedding
 
 PairCost = Literal["contrastive", "cosine"]
 BETA = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Match:
+class PairMatch:
     """How a recording goes with another.
 
     `path` [L, 2] int64 frames of the first and of the second that go together; `seconds` [M] the second of the second
@@ -33,7 +33,7 @@ class Match:
 
 def match(
     x: Embedding, y: Embedding, *, cost: PairCost = "contrastive", subsequence: bool = False, cells: int = CELLS
-) -> Match:
+) -> PairMatch:
     """Align x with y; with `subsequence`, with whichever part of y fits best.
 
     Recordings whose table would have more than `cells` entries are aligned coarsely first, then piece by piece.
@@ -45,11 +45,11 @@ def match(
     def cost_of(some: Tensor, others: Tensor) -> Tensor:
         return part_cost(some, others, cost=cost) if subsequence else pair_cost(some, others, cost=cost)
 
-    path = long_path(a, b, cost=cost_of, subsequence=subsequence, cells=cells)
+    path = coarse_to_fine_path(a, b, cost=cost_of, subsequence=subsequence, cells=cells)
     i, j = path.T
     distance = 1 - torch.nn.functional.cosine_similarity(a[i], b[j]).mean()
     # Of a video and its copy the mean of the cosines rounds to a little above 1.
-    return Match(path.numpy(), seconds_along(path, x.times, y.times), max(0.0, float(distance)))
+    return PairMatch(path.numpy(), seconds_along(path, x.times, y.times), max(0.0, float(distance)))
 
 
 def pair_cost(x: Tensor, y: Tensor, *, cost: PairCost = "contrastive", beta: float = BETA) -> Tensor:

@@ -28,7 +28,7 @@ from inphase.cli import (
     transfer,
     viewer,
 )
-from inphase.media.atomic import explain
+from inphase.storage.files import explain_os_error
 
 app = SubcommandApp()
 app.command(demo.demo)
@@ -63,7 +63,7 @@ def main() -> None:
         if isinstance(error, OSError) and error.errno is not None:
             # Where a copy fails there are two: the file and where it was to go.
             named = [str(name) for name in (error.filename, error.filename2) if name is not None]
-            message = f"{' → '.join(named)}: {explain(error)}" if named else explain(error)
+            message = f"{' → '.join(named)}: {explain_os_error(error)}" if named else explain_os_error(error)
         Console(stderr=True).print(f"[red]{escape(message)}[/red]")
         sys.exit(1)
     except KeyboardInterrupt:

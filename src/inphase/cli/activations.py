@@ -27,8 +27,8 @@ def activations(
         out: where to write.
         height: of the pictures, in pixels.
     """
-    from inphase.apps.activation import heat_of, write_heat
-    from inphase.apps.track import open_recordings
+    from inphase.apps.activation_maps import heat_of, write_heat
+    from inphase.apps.tracks import open_recordings
     from inphase.models import load_encoder
     from inphase.playback import write_playback
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from inphase.cli.looking import (
-    Cache,
+    CacheFolder,
     Model,
     Out,
     Rate,
@@ -23,12 +23,12 @@ from inphase.cli.looking import (
     task_of,
     view_command,
 )
-from inphase.media.atomic import atomic_write
+from inphase.storage.files import atomic_write
 
 if TYPE_CHECKING:
-    from inphase.apps.sync import Synchrony
-    from inphase.apps.track import Recording
-    from inphase.models.embed import Embedding
+    from inphase.apps.align_videos import Synchronization
+    from inphase.apps.tracks import NamedVideo
+    from inphase.models.embedding import Embedding
 
 MOST = 9
 
@@ -45,7 +45,7 @@ def align(
     cost: Literal["contrastive", "cosine"] = "contrastive",
     rate: Rate = None,
     height: int = 360,
-    cache: Cache = None,
+    cache: CacheFolder = None,
 ) -> None:
     """Align videos of the same action and write them side by side, in step.
 
@@ -73,8 +73,8 @@ def align(
         raise ValueError(f"--height must be at least 2 pixels, got {height}")
     require_folder(out)
     spare(videos, [out / "aligned.mp4"])
-    from inphase.apps.sync import medoid, synchronise
-    from inphase.apps.track import open_recordings
+    from inphase.apps.align_videos import medoid, synchronize
+    from inphase.apps.tracks import open_recordings
 
     recordings = open_recordings(videos)
     named = find_reference(reference, recordings, subsequence=subsequence)
@@ -84,14 +84,14 @@ def align(
     chosen = medoid(embeddings) if named is None else named
     if subsequence and named is None:
         require_inside(recordings, chosen)
-    synchrony = synchronise(embeddings, reference=chosen, cost=cost, subsequence=subsequence, smooth=smooth)
+    synchrony = synchronize(embeddings, reference=chosen, cost=cost, subsequence=subsequence, smooth=smooth)
     write_alignment(out, recordings, embeddings, synchrony, cost=cost, slow=slow, height=height)
     console = Console()
     console.print(summary(recordings, synchrony))
     console.print(f"watch {escape(str(out / 'aligned.mp4'))}, or: {view_command(out)}", soft_wrap=True)
 
 
-def find_reference(wish: str, recordings: "list[Recording]", *, subsequence: bool) -> int | None:
+def find_reference(wish: str, recordings: "list[NamedVideo]", *, subsequence: bool) -> int | None:
     """Find the video whose clock counts, before any is looked at; none where that will be the medoid."""
     named = [number for number, each in enumerate(recordings) if wish in (each.name, each.path.name, str(each.path))]
     if wish == "medoid":
@@ -106,7 +106,7 @@ def find_reference(wish: str, recordings: "list[Recording]", *, subsequence: boo
     raise ValueError(f"--reference {wish}: give a number from 1 to {len(recordings)}, medoid, or one of {names}")
 
 
-def require_inside(recordings: "list[Recording]", reference: int) -> None:
+def require_inside(recordings: "list[NamedVideo]", reference: int) -> None:
     """Refuse a video that is looked for inside others and is longer than one of them."""
     lengths = [each.properties.duration for each in recordings]
     if lengths[reference] > min(lengths):
@@ -119,23 +119,23 @@ def require_inside(recordings: "list[Recording]", reference: int) -> None:
 
 def write_alignment(
     out: Path,
-    recordings: "list[Recording]",
+    recordings: "list[NamedVideo]",
     embeddings: "list[Embedding]",
-    synchrony: "Synchrony",
+    synchrony: "Synchronization",
     *,
     cost: Literal["contrastive", "cosine"],
     slow: float,
     height: int,
 ) -> None:
     """Write all files of an alignment into a folder."""
-    from inphase.apps.picture import draw_alignments
-    from inphase.apps.sync import make_playback, render_aligned
-    from inphase.apps.track import bring
+    from inphase.apps.align_videos import make_playback, render_aligned
+    from inphase.apps.alignment_plot import draw_alignments
+    from inphase.apps.tracks import add_video_file
     from inphase.playback import write_playback
 
     out.mkdir(parents=True, exist_ok=True)
     with bars() as bar:
-        media = [bring(out, each, progress=task_of(bar, f"encoding {each.path.name}")) for each in recordings]
+        media = [add_video_file(out, each, progress=task_of(bar, f"encoding {each.path.name}")) for each in recordings]
         tell = task_of(bar, "rendering")
         render_aligned(out / "aligned.mp4", recordings, synchrony, slow=slow, height=height, progress=tell)
     playback = make_playback(recordings, media, embeddings, synchrony, cost=cost)
@@ -145,7 +145,7 @@ def write_alignment(
     write_playback(out, playback)
 
 
-def write_path(file: Path, recordings: "list[Recording]", synchrony: "Synchrony") -> None:
+def write_path(file: Path, recordings: "list[NamedVideo]", synchrony: "Synchronization") -> None:
     """Write the second of every video at each frame of the reference, which comes first."""
     order = [synchrony.reference, *(k for k in range(len(recordings)) if k != synchrony.reference)]
     with atomic_write(file) as part, part.open("w", encoding="utf-8", newline="") as stream:
@@ -154,7 +154,7 @@ def write_path(file: Path, recordings: "list[Recording]", synchrony: "Synchrony"
         table.writerows([f"{second:.6f}" for second in row] for row in synchrony.seconds[:, order])
 
 
-def summary(recordings: "list[Recording]", synchrony: "Synchrony") -> Table:
+def summary(recordings: "list[NamedVideo]", synchrony: "Synchronization") -> Table:
     """Tabulate how each video goes with the reference."""
     table = Table(title=f"in step with {escape(recordings[synchrony.reference].name)}", title_justify="left")
     for heading in ("video", "seconds", "from", "to", "distance"):

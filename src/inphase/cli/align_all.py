@@ -15,8 +15,8 @@ from inphase.cli.device import choose_device
 from inphase.cli.looking import bars
 
 if TYPE_CHECKING:
-    from inphase.corpus.align_all import Compared
-    from inphase.corpus.catalogue import Fact
+    from inphase.corpus.align_corpus import Compared
+    from inphase.corpus.embedding_store import Fact
     from inphase.evaluation.report import Cell, Figure, Report, Table
 
 StoreGiven = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STORE", help="made by `inphase embed`")]
@@ -55,16 +55,16 @@ def align_all(
         device: where costs and tables are computed: auto, cpu or cuda.
         ray: where a Ray cluster is that compares the pairs.
     """
-    from inphase.corpus.align_all import align_action
+    from inphase.corpus.align_corpus import align_action
+    from inphase.corpus.embedding_store import EmbeddingStore
     from inphase.corpus.pair_engines import in_actors, in_threads
-    from inphase.corpus.store import Store
     from inphase.evaluation.report import write_report
 
     device = choose_device(device)
     workers = workers or (2 if device == "cuda" else os.cpu_count() or 1)
     engine = in_threads(workers=workers, device=device) if ray is None else in_actors(ray)
     console = Console()
-    with Store(store) as opened:
+    with EmbeddingStore(store) as opened:
         actions = action or tuple(opened.catalogue.counts("action"))
         if not actions:
             raise ValueError(f"{store} holds no embedding yet: fill it with `inphase embed`")

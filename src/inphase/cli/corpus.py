@@ -13,7 +13,7 @@ from inphase.cli.device import choose_device
 from inphase.cli.looking import Rate, bars
 
 if TYPE_CHECKING:
-    from inphase.corpus.embedding import Embedded
+    from inphase.corpus.embed_corpus import EmbedSummary
 
 Corpus = Annotated[
     tyro.conf.Positional[Path],
@@ -58,11 +58,11 @@ def embed(
         cache: keep the poses that were found here, for other models to use.
         shard_videos: videos embedded between one save and the next.
     """
-    from inphase.corpus.embedding import embed_corpus, here
-    from inphase.corpus.listing import list_videos
+    from inphase.corpus.embed_corpus import embed_corpus, here
+    from inphase.media.listing import list_videos
     from inphase.models import load_encoder, load_shipped
 
-    encoder = load_shipped("poses") if model is None else load_encoder(model)
+    encoder = load_shipped("pose") if model is None else load_encoder(model)
     device = choose_device(device)
     cores = os.cpu_count() or 1
     workers = workers if workers is not None else (1 if device == "cuda" else cores)
@@ -81,7 +81,7 @@ def embed(
     with bars() as bar:
         task = bar.add_task(f"embedding {escape(corpus.name)}", total=total)
 
-        def tell(came: "Embedded") -> None:
+        def tell(came: "EmbedSummary") -> None:
             bar.update(task, completed=came.kept + came.done)
 
         came = embed_corpus(
@@ -100,7 +100,7 @@ def embed(
     _say(came, out, seconds=time.perf_counter() - began)
 
 
-def _say(came: "Embedded", out: Path, *, seconds: float) -> None:
+def _say(came: "EmbedSummary", out: Path, *, seconds: float) -> None:
     """Tell what embedding came to."""
     console = Console()
     speed = f", {came.frames / seconds:,.0f} frames/s" if came.frames else ""

@@ -15,14 +15,14 @@ from rich.table import Table
 from tyro.extras import SubcommandApp
 
 from inphase.data import DATASETS, stage
-from inphase.data.check import Report, check
-from inphase.data.loading import find_loader
+from inphase.data.check import DataReport, check
+from inphase.data.contact_sheet import choose, draw_contact_sheet
 from inphase.data.reading import file_length, measured_length, read_pictures, sources
-from inphase.data.sheet import choose, draw_sheet
+from inphase.data.recipe_tables import find_loader
 from inphase.data.video import summarise
-from inphase.media.atomic import atomic_write
-from inphase.media.cache import Filled, Source, fill_store
-from inphase.media.pose_cache import fill_poses
+from inphase.media.frame_store import FillSummary, Source, fill_store
+from inphase.pose.pose_store import fill_poses
+from inphase.storage.files import atomic_write
 
 commands = SubcommandApp()
 
@@ -88,7 +88,9 @@ def show_data(
     if not found:
         known = ", ".join(sorted({video.action for video in videos})) or "none"
         raise ValueError(f"no video of action {action!r} in split {split!r}; actions there: {known}")
-    sheet = draw_sheet(choose(found, rows=rows), columns=columns, read=read_pictures, frame_count=measured_length)
+    sheet = draw_contact_sheet(
+        choose(found, rows=rows), columns=columns, read=read_pictures, frame_count=measured_length
+    )
     with atomic_write(out) as part:
         sheet.save(part)
     Console().print(f"{min(rows, len(found))} of {len(found)} videos → {escape(str(out))}")
@@ -131,7 +133,9 @@ def pose_data(
     fill_behind_bar(store, wanted, "following people", partial(fill_poses, complexity=complexity, workers=workers))
 
 
-def fill_behind_bar(store: Path, wanted: dict[str, Source], doing: str, fill: Callable[..., Filled]) -> Filled:
+def fill_behind_bar(
+    store: Path, wanted: dict[str, Source], doing: str, fill: Callable[..., FillSummary]
+) -> FillSummary:
     """Fill a store behind a progress bar and say what it holds now."""
     console = Console()
     with Progress(console=console, disable=not console.is_terminal) as bar:
@@ -149,7 +153,7 @@ def _sources(name: str, root: Path, *, split: str) -> dict[str, Source]:
     return wanted
 
 
-def _print_filled(console: Console, filled: Filled, store: Path) -> None:
+def _print_filled(console: Console, filled: FillSummary, store: Path) -> None:
     """Say what a store holds now, and what it could not."""
     console.print(
         f"{filled.written + filled.kept:,} videos, {filled.frames:,} frames in {escape(str(store))} "
@@ -198,7 +202,7 @@ def write_stage(
     console.print(f"{new + kept:,} videos in {escape(str(root))} ({new:,} new)")
 
 
-def _counts_table(report: Report) -> Table:
+def _counts_table(report: DataReport) -> Table:
     """Tabulate videos and frames by action and split."""
     splits = [split for split in ("train", "val", "test") if any(split == found for _, found in report.videos)]
     table = Table(
@@ -222,7 +226,7 @@ def _counts_table(report: Report) -> Table:
     return table
 
 
-def _findings_table(report: Report) -> Table:
+def _findings_table(report: DataReport) -> Table:
     """Tabulate what was found and what to do."""
     colours = {"missing": "yellow", "broken": "red", "remark": "cyan"}
     table = Table(show_lines=True)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from inphase.models import Encoder
     from inphase.training import Recipe
 
-WAYS = {"pose": "by keypoints", "pixels": "by pixels"}
+WAYS = {"pose": "by pose", "image": "by image"}
 # Of each action, whose people and looks no training video has.
 TESTED = 6
 PAIR_SIZE = 256
 
-Ways = Annotated[tuple[str, ...], tyro.conf.arg(metavar="WAY", help="pose, pixels or both")]
+Ways = Annotated[tuple[str, ...], tyro.conf.arg(metavar="WAY", help="pose, image or both")]
 
 
 def demo(*, out: Path = Path("out/demo"), ways: Ways = tuple(WAYS)) -> None:
@@ -64,11 +64,11 @@ def recipe_of(way: str) -> Path:
 
 def measure_on_test(encoder: "Encoder", recipe: "Recipe", *, cache: Path) -> "Measured":
     """Measure an encoder on people it never saw, beside an untrained one and what has not looked at all."""
-    from inphase.data.sight import Sight, see
+    from inphase.data.frame_source import FrameSource, open_frame_source
     from inphase.evaluation.measure import measure
 
-    def look() -> Sight:
-        return see(encoder, load_test(recipe, videos=TESTED), name="stage test")
+    def look() -> FrameSource:
+        return open_frame_source(encoder, load_test(recipe, videos=TESTED), name="stage test")
 
     return measure(encoder, test=look, train=look, tasks=("alignment_error", "kendall_tau"), cache=cache)
 
@@ -112,20 +112,20 @@ def _percent(error: float) -> str:
 
 def align_two(encoder: "Encoder", recipe: "Recipe", *, out: Path) -> Path:
     """Film two people of the test split at the first action, align them by the encoder, and write the playback."""
-    from inphase.apps.sync import synchronise
-    from inphase.apps.track import open_recordings
+    from inphase.apps.align_videos import synchronize
+    from inphase.apps.tracks import open_recordings
     from inphase.cli.align import write_alignment
     from inphase.data import stage
-    from inphase.data.sight import see
+    from inphase.data.frame_source import open_frame_source
     from inphase.evaluation import embed_videos
 
     action = recipe.data["actions"][0]
     options = {"videos": 2, "level": recipe.data["level"], "actions": [action]}
     stage.write(out / "stage", split="test", size=PAIR_SIZE, **options)
     films = [video.path for video in stage.load(out / "stage", split="test", actions=[action]) if video.path]
-    seen = see(encoder, load_test(recipe, **options), name="stage pair")
+    seen = open_frame_source(encoder, load_test(recipe, **options), name="stage pair")
     embeddings = [each.embedding for each in embed_videos(encoder, seen.videos, read=seen.read)]
     folder = out / "aligned"
-    synchrony = synchronise(embeddings, smooth=0.3)
+    synchrony = synchronize(embeddings, smooth=0.3)
     write_alignment(folder, open_recordings(films), embeddings, synchrony, cost="contrastive", slow=1.0, height=360)
     return folder

@@ -60,7 +60,7 @@ def evaluate(
     from inphase.evaluation.measure import CONTROLS
     from inphase.evaluation.report import write_report
     from inphase.evaluation.summary import DETAILS, summarise_run
-    from inphase.training.features import keep_features
+    from inphase.training.features import cache_features
 
     console = Console()
     folder = run if run.is_dir() else run.parent
@@ -83,7 +83,7 @@ def evaluate(
             options=options,
             compare=CONTROLS if controls else (),
             device=choose_device(device),
-            keep=partial(keep_features, folder=run / "features") if own and run.is_dir() else None,
+            keep=partial(cache_features, folder=run / "features") if own and run.is_dir() else None,
             progress=lambda what, done: bar.update(line, description=what, completed=done),
         )
     choice = choose_data(folder, name=data, root=root, store=store)

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from inphase.cli.evaluate import evaluate
-from inphase.cli.looking import Cache
+from inphase.cli.looking import CacheFolder
 from inphase.cli.train import Changes, Watching
 from inphase.data.video import Problem
-from inphase.media.shelf import Shelf, default_folder
+from inphase.storage.cache import Cache, default_cache_folder
 
-See = Literal["auto", "pose", "pixels"]
+Modality = Literal["auto", "pose", "image", "both"]
 Folder = Annotated[
     tyro.conf.Positional[Path],
     tyro.conf.arg(metavar="FOLDER", help="videos of one action, or a sub-folder of them for each action"),
@@ -26,12 +26,12 @@ def fit(
     folder: Folder,
     *,
     out: Path,
-    see: See = "auto",
+    modality: Modality = "auto",
     steps: int = 0,
     workers: int = 2,
     seed: int = 0,
     set: Changes = (),
-    cache: Cache = None,
+    cache: CacheFolder = None,
 ) -> None:
     """Learn to align your own videos; only which of them show the same action has to be known.
 
@@ -41,7 +41,7 @@ def fit(
     Args:
         folder: where the videos are.
         out: the run folder, which every other command takes as --model.
-        see: pose looks at people, pixels at pictures, auto at people where there are some in most of the videos.
+        modality: pose, image, or auto: pose where a person is found in most of the videos.
         steps: how long to train; as the recipe says where nothing is said.
         workers: processes that look at videos side by side.
         seed: another seed, another run.
@@ -49,7 +49,7 @@ def fit(
         cache: where to keep the poses that were found, for other commands too.
     """
     from inphase.training import fit as learn
-    from inphase.training.fitting import FEW
+    from inphase.training.fit import FEW
 
     if steps < 0 or workers < 0:
         raise ValueError(f"--steps and --workers must not be negative, got {steps} and {workers}")
@@ -63,10 +63,10 @@ def fit(
         fitted = learn(
             folder,
             out,
-            see=see,
+            modality=modality,
             changes=changes,
             workers=workers,
-            shelf=Shelf(cache or default_folder()),
+            cache=Cache(cache or default_cache_folder()),
             tell=tell,
             looking=lambda doing, done, total: watching.show(done, total, doing),
             watch=watching,

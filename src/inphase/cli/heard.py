@@ -26,10 +26,10 @@ class Corpus(Protocol):
     def query(self) -> str:
         """Name the one that is asked with."""
 
-    def see(self, names: Sequence[str]) -> "dict[str, Embedding]":
+    def embeddings(self, names: Sequence[str]) -> "dict[str, Embedding]":
         """Embed the frames of those that can be seen."""
 
-    def hear(self, name: str) -> "Sound":
+    def sound(self, name: str) -> "Sound":
         """Give the sound of one."""
 
     def file(self, name: str) -> Path:
@@ -46,7 +46,7 @@ class Files:
         self, places: Sequence[Path], query: Path, *, model: Path, cache: Path | None, rate: float | None
     ) -> None:
         """Find the files."""
-        from inphase.apps.track import names_of
+        from inphase.apps.tracks import names_of
 
         others = [path for path in corpus_files(places) if path.resolve() != query.resolve()]
         if not others:
@@ -58,7 +58,7 @@ class Files:
         self.names = list(self._paths)
         self.query = self.names[0]
 
-    def see(self, names: Sequence[str]) -> "dict[str, Embedding]":
+    def embeddings(self, names: Sequence[str]) -> "dict[str, Embedding]":
         """Look at files; those that cannot be seen are named and left out."""
         from inphase.models import load_encoder
 
@@ -66,7 +66,7 @@ class Files:
         seen = look_at_others(list(paths), encoder=load_encoder(self._model), cache=self._cache, rate=self._rate)
         return {paths[path]: embedding for path, embedding in seen.items()}
 
-    def hear(self, name: str) -> "Sound":
+    def sound(self, name: str) -> "Sound":
         """Read the sound of a file."""
         from inphase.media.audio import read_sound
 
@@ -92,18 +92,18 @@ class Collection:
         self._encoder, self._model, self._draft = load_encoder(model), model, draft
         self._choice = choose_data(model, name=name, root=None, store=None)
         # Poses are the same at any size: these are drawn for people to look at.
-        size = self._encoder.shape[0] if self._encoder.sees == "pictures" else SHOWN
+        size = self._encoder.shape[0] if self._encoder.modality == "image" else SHOWN
         listed, _ = present(self._choice.load(split, size=size))
         self._videos = {video.id: video for video in listed if video.sound is not None or video.hear is not None}
         self.names, self.query = list(self._videos), _find(query, listed)
 
-    def see(self, names: Sequence[str]) -> "dict[str, Embedding]":
+    def embeddings(self, names: Sequence[str]) -> "dict[str, Embedding]":
         """Embed videos, or find them embedded in the run folder."""
-        from inphase.data.sight import see
+        from inphase.data.frame_source import open_frame_source
         from inphase.evaluation import embed_videos
 
         chosen = [self._videos[name] for name in names]
-        sight = see(self._encoder, chosen, store=self._choice.store, name=str(self._choice))
+        sight = open_frame_source(self._encoder, chosen, store=self._choice.store, name=str(self._choice))
         with bars() as bar:
             tell = task_of(bar, f"looking at {len(chosen)} videos")
             embedded = embed_videos(
@@ -117,11 +117,11 @@ class Collection:
             )
         return {item.video.id: item.embedding for item in embedded}
 
-    def hear(self, name: str) -> "Sound":
+    def sound(self, name: str) -> "Sound":
         """Decode or make the sound of a video."""
-        from inphase.data.hearing import hear
+        from inphase.data.audio_visual import read_video_sound
 
-        return hear(self._videos[name])
+        return read_video_sound(self._videos[name])
 
     def file(self, name: str) -> Path:
         """Give the file of a video; one that is drawn is written first."""

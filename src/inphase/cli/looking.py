@@ -12,9 +12,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from inphase.models.embed import Embedding
+    from inphase.models.embed_videos import EmbeddedVideos
+    from inphase.models.embedding import Embedding
     from inphase.models.encoder import Encoder
-    from inphase.models.look_at_many import Looked
 
 Videos = Annotated[
     tyro.conf.Positional[tuple[Path, ...]],
@@ -25,7 +25,7 @@ Model = Annotated[
     Path | None,
     tyro.conf.arg(metavar="RUN", help="a run folder or an encoder's file; without one, a model that ships is chosen"),
 ]
-Cache = Annotated[
+CacheFolder = Annotated[
     Path | None,
     tyro.conf.arg(metavar="DIR", help="where to keep what was seen; ~/.cache/inphase where none is named"),
 ]
@@ -34,19 +34,21 @@ Rate = Annotated[
 ]
 
 
-def look_together(paths: Sequence[Path], *, model: Path | None, cache: Path | None, rate: float | None) -> "Looked":
+def look_together(
+    paths: Sequence[Path], *, model: Path | None, cache: Path | None, rate: float | None
+) -> "EmbeddedVideos":
     """Look at videos behind progress bars, and say with which model and why."""
-    from inphase.media.shelf import Shelf, default_folder
     from inphase.models import load_encoder
-    from inphase.models.look_at_many import look_at_all
+    from inphase.models.embed_videos import embed_videos
+    from inphase.storage.cache import Cache, default_cache_folder
 
     encoder = None if model is None else load_encoder(model)
     with bars() as bar:
         tasks = [bar.add_task(f"looking at {escape(path.name)}", total=None) for path in paths]
-        looked = look_at_all(
+        looked = embed_videos(
             paths,
             encoder=encoder,
-            shelf=Shelf(cache or default_folder()),
+            cache=Cache(cache or default_cache_folder()),
             rate=rate,
             progress=lambda number, done, total: bar.update(tasks[number], completed=done, total=total),
         )
@@ -66,8 +68,8 @@ def look_at_others(
     paths: Sequence[Path], *, encoder: "Encoder", cache: Path | None, rate: float | None
 ) -> "dict[Path, Embedding]":
     """Look at many videos; those that cannot be seen are named and left out."""
-    from inphase.media.shelf import Shelf, default_folder
-    from inphase.models.look_at_many import look_at_each
+    from inphase.models.embed_videos import embed_each
+    from inphase.storage.cache import Cache, default_cache_folder
 
     with bars() as bar:
         tell = task_of(bar, f"looking at {len(paths)} videos")
@@ -77,12 +79,12 @@ def look_at_others(
             done.update([number] if frame == total else [])
             tell(len(done), len(paths))
 
-        shelf = Shelf(cache or default_folder())
-        seen, failed = look_at_each(paths, encoder=encoder, shelf=shelf, rate=rate, progress=progress)
+        kept = Cache(cache or default_cache_folder())
+        seen, failed = embed_each(paths, encoder=encoder, cache=kept, rate=rate, progress=progress)
     for reason in failed.values():
         Console(stderr=True).print(f"[yellow]left out: {escape(reason)}[/yellow]")
     if not seen:
-        raise ValueError(f"none of {len(paths)} videos can be seen by {encoder.sees}: name others, or a --model")
+        raise ValueError(f"none of {len(paths)} videos can be seen by {encoder.modality}: name others, or a --model")
     return seen
 
 

@@ -12,16 +12,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from inphase.cli.looking import Cache, require_folder, view_command
+from inphase.cli.looking import CacheFolder, require_folder, view_command
 from inphase.data import DATASETS
-from inphase.data.pose import JOINTS13, select_joints
+from inphase.data.frame_source import select_joints
 from inphase.data.video import Video, summarise
-from inphase.media.atomic import atomic_write
+from inphase.pose.pose import JOINTS13
+from inphase.storage.files import atomic_write
 
 if TYPE_CHECKING:
     from inphase.apps.pose3d.reconstruct import Reconstruction
     from inphase.apps.pose3d.views import Performance
-    from inphase.apps.track import Recording
+    from inphase.apps.tracks import NamedVideo
     from inphase.models import Encoder
     from inphase.playback import Track
 
@@ -41,7 +42,7 @@ class _Seen:
 
     performance: "Performance"
     size: tuple[int, int]
-    recording: "Recording | None" = None
+    recording: "NamedVideo | None" = None
 
 
 def pose3d(
@@ -56,7 +57,7 @@ def pose3d(
     views: int = 20,
     rate: float = 30.0,
     flips: bool = True,
-    cache: Cache = None,
+    cache: CacheFolder = None,
 ) -> None:
     """Reconstruct the body in space at every frame of a video, from other videos of the same action.
 
@@ -98,8 +99,8 @@ def _encoder(model: Path | None) -> "Encoder":
     """Load the encoder that was named, or the one that is shipped."""
     from inphase.models import load_encoder, load_shipped
 
-    encoder = load_shipped("poses") if model is None else load_encoder(model)
-    if encoder.sees != "poses" or tuple(encoder.config["joints"]) != JOINTS13:
+    encoder = load_shipped("pose") if model is None else load_encoder(model)
+    if encoder.modality != "pose" or tuple(encoder.config["joints"]) != JOINTS13:
         raise ValueError(
             f"{model or 'it'} does not see poses in the 13 joints of PennAction: name an encoder that does"
         )
@@ -109,10 +110,10 @@ def _encoder(model: Path | None) -> "Encoder":
 def _watch(files: tuple[Path, ...], cache: Path | None, tell: Tell) -> list[_Seen]:
     """Follow the person in each video file; others than the query that cannot be followed are named and left out."""
     from inphase.apps.pose3d.views import FEWEST, Performance
-    from inphase.apps.track import open_recordings
-    from inphase.media.errors import MediaError
-    from inphase.media.shelf import Shelf, default_folder
-    from inphase.models.look_at_many import follow_each
+    from inphase.apps.tracks import open_recordings
+    from inphase.models.embed_videos import estimate_poses
+    from inphase.storage.cache import Cache, default_cache_folder
+    from inphase.storage.errors import MediaError
 
     if len(files) < FEWEST:
         raise ValueError(f"depth needs {FEWEST} videos or more, the query's among them; got {len(files)}")
@@ -122,7 +123,7 @@ def _watch(files: tuple[Path, ...], cache: Path | None, tell: Tell) -> list[_See
         done[number] = 100 * frame // total
         tell(sum(done.values()), 100 * len(files))
 
-    poses, failed = follow_each(files, shelf=Shelf(cache or default_folder()), progress=progress)
+    poses, failed = estimate_poses(files, cache=Cache(cache or default_cache_folder()), progress=progress)
     if files[0] in failed:
         raise MediaError(failed[files[0]])
     for reason in failed.values():
@@ -176,8 +177,8 @@ def _reconstruct(
     encoder: "Encoder", seen: list[_Seen], *, views: int, flips: bool, out: Path, bar: Progress
 ) -> tuple["Reconstruction", list["Track"]]:
     """Align the others with the first, reconstruct, and describe what is shown beside the body."""
-    from inphase.apps.pose3d.files import make_track
     from inphase.apps.pose3d.reconstruct import reconstruct
+    from inphase.apps.pose3d.reconstruction_files import make_track
     from inphase.apps.pose3d.views import choose_partners, gather
 
     query, others = seen[0], seen[1:]
@@ -206,15 +207,14 @@ def _reconstruct(
 
 def _media(out: Path, seen: _Seen) -> str | None:
     """Bring a video's file to the playback."""
-    from inphase.apps.track import bring
+    from inphase.apps.tracks import add_video_file
 
-    return None if seen.recording is None else bring(out, seen.recording)
+    return None if seen.recording is None else add_video_file(out, seen.recording)
 
 
 def _write(out: Path, found: "Reconstruction", query: "Performance", tracks: list["Track"]) -> None:
     """Write the numbers, the picture and the playback."""
-    from inphase.apps.pose3d.drawing import draw_reconstruction
-    from inphase.apps.pose3d.files import make_playback, write_reconstruction
+    from inphase.apps.pose3d.reconstruction_files import draw_reconstruction, make_playback, write_reconstruction
     from inphase.playback import write_playback
 
     out.mkdir(parents=True, exist_ok=True)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from inphase.evaluation.report import Report, Table
-    from inphase.reproduction.runs import Job
-    from inphase.reproduction.workers import Event
+    from inphase.reproduction.study_runs import TrainingJob
+    from inphase.reproduction.workers import WorkerEvent
 
 NAMES = ("ablation", "recognition", "events", "few-shot", "synchronisation", "per-class", "minima")
 
@@ -30,7 +30,7 @@ def reproduce(
     data: str = "stage",
     root: Path | None = None,
     store: Path | None = None,
-    see: str | None = None,
+    modality: str | None = None,
     seeds: int = 3,
     budget: str = "small",
     out: Path | None = None,
@@ -47,7 +47,7 @@ def reproduce(
         data: stage, penn_action, golfdb or finegym.
         root: the folder the collection lies in.
         store: a store of its poses or frames.
-        see: poses or pictures; pictures of FineGym, poses of everything else where nothing is said.
+        modality: pose or image; image for FineGym and pose for all else by default.
         seeds: how many times each network is trained.
         budget: small, medium or full; for pictures full is the paper's network and its 150,000 steps.
         out: where runs and reports go; reproduced/DATA_SEE where nothing is said.
@@ -64,18 +64,18 @@ def reproduce(
         raise ValueError(f"no study {name!r}: choose one of {', '.join(NAMES)}")
     if jobs < 0:
         raise ValueError(f"--jobs must be at least 1, got {jobs}")
-    see = see or ("pictures" if data == "finegym" else "poses")
-    out = out or Path("reproduced") / f"{data}_{see}"
+    modality = modality or ("image" if data == "finegym" else "pose")
+    out = out or Path("reproduced") / f"{data}_{modality}"
     if name == "minima":
         _show(console, _minima(out), out / name)
         return
-    setup = Setup(data, root, store, see, budget, seeds, methods, set)
+    setup = Setup(data, root, store, modality, budget, seeds, methods, set)
     with Watching(console) as watching:
         report = run_study(
             STUDIES[name],
             setup,
             out,
-            processes=jobs or (cores() if see == "poses" else 1),
+            processes=jobs or (cores() if modality == "pose" else 1),
             begin=watching.begin,
             watch=watching,
         )
@@ -84,7 +84,7 @@ def reproduce(
 
 def _minima(out: Path) -> "Report":
     from inphase.evaluation.report import write_report
-    from inphase.reproduction.minima import minima
+    from inphase.reproduction.figures import minima
 
     report = minima()
     write_report(report, out / "minima")
@@ -138,14 +138,14 @@ class Watching:
         """Take the bars away."""
         self._bars.stop()
 
-    def begin(self, left: "Sequence[Job]", total: int) -> None:
+    def begin(self, left: "Sequence[TrainingJob]", total: int) -> None:
         """Say how much there is to do."""
         self._done, self._total = total - len(left), total
         kept = f", {self._done} of them are there already" if self._done else ""
         self._console.print(f"{total} runs and controls{kept}")
         self._all = self._bars.add_task("all", total=total, completed=self._done)
 
-    def __call__(self, event: "Event") -> None:
+    def __call__(self, event: "WorkerEvent") -> None:
         """Show how one job stands."""
         name = event.key.name if event.key.parts[0] == "runs" else "controls"
         if event.key not in self._each:

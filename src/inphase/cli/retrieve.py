@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from inphase.cli.heard import Collection, Corpus, Files
-from inphase.cli.looking import Cache, Rate, bars, require_folder, task_of, view_command
+from inphase.cli.looking import CacheFolder, Rate, bars, require_folder, task_of, view_command
 from inphase.cli.search import summary
 from inphase.data import DATASETS
 
 if TYPE_CHECKING:
-    from inphase.apps.retrieval import Hit
-    from inphase.apps.sound import Asked
+    from inphase.apps.retrieve_sound import Asked
+    from inphase.apps.search import MomentHit
     from inphase.playback import Moment
 
 SOUND = "sound.safetensors"
@@ -38,7 +38,7 @@ def retrieve(
     split: str = "test",
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("out/retrieve"),
     rate: Rate = None,
-    cache: Cache = None,
+    cache: CacheFolder = None,
 ) -> None:
     """Find the frames that go with a second of sound, or the seconds of sound that go with a frame.
 
@@ -64,7 +64,7 @@ def retrieve(
     require_folder(out)
     if not (model / SOUND).is_file():
         raise ValueError(f"{model} holds no {SOUND}: name the folder of a run whose recipe has a table [sound]")
-    from inphase.apps.sound import show_found
+    from inphase.apps.retrieve_sound import show_found
     from inphase.playback import write_playback
 
     with ExitStack() as stack:
@@ -89,29 +89,29 @@ def retrieve(
 
 def _show(corpus: Corpus, out: Path, name: str, second: float, *, score: float | None = None) -> "Moment":
     """Bring a moment of a recording into the folder of the playback."""
-    from inphase.apps.sound import show_second
+    from inphase.apps.retrieve_sound import show_second
 
     return show_second(out, corpus.file(name), name, second, score=score, about=corpus.about(name))
 
 
-def _find_pictures(corpus: Corpus, *, model: Path, at: float | None, top: int) -> "tuple[Asked, list[Hit]]":
+def _find_pictures(corpus: Corpus, *, model: Path, at: float | None, top: int) -> "tuple[Asked, list[MomentHit]]":
     """Ask all other recordings' frames with a second of the query's sound."""
-    from inphase.apps.sound import ask_with_sound, find_pictures
+    from inphase.apps.retrieve_sound import ask_with_sound, find_pictures
     from inphase.models import load_encoder
 
-    asked = ask_with_sound(load_encoder(model / SOUND), corpus.hear(corpus.query), at=at)
+    asked = ask_with_sound(load_encoder(model / SOUND), corpus.sound(corpus.query), at=at)
     others = [name for name in corpus.names if name != corpus.query]
-    return asked, find_pictures(asked, corpus.see(others), top=top)
+    return asked, find_pictures(asked, corpus.embeddings(others), top=top)
 
 
-def _find_sounds(corpus: Corpus, *, model: Path, at: float | None, top: int) -> "tuple[Asked, list[Hit]]":
+def _find_sounds(corpus: Corpus, *, model: Path, at: float | None, top: int) -> "tuple[Asked, list[MomentHit]]":
     """Ask all other recordings' seconds of sound with a frame of the query."""
-    from inphase.apps.sound import ask_with_picture, find_sounds, hear_each
+    from inphase.apps.retrieve_sound import ask_with_picture, find_sounds, hear_each
     from inphase.models import load_encoder
 
     assert at is not None
-    asked = ask_with_picture(corpus.see([corpus.query])[corpus.query], at=at)
-    others = {name: partial(corpus.hear, name) for name in corpus.names if name != corpus.query}
+    asked = ask_with_picture(corpus.embeddings([corpus.query])[corpus.query], at=at)
+    others = {name: partial(corpus.sound, name) for name in corpus.names if name != corpus.query}
     with bars() as bar:
         heard, failed = hear_each(
             load_encoder(model / SOUND), others, progress=task_of(bar, f"listening to {len(others)} videos")

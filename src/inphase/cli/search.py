@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from inphase.cli.looking import Cache, Model, Rate, look_at_corpus, require_folder, view_command
+from inphase.cli.looking import CacheFolder, Model, Rate, look_at_corpus, require_folder, view_command
 
 
 def search(
@@ -28,7 +28,7 @@ def search(
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("out/search"),
     model: Model = None,
     rate: Rate = None,
-    cache: Cache = None,
+    cache: CacheFolder = None,
 ) -> None:
     """Find the moments most like one of a video, or without --at the videos that align best with it.
 
@@ -60,9 +60,15 @@ def search(
         return
     if action is not None:
         raise ValueError("--action chooses among the videos of a store: make one with `inphase embed`")
-    from inphase.apps.retrieval import moment_of, nearest_moments, nearest_recordings
-    from inphase.apps.shown import moments_found, recordings_found, show_moment
-    from inphase.apps.track import open_recordings
+    from inphase.apps.search import (
+        make_moments_playback,
+        make_videos_playback,
+        moment_of,
+        nearest_moments,
+        nearest_recordings,
+        show_moment,
+    )
+    from inphase.apps.tracks import open_recordings
     from inphase.playback import write_playback
 
     paths = [path for path in corpus_files(within) if path.resolve() != query.resolve()]
@@ -75,12 +81,12 @@ def search(
     if at is None:
         title = f"videos that go with {asked.name}"
         hits = nearest_recordings(seen, embeddings, top=top, subsequence=subsequence)
-        playback = recordings_found(out, title, (asked, seen), hits, found, embeddings)
+        playback = make_videos_playback(out, title, (asked, seen), hits, found, embeddings)
         rows = [(hit.name, f"{hit.match.seconds[0]:.2f} – {hit.match.seconds[-1]:.2f}", hit.score) for hit in hits]
     else:
         title = f"moments like {asked.name} at {at:g} s"
         moments = nearest_moments(moment_of(seen, at), embeddings, top=top)
-        playback = moments_found(out, title, show_moment(out, asked, at), moments, found)
+        playback = make_moments_playback(out, title, show_moment(out, asked, at), moments, found)
         rows = [(hit.name, f"{hit.second:.2f}", hit.score) for hit in moments]
     write_playback(out, playback)
     console = Console()
@@ -100,7 +106,7 @@ def summary(title: str, rows: Sequence[tuple[str, str, float]]) -> Table:
 
 def corpus_files(places: Sequence[Path]) -> list[Path]:
     """List the videos named, and those below the folders named, each once."""
-    from inphase.data.folder import VIDEOS
+    from inphase.media.listing import VIDEO_SUFFIXES
 
     files: dict[Path, Path] = {}
     for place in places:
@@ -109,6 +115,6 @@ def corpus_files(places: Sequence[Path]) -> list[Path]:
         inside = sorted(place.rglob("*")) if place.is_dir() else [place]
         for file in inside:
             hidden = any(part.startswith(".") for part in file.relative_to(place).parts)
-            if file.is_file() and not hidden and (not place.is_dir() or file.suffix.lower() in VIDEOS):
+            if file.is_file() and not hidden and (not place.is_dir() or file.suffix.lower() in VIDEO_SUFFIXES):
                 files.setdefault(file.resolve(), file)
     return list(files.values())

@@ -10,10 +10,9 @@ from inphase.cli.looking import bars, task_of, view_command
 from inphase.cli.search import summary
 
 if TYPE_CHECKING:
-    from inphase.apps.retrieval import Found
-    from inphase.corpus.catalogue import Fact
-    from inphase.corpus.search import Moment
-    from inphase.corpus.store import Store
+    from inphase.apps.search import VideoHit
+    from inphase.corpus.embedding_store import EmbeddingStore, Fact
+    from inphase.corpus.store_search import FoundMoment
     from inphase.models import Embedding, Encoder
 
 
@@ -30,19 +29,19 @@ def search_store(
     cache: Path | None,
 ) -> None:
     """Find moments or videos in a store, with the encoder that filled it."""
-    from inphase.apps.retrieval import moment_of
-    from inphase.corpus.index import Index
-    from inphase.corpus.search import find_moments, find_videos
-    from inphase.corpus.store import Store
-    from inphase.media.shelf import Shelf, default_folder
-    from inphase.models.look import look
+    from inphase.apps.search import moment_of
+    from inphase.corpus.embedding_store import EmbeddingStore
+    from inphase.corpus.store_search import find_moments, find_videos
+    from inphase.corpus.vector_index import Index
+    from inphase.models.embed_videos import embed_video
+    from inphase.storage.cache import Cache, default_cache_folder
 
-    with Store(folder) as store:
+    with EmbeddingStore(folder) as store:
         store.require_action(action)
         encoder, rate = _encoder_of(store, model)
         with bars() as bar:
             tell = task_of(bar, f"looking at {query.name}")
-            seen = look(encoder, query, shelf=Shelf(cache or default_folder()), rate=rate, progress=tell)
+            seen = embed_video(encoder, query, cache=Cache(cache or default_cache_folder()), rate=rate, progress=tell)
             index = Index(store, progress=task_of(bar, "indexing shards"))
         console = Console()
         console.print(f"{escape(str(folder))}: {index.method}", soft_wrap=True)
@@ -62,10 +61,10 @@ def search_store(
             _show_moments(out, title, query, at, moments)
 
 
-def _encoder_of(store: "Store", model: Path | None) -> "tuple[Encoder, float | None]":
+def _encoder_of(store: "EmbeddingStore", model: Path | None) -> "tuple[Encoder, float | None]":
     """Load the encoder that filled a store, and the rate it looked at; refuse another one."""
     from inphase.models import load_encoder
-    from inphase.models.fingerprint import fingerprint
+    from inphase.models.weights import fingerprint
 
     name = store.model()
     encoder, rate = load_encoder(store.encoder_file(name)), store.rate(name)
@@ -74,18 +73,17 @@ def _encoder_of(store: "Store", model: Path | None) -> "tuple[Encoder, float | N
     return encoder, rate
 
 
-def _show_moments(out: Path, title: str, query: Path, at: float, moments: "list[Moment]") -> None:
+def _show_moments(out: Path, title: str, query: Path, at: float, moments: "list[FoundMoment]") -> None:
     """Write a playback of moments; their files may have gone since they were embedded."""
-    from inphase.apps.retrieval import Hit
-    from inphase.apps.shown import moments_found, show_moment
-    from inphase.apps.track import open_recordings
+    from inphase.apps.search import MomentHit, make_moments_playback, show_moment
+    from inphase.apps.tracks import open_recordings
     from inphase.playback import write_playback
 
     here = _present([hit.fact for hit in moments])
     (asked,) = open_recordings([query])
     recordings = dict(zip(here, open_recordings(list(here.values())), strict=True))
-    hits = [Hit(hit.fact.id, hit.second, hit.score) for hit in moments if hit.fact.id in here]
-    write_playback(out, moments_found(out, title, show_moment(out, asked, at), hits, recordings))
+    hits = [MomentHit(hit.fact.id, hit.second, hit.score) for hit in moments if hit.fact.id in here]
+    write_playback(out, make_moments_playback(out, title, show_moment(out, asked, at), hits, recordings))
     Console().print(view_command(out), soft_wrap=True)
 
 
@@ -94,12 +92,12 @@ def _show_videos(
     title: str,
     query: Path,
     seen: "Embedding",
-    found: "list[Found]",
+    found: "list[VideoHit]",
     embeddings: "dict[str, tuple[Fact, Embedding]]",
 ) -> None:
     """Write a playback of videos in step with the query."""
-    from inphase.apps.shown import recordings_found
-    from inphase.apps.track import open_recordings
+    from inphase.apps.search import make_videos_playback
+    from inphase.apps.tracks import open_recordings
     from inphase.playback import write_playback
 
     here = _present([embeddings[hit.name][0] for hit in found])
@@ -107,7 +105,7 @@ def _show_videos(
     recordings = dict(zip(here, open_recordings(list(here.values())), strict=True))
     hits = [hit for hit in found if hit.name in here]
     values = {id: embeddings[id][1] for id in here}
-    write_playback(out, recordings_found(out, title, (asked, seen), hits, recordings, values))
+    write_playback(out, make_videos_playback(out, title, (asked, seen), hits, recordings, values))
     Console().print(view_command(out), soft_wrap=True)
 
 

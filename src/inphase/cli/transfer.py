@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from inphase.cli.looking import (
-    Cache,
+    CacheFolder,
     Model,
     Out,
     Rate,
@@ -23,14 +23,14 @@ from inphase.cli.looking import (
     task_of,
     view_command,
 )
-from inphase.media.atomic import atomic_write
+from inphase.storage.files import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from inphase.apps.labels import Labels
-    from inphase.apps.track import Recording
-    from inphase.models.embed import Embedding
+    from inphase.apps.tracks import NamedVideo
+    from inphase.models.embedding import Embedding
 
 # A playback shows nine tracks: the labelled one and as many others.
 MOST = 8
@@ -44,7 +44,7 @@ def transfer(
     out: Out,
     model: Model = None,
     rate: Rate = None,
-    cache: Cache = None,
+    cache: CacheFolder = None,
 ) -> None:
     """Carry the labels of one video to others of the same action, with a confidence each.
 
@@ -64,10 +64,10 @@ def transfer(
         raise ValueError("there is no video to carry labels to: name some after the table of labels")
     require_folder(out)
     from inphase.apps.labels import parse_labels, tabulate
-    from inphase.apps.track import open_recordings
-    from inphase.apps.transfer import carry
-    from inphase.data.text import read_numbered_table
-    from inphase.media.recording import open_recording
+    from inphase.apps.tracks import open_recordings
+    from inphase.apps.transfer_labels import carry
+    from inphase.data.text_files import read_numbered_table
+    from inphase.media.frames import open_recording
 
     recordings = open_recordings([labelled, *targets])
     tables = name_tables(out, [each.name for each in recordings[1:]])
@@ -98,22 +98,22 @@ def name_tables(out: Path, names: "Sequence[str]") -> list[Path]:
 
 
 def write_labelled(
-    out: Path, recordings: "list[Recording]", seen: "list[Embedding]", labels: "Sequence[Labels]"
+    out: Path, recordings: "list[NamedVideo]", seen: "list[Embedding]", labels: "Sequence[Labels]"
 ) -> None:
     """Write a playback of labelled videos in step with the first."""
+    from inphase.apps.align_videos import make_playback, synchronize
     from inphase.apps.labels import label_track
-    from inphase.apps.sync import make_playback, synchronise
-    from inphase.apps.track import bring
+    from inphase.apps.tracks import add_video_file
     from inphase.playback import write_playback
 
     with bars() as bar:
-        media = [bring(out, each, progress=task_of(bar, f"encoding {each.path.name}")) for each in recordings]
-    playback = make_playback(recordings, media, seen, synchronise(seen))
+        media = [add_video_file(out, each, progress=task_of(bar, f"encoding {each.path.name}")) for each in recordings]
+    playback = make_playback(recordings, media, seen, synchronize(seen))
     tracks = tuple(label_track(track, known) for track, known in zip(playback.tracks, labels, strict=True))
     write_playback(out, replace(playback, tracks=tracks, title=f"labels carried from {recordings[0].name}"))
 
 
-def summary(recordings: "list[Recording]", found: "Sequence[Labels]", *, expected: int) -> Table:
+def summary(recordings: "list[NamedVideo]", found: "Sequence[Labels]", *, expected: int) -> Table:
     """Tabulate how sure the labels of every video are."""
     table = Table(title="labels carried", title_justify="left")
     for heading in ("video", "labels", "mean confidence", "least sure"):

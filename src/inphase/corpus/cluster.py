@@ -10,12 +10,12 @@ from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from inphase.corpus.job import Done, Job, Settings, embed_videos
-from inphase.corpus.listing import Listed
-from inphase.media.errors import MissingExtraError
+from inphase.corpus.embed_job import EmbedJob, EmbedJobResult, EmbedSettings, embed_job
+from inphase.media.listing import ListedVideo
+from inphase.storage.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from inphase.corpus.embedding import Engine
+    from inphase.corpus.embed_corpus import Engine
 
 # Jobs handed to Ray at a time: its scheduler keeps them all in memory.
 WAVE = 2048
@@ -24,14 +24,14 @@ WAVE = 2048
 def on_cluster(address: str, *, actors: int | None = None) -> "Engine":
     """Do jobs on the Ray cluster at an address ("auto": the one this machine belongs to, "local": a new one here)."""
 
-    def run(jobs: Iterable[Job], settings: Settings) -> Iterator[Done]:
+    def run(jobs: Iterable[EmbedJob], settings: EmbedSettings) -> Iterator[EmbedJobResult]:
         connect(address)
         source = iter(jobs)
         while wave := list(islice(source, WAVE)):
             items = [{"shard": job.shard, "videos": [asdict(video) for video in job.videos]} for job in wave]
             for result in map_in_actors(items, EmbeddingActor, settings, actors=actors):
                 broken = dict(zip(result["broken"], result["reasons"], strict=True))
-                yield Done(result["shard"], int(result["videos"]), int(result["frames"]), broken)
+                yield EmbedJobResult(result["shard"], int(result["videos"]), int(result["frames"]), broken)
 
     return run
 
@@ -39,7 +39,7 @@ def on_cluster(address: str, *, actors: int | None = None) -> "Engine":
 class EmbeddingActor:
     """An encoder, on a GPU where there is one, that does one job after another."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: EmbedSettings) -> None:
         """Load the encoder from the store."""
         import torch
 
@@ -51,8 +51,8 @@ class EmbeddingActor:
 
     def __call__(self, item: dict[str, Any]) -> dict[str, Any]:
         """Embed the videos of a job."""
-        job = Job(item["shard"], tuple(Listed(**video) for video in item["videos"]))
-        done = embed_videos(job, self._settings, self._encoder)
+        job = EmbedJob(item["shard"], tuple(ListedVideo(**video) for video in item["videos"]))
+        done = embed_job(job, self._settings, self._encoder)
         return {
             "shard": done.shard,
             "videos": done.videos,

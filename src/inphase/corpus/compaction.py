@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from filelock import FileLock, Timeout
 
-from inphase.corpus.shard import Row, read_rows, write_shard
-from inphase.corpus.store import Store
+from inphase.corpus.embedding_store import EmbeddingStore
+from inphase.corpus.shards import ShardRow, read_rows, write_shard
 
 # A shard is large from here on, in bytes: a million videos of 100 frames are a few hundred such shards.
 LARGE = 64 * 2**20
@@ -30,7 +30,7 @@ class _Found:
     stale: int
 
 
-def compact(store: Store, *, large: int = LARGE) -> int:
+def compact(store: EmbeddingStore, *, large: int = LARGE) -> int:
     """Merge the shards of a store that are small, or stale by half, and give how many are gone.
 
     One process at a time does this; another one leaves it to the first. A large shard that is not mostly stale stays as
@@ -61,7 +61,7 @@ def compact(store: Store, *, large: int = LARGE) -> int:
         lock.release()
 
 
-def _batches(store: Store, *, large: int) -> Iterator[list[_Found]]:
+def _batches(store: EmbeddingStore, *, large: int) -> Iterator[list[_Found]]:
     """Choose shards to merge, in their order, until a merged one is large."""
     batch: list[_Found] = []
     size = 0
@@ -79,7 +79,7 @@ def _batches(store: Store, *, large: int) -> Iterator[list[_Found]]:
         yield batch
 
 
-def _sweep(store: Store) -> None:
+def _sweep(store: EmbeddingStore) -> None:
     """Remove what killed processes left: drafts that nobody has written to for a day."""
     for draft in store.shards.glob(".*.part"):
         with contextlib.suppress(FileNotFoundError):
@@ -87,12 +87,12 @@ def _sweep(store: Store) -> None:
                 draft.unlink()
 
 
-def _look(store: Store, name: str) -> _Found:
+def _look(store: EmbeddingStore, name: str) -> _Found:
     rows = [fact.row for fact in store.catalogue.current(shard=name, embedded=False)]
     total = store.catalogue.length(name)
     return _Found(name, store.file(name).stat().st_size, rows, total - len(rows))
 
 
-def _rows(store: Store, batch: list[_Found]) -> Iterator[Row]:
+def _rows(store: EmbeddingStore, batch: list[_Found]) -> Iterator[ShardRow]:
     for found in batch:
         yield from read_rows(store.file(found.name), found.rows)

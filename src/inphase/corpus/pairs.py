@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from inphase.align.coarse_to_fine import CELLS as LONG
 from inphase.align.cost import contrastive_costs
-from inphase.align.long import CELLS as LONG
-from inphase.align.path_numba import backtrack, hard_table
+from inphase.align.numba.path_numba import backtrack, hard_table
 from inphase.align.recursion import accumulate
 from inphase.apps.matching import BETA, match
 from inphase.corpus.pair_engines import Item, PairEngine, Work
-from inphase.media.atomic import atomic_write, explained
-from inphase.models.embed import Embedding
+from inphase.models.embedding import Embedding
+from inphase.storage.files import atomic_write, explain_os_errors
 
 # Costs laid out at a time, and videos on the side of a block of pairs.
 CELLS, SIDE = 2**21, 32
@@ -113,7 +113,7 @@ class Packed:
 def pack(folder: Path, lengths: Sequence[int], dimension: int, embeddings: Iterator[tuple[int, Values]]) -> Packed:
     """Write embeddings, which come as (number, values) in any order, to where each belongs."""
     begins = np.cumsum([0, *lengths])
-    with explained(folder):
+    with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / "begins.npy", begins, allow_pickle=False)
     values = reserve(folder / "values.npy", np.float16, (int(begins[-1]), dimension))
@@ -124,7 +124,7 @@ def pack(folder: Path, lengths: Sequence[int], dimension: int, embeddings: Itera
 
 
 @dataclass(frozen=True)
-class Block:
+class PairBlock:
     """Pairs of the videos `rows` with the videos `columns`, of which only those above the diagonal count."""
 
     rows: range
@@ -139,19 +139,19 @@ class Block:
         return {"ends": [self.rows.start, self.rows.stop, self.columns.start, self.columns.stop]}
 
     @classmethod
-    def of(cls, item: Item) -> "Block":
+    def of(cls, item: Item) -> "PairBlock":
         """Read what `item` wrote."""
         first, second, third, fourth = (int(end) for end in item["ends"])
         return cls(range(first, second), range(third, fourth))
 
 
-def blocks(count: int, *, side: int = SIDE) -> Iterator[Block]:
+def blocks(count: int, *, side: int = SIDE) -> Iterator[PairBlock]:
     """Cut all pairs of so many videos into blocks."""
     parts = [range(begin, min(begin + side, count)) for begin in range(0, count, side)]
     for k, rows in enumerate(parts):
         for columns in parts[k:]:
             if len(rows) > 1 or columns is not rows:
-                yield Block(rows, columns)
+                yield PairBlock(rows, columns)
 
 
 def comparing(folder: Path, device: str) -> Work:
@@ -159,7 +159,7 @@ def comparing(folder: Path, device: str) -> Work:
     packed = Packed(folder)
 
     def compare(item: Item) -> Item:
-        block = Block.of(item)
+        block = PairBlock.of(item)
         videos = {number: packed[number] for number in {*block.rows, *block.columns}}
         pairs = [(videos[i], videos[j]) for i, j in block.pairs()]
         distances = np.array([each.distance for each in align_pairs(pairs, device=device)], np.float32)
@@ -174,7 +174,7 @@ def fill_matrix(file: Path, folder: Path, count: int, *, engine: PairEngine, pro
     with atomic_write(file) as part:
         matrix = reserve(part, np.float32, (count, count))
         for result in engine(partial(comparing, folder), (block.item() for block in blocks(count))):
-            i, j = np.array(Block.of(result).pairs()).T
+            i, j = np.array(PairBlock.of(result).pairs()).T
             matrix[i, j] = matrix[j, i] = result["distances"]
             done += len(i)
             if progress is not None:
@@ -185,7 +185,7 @@ def fill_matrix(file: Path, folder: Path, count: int, *, engine: PairEngine, pro
 
 def reserve(file: Path, kind: type[np.floating[Any]], shape: tuple[int, int]) -> "np.memmap[Any, Any]":
     """Map a new array of a file into memory; a disk too full for it says so now, and does not end the process later."""
-    with explained(file.parent):
+    with explain_os_errors(file.parent):
         mapped = np.lib.format.open_memmap(file, mode="w+", dtype=kind, shape=shape)
         if hasattr(os, "posix_fallocate"):
             with file.open("r+b") as opened:

@@ -5,15 +5,15 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 
-from inphase.corpus.job import Done, Job
+from inphase.corpus.embed_job import EmbedJob, EmbedJobResult
 
-Work = Callable[[Job], Done]
-GiveUp = Callable[[Job, str], Done]
+Work = Callable[[EmbedJob], EmbedJobResult]
+GiveUp = Callable[[EmbedJob, str], EmbedJobResult]
 
 FATAL = "reading it ended the process, as a fault in a codec or too little memory does: convert it or make it shorter"
 
 
-def run_here(jobs: Iterable[Job], *, work: Work, give_up: GiveUp, workers: int) -> Iterator[Done]:
+def run_here(jobs: Iterable[EmbedJob], *, work: Work, give_up: GiveUp, workers: int) -> Iterator[EmbedJobResult]:
     """Do jobs and yield what each came to, in the order in which they get ready; 0 workers: in this process.
 
     No more jobs are drawn than are worked on. A process that dies takes no other job with it: those under way are done
@@ -23,16 +23,18 @@ def run_here(jobs: Iterable[Job], *, work: Work, give_up: GiveUp, workers: int) 
         yield from map(work, jobs)
         return
     source = iter(jobs)
-    suspects: list[Job] | None = []
+    suspects: list[EmbedJob] | None = []
     while suspects is not None:
         for job in suspects:
             yield from _run_alone(job, work=work, give_up=give_up)
         suspects = yield from _run_many(source, work=work, workers=workers)
 
 
-def _run_many(source: Iterator[Job], *, work: Work, workers: int) -> Generator[Done, None, list[Job] | None]:
+def _run_many(
+    source: Iterator[EmbedJob], *, work: Work, workers: int
+) -> Generator[EmbedJobResult, None, list[EmbedJob] | None]:
     """Do jobs until all are done, which gives None, or until a process dies: then give those that were under way."""
-    under_way: dict[Future[Done], Job] = {}
+    under_way: dict[Future[EmbedJobResult], EmbedJob] = {}
     with _pool(workers) as pool:
         try:
             more = True
@@ -53,7 +55,7 @@ def _run_many(source: Iterator[Job], *, work: Work, workers: int) -> Generator[D
     return None
 
 
-def _run_alone(job: Job, *, work: Work, give_up: GiveUp) -> Iterator[Done]:
+def _run_alone(job: EmbedJob, *, work: Work, give_up: GiveUp) -> Iterator[EmbedJobResult]:
     """Do a job in a process of its own; where that dies, each of its videos; a video that ends it is broken."""
     try:
         with _pool(1) as pool:
@@ -64,7 +66,7 @@ def _run_alone(job: Job, *, work: Work, give_up: GiveUp) -> Iterator[Done]:
             yield give_up(job, FATAL)
             return
     for number, video in enumerate(job.videos):
-        yield from _run_alone(Job(f"{job.shard}-{number:04d}", (video,)), work=work, give_up=give_up)
+        yield from _run_alone(EmbedJob(f"{job.shard}-{number:04d}", (video,)), work=work, give_up=give_up)
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:

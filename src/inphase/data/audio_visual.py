@@ -1,4 +1,5 @@
-"""Groups of one clip's pictures and its own sound: consecutive seconds of sound against randomly drawn frames."""
+"""How the sound of a video is got: waveforms, and the spectra that an encoder of sounds takes."""
+# MERGED: Groups of one clip's pictures and its own sound: consecutive seconds of sound against randomly drawn frames.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,13 +11,56 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.data.augment import Look
-from inphase.data.groups import Group, Stream
-from inphase.data.reading import Read, annotated_measure
-from inphase.data.sampling import Context, Rule, sample
-from inphase.data.skips import Skip, try_reading
-from inphase.data.strip import Prepare, Strip, pad, read_strip, stack
+from inphase.data.augmentation import ImageAugmentation
+from inphase.data.batches import Prepare, SampledFrames, Skip, pad, read_sampled_frames, stack, try_reading
+from inphase.data.reading import LRUCache, Read, annotated_measure
+from inphase.data.stream import Group, Stream
 from inphase.data.video import Video, summarise
+from inphase.media.audio import RATE, Sound, cut_sound, log_mel_windows, read_sound
+from inphase.media.sampling import Context, Rule, sample
+
+
+def read_video_sound(video: Video, *, rate: int = RATE) -> Sound:
+    """Give the whole sound of a video: made, where the video is, or decoded."""
+    if video.hear is not None:
+        sound = video.hear()
+        if sound.rate != rate:
+            raise ValueError(f"{video.id} is heard at {sound.rate} samples a second, not {rate}: ask for that rate")
+        return sound
+    if video.sound is None or video.spans:
+        raise ValueError(f"{video.id} has no sound of its own: sound is read from whole files")
+    return read_sound(video.sound, rate=rate)
+
+
+def read_sounds(video: Video, starts: NDArray[np.float64], seconds: float, *, rate: int = RATE) -> NDArray[np.float32]:
+    """Read stretches of a video's sound that begin at `starts`, each `seconds` long: waveforms [N, samples]."""
+    sound = read_video_sound(video, rate=rate)
+    return np.stack([cut_sound(sound, start=start, end=start + seconds).samples for start in starts.tolist()])
+
+
+class LogMelReader:
+    """A `ReadSound` of the first 0.96 s of each stretch as log-mel spectra [N, 96, 64], `AudioEncoder`'s input.
+
+    It keeps the sounds it heard last, within `room` bytes, for all threads together and for each process on its own:
+    training neither decodes nor makes a sound at every step.
+    """
+
+    def __init__(self, *, room: int = 2**29) -> None:
+        """Begin with nothing heard."""
+        self._sounds: LRUCache[str, Sound] = LRUCache(room=room, size=lambda sound: sound.samples.nbytes)
+
+    def __call__(self, video: Video, starts: NDArray[np.float64], seconds: float) -> NDArray[np.float32]:
+        """Give the spectra of some stretches of a video's sound."""
+        return log_mel_windows(self.sound(video), starts, seconds=seconds)
+
+    def sound(self, video: Video) -> Sound:
+        """Give the whole sound of a video, heard now or before."""
+        return self._sounds.recall(video.id, partial(read_video_sound, video))
+
+    def __reduce__(self) -> tuple[Callable[[], "LogMelReader"], tuple[()]]:
+        """Go to another process without the sounds."""
+        return partial(LogMelReader, room=self._sounds.room), ()
+
 
 # A video and the second at which each stretch of sound begins, and how long each is → [N, …]: waveforms or spectra.
 ReadSound = Callable[[Video, NDArray[np.float64], float], NDArray[Any] | Tensor]
@@ -40,7 +84,7 @@ class AudioVisualStream(Stream):
         read_sound: ReadSound,
         measure: Measure | None = None,
         prepare: Prepare | None = None,
-        look: Callable[..., Look] | None = None,
+        look: Callable[..., ImageAugmentation] | None = None,
         groups: int = 4,
         clips: int = 1,
         rule: Rule = "random",
@@ -110,7 +154,7 @@ class AudioVisualStream(Stream):
         rate = length / duration
         within = range(int(np.ceil(begin * rate)), min(length, int((begin + number * self._seconds) * rate + 1e-6)))
         drawn = sample(length, rule=self._rule, count=self._count, context=context, within=within, rng=rng)
-        strip = read_strip(
+        strip = read_sampled_frames(
             video, drawn, length=length, context=context, read=self._read, prepare=self._prepare, rng=rng
         )
         return _Take(strip, sound, starts, length, duration)
@@ -120,7 +164,7 @@ class AudioVisualStream(Stream):
 class _Take:
     """Frames and sounds of one stretch of a clip."""
 
-    strip: Strip
+    strip: SampledFrames
     sound: Tensor  # [N, …]
     starts: NDArray[np.float64]  # [N]
     length: int

@@ -9,23 +9,23 @@ from typing import Literal
 
 import numpy as np
 
-from inphase.data.folder import PICTURES
 from inphase.data.video import Problem, Video, present, summarise
+from inphase.media.listing import IMAGE_SUFFIXES
 
-Kind = Literal["missing", "broken", "remark"]
+FindingKind = Literal["missing", "broken", "remark"]
 
 
 @dataclass(frozen=True)
 class Finding:
     """Something to know about a collection, and what to do about it."""
 
-    kind: Kind
+    kind: FindingKind
     what: str
     fix: str
 
 
 @dataclass(frozen=True)
-class Report:
+class DataReport:
     """What a collection holds, by action and split, and what was found wrong with it."""
 
     name: str
@@ -53,7 +53,7 @@ def check(
     *,
     name: str,
     frame_count: Callable[[Video], int] | None = None,
-) -> Report:
+) -> DataReport:
     """Load a whole collection and examine every video of it; with `frame_count`, open or draw each as well."""
     folder = None if root is None else Path(root)
     with warnings.catch_warnings(record=True) as caught:
@@ -62,7 +62,7 @@ def check(
     findings = []
     for entry in caught:
         if isinstance(entry.message, Problem):
-            kind: Kind = "remark" if entry.message.harmless else "broken"
+            kind: FindingKind = "remark" if entry.message.harmless else "broken"
             findings.append(Finding(kind, f"{entry.message.where}: {entry.message.what}", entry.message.fix))
         else:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
@@ -77,7 +77,7 @@ def check(
     faults = (fault for video in here for fault in _examine(video, frame_count=frame_count, counted=counted))
     findings += _gather(faults)
     findings += _compare(videos)
-    return Report(
+    return DataReport(
         name=name,
         root=folder,
         videos=Counter((video.action, video.split) for video in videos),
@@ -90,7 +90,7 @@ def check(
 
 def _examine(
     video: Video, *, frame_count: Callable[[Video], int] | None, counted: dict[str, int]
-) -> Iterator[tuple[Kind, str, str, str]]:
+) -> Iterator[tuple[FindingKind, str, str, str]]:
     """Yield each fault of one video: kind, what is wrong, what to do, and which video it is; note its frames."""
     pictures = _pictures(video.path)
     if video.path is not None and video.path.is_file() and video.path.stat().st_size == 0:
@@ -143,9 +143,9 @@ def _compare(videos: Iterable[Video]) -> Iterator[Finding]:
         yield Finding("remark", what, "add videos of them: alignment needs two")
 
 
-def _gather(faults: Iterable[tuple[Kind, str, str, str]]) -> Iterator[Finding]:
+def _gather(faults: Iterable[tuple[FindingKind, str, str, str]]) -> Iterator[Finding]:
     """Yield one finding for each fault, with the videos that have it."""
-    found: dict[tuple[Kind, str, str], list[str]] = defaultdict(list)
+    found: dict[tuple[FindingKind, str, str], list[str]] = defaultdict(list)
     for kind, what, fix, name in faults:
         found[kind, what, fix].append(name)
     for (kind, what, fix), names in found.items():
@@ -161,7 +161,7 @@ def _pictures(path: Path | None) -> int | None:
     """Count the pictures of a folder of frames; None for anything else."""
     if path is None or not path.is_dir():
         return None
-    return sum(entry.suffix.lower() in PICTURES for entry in path.iterdir())
+    return sum(entry.suffix.lower() in IMAGE_SUFFIXES for entry in path.iterdir())
 
 
 def _count_frames(videos: Iterable[Video], *, counted: Mapping[str, int]) -> Counter[str]:

@@ -16,11 +16,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from warnings import warn
 
-from inphase.data.text import read_table
+from inphase.data.text_files import read_table
 from inphase.data.video import SPLITS, Problem, Video, check_split, summarise
+from inphase.media.listing import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 
-VIDEOS = frozenset({".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".wmv", ".flv", ".3gp", ".ts"})
-PICTURES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp"})
 _TABLES = ("phases.csv", "splits.csv")
 
 
@@ -38,7 +37,8 @@ def load(root: Path | str, *, split: str, val: float = 0.1, test: float = 0.2) -
     found = dict(_find(root, ignored=ignored))
     if not found:
         raise FileNotFoundError(
-            f"no videos in {root} ({_count(ignored) or 'it is empty'}): put {', '.join(sorted(VIDEOS))} files there, "
+            f"no videos in {root} ({_count(ignored) or 'it is empty'}): put {', '.join(sorted(VIDEO_SUFFIXES))} files "
+            "there, "
             "or one sub-folder of them per action"
         )
     if ignored:
@@ -87,9 +87,9 @@ def _listed(folder: Path) -> list[Path]:
 def _is_video(entry: Path, *, inside: list[Path]) -> bool:
     """Recognise a video file, a link to one even if it leads nowhere, or a folder of pictures without videos."""
     if entry.is_file() or not entry.exists():
-        return entry.suffix.lower() in VIDEOS
+        return entry.suffix.lower() in VIDEO_SUFFIXES
     endings = {inner.suffix.lower() for inner in inside}
-    return bool(endings & PICTURES) and not endings & VIDEOS
+    return bool(endings & IMAGE_SUFFIXES) and not endings & VIDEO_SUFFIXES
 
 
 def _name(entry: Path, root: Path) -> str:

@@ -14,7 +14,7 @@ from warnings import warn
 
 import numpy as np
 
-from inphase.data.text import read_table
+from inphase.data.text_files import read_table
 from inphase.data.video import Problem, Video, check_split
 
 RATE = 30.0

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 from scipy.io.matlab import MatReadError
 
-from inphase.data.pose import JOINTS13, mirrored
 from inphase.data.video import Problem, Video, check_split
+from inphase.pose.pose import JOINTS13
+from inphase.pose.skeleton import mirrored
 
 SPLITS = ("train", "test")
 ACTIONS = (

@@ -1,21 +1,56 @@
-"""How the frames of a video are got: one signature for pictures, poses and whatever else has a frame number."""
+"""What was made last, kept within bounds."""
+# MERGED: How the frames of a video are got: one signature for pictures, poses and whatever else has a frame number.
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from threading import Lock
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.memory import Memory
-from inphase.data.sampling import Frames
 from inphase.data.video import Video
-from inphase.media.cache import Source
-from inphase.media.frames import Clip, read_clip, read_spans
-from inphase.media.pose_store import PoseStore
+from inphase.media.frame_store import FrameStore, Source
+from inphase.media.frames import Clip, open_recording, read_clip, read_spans
 from inphase.media.probe import probe
-from inphase.media.recording import open_recording
-from inphase.media.store import FrameStore
+from inphase.media.sampling import Frames
+from inphase.pose.pose_store import PoseStore
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class LRUCache(Generic[Key, Value]):
+    """Values by key, of which those used longest ago are forgotten where all together take more than `room` bytes.
+
+    Threads share one; two that miss the same value at once both make it.
+    """
+
+    def __init__(self, *, room: int, size: Callable[[Value], int]) -> None:
+        """Begin with nothing; `size` tells the bytes a value takes."""
+        self.room, self._size, self._used = room, size, 0
+        self._values: dict[Key, Value] = {}
+        self._lock = Lock()
+
+    def recall(self, key: Key, make: Callable[[], Value]) -> Value:
+        """Give the value of a key, kept from before or made now."""
+        with self._lock:
+            value = self._values.get(key)
+        if value is None:
+            value = make()
+        with self._lock:
+            # A dictionary keeps the order of insertion: the value used longest ago comes first.
+            self._used += self._size(value) - self._forget(key)
+            self._values[key] = value
+            while self._used > self.room and len(self._values) > 1:
+                self._used -= self._forget(next(iter(self._values)))
+        return value
+
+    def _forget(self, key: Key) -> int:
+        """Drop a value and give the bytes it took."""
+        value = self._values.pop(key, None)
+        return 0 if value is None else self._size(value)
+
 
 # A video and some of its frames, distinct and increasing → their values [T, …] and their seconds [T].
 Read = Callable[[Video, Frames], tuple[NDArray[Any], NDArray[np.float64]]]
@@ -55,7 +90,7 @@ class Drawings:
 
     def __init__(self, *, room: int = 2**30) -> None:
         """Begin with nothing drawn."""
-        self._clips: Memory[Callable[[], Clip], Clip] = Memory(room=room, size=lambda clip: clip.frames.nbytes)
+        self._clips: LRUCache[Callable[[], Clip], Clip] = LRUCache(room=room, size=lambda clip: clip.frames.nbytes)
 
     def __call__(self, video: Video, frames: Frames) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
         """Give some frames of a video, drawn now or before."""

@@ -14,8 +14,8 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.camera import draw_camera, see
 from inphase.data.video import Problem, Video, check_split
+from inphase.pose.camera import project_joints, sample_camera
 
 SPLITS = ("train", "test")
 SIZE = (240, 320)  # of the camera's picture
@@ -64,8 +64,8 @@ def _parse(
     if skeleton is None:
         return None
     rng = np.random.default_rng([seed, *map(int, found.groups())])
-    camera = draw_camera(skeleton, rng=rng, turn=turn, size=SIZE)
-    keypoints, visibility = see(camera, skeleton, joints=joints)
+    camera = sample_camera(skeleton, rng=rng, turn=turn, size=SIZE)
+    keypoints, visibility = project_joints(camera, skeleton, joints=joints)
     return Video(
         id=found[0].removeprefix("seq_"),
         action=action,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from warnings import warn
 
-from inphase.data.text import read_rows
+from inphase.data.text_files import read_rows
 from inphase.data.video import Problem, Video, check_split, summarise
 
 SPLITS = ("train", "test")

@@ -7,8 +7,8 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from inphase.data.loading import find_loader, load_videos
-from inphase.data.sight import Sight, see
+from inphase.data.frame_source import FrameSource, open_frame_source
+from inphase.data.recipe_tables import find_loader, load_videos
 from inphase.data.video import Video
 from inphase.models import Encoder
 
@@ -34,14 +34,14 @@ class Choice:
             table["size"] = size
         return load_videos(table, split=split)
 
-    def seen_by(self, encoder: Encoder, split: str) -> Sight:
+    def seen_by(self, encoder: Encoder, split: str) -> FrameSource:
         """Show an encoder the videos of a split."""
-        videos = self.load(split, size=encoder.shape[0] if encoder.sees == "pictures" else None)
+        videos = self.load(split, size=encoder.shape[0] if encoder.modality == "image" else None)
         if not videos:
             raise ValueError(
                 f"{self.name} has no video in the split {split!r}: choose another, as --split train or all"
             )
-        return see(encoder, videos, store=self.store, name=str(self))
+        return open_frame_source(encoder, videos, store=self.store, name=str(self))
 
 
 def choose_data(

@@ -9,8 +9,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.sampling import Context, Frames, clamped
 from inphase.data.video import Video
+from inphase.media.sampling import Context, Frames, clamped
 from inphase.models import Embedding
 
 Label = TypeVar("Label", bound=np.generic)

@@ -21,19 +21,19 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from inphase.data.batches import Skip, try_reading
 from inphase.data.reading import Read, measured_length
-from inphase.data.sampling import Context
-from inphase.data.skips import Skip, try_reading
 from inphase.data.video import Problem, Video, summarise
 from inphase.evaluation.embedded import Embedded
-from inphase.media.atomic import atomic_write, held
+from inphase.media.sampling import Context
 from inphase.models import Embedding, Encoder, embed
-from inphase.models.embed import rate_of
-from inphase.models.fingerprint import fingerprint
+from inphase.models.embedding import rate_of
+from inphase.models.weights import fingerprint
+from inphase.storage.files import atomic_write, exclusive_lock
 
 FOLDER = "embeddings"
 STRETCH_BYTES = 2**29  # as much of a video is held at a time
-BATCH = {"poses": 4096, "pictures": 16, "sounds": 64}
+BATCH = {"pose": 4096, "image": 16, "audio": 64}
 KNOWN_BATCH = 256
 
 
@@ -46,7 +46,7 @@ def embed_videos(
     progress: Callable[[int], None] | None = None,
     cache: Path | None = None,
     source: str = "",
-    known: bool = False,
+    precomputed: bool = False,
     batch: int | None = None,
 ) -> list[Embedded]:
     """Embed every frame of each video; a video that cannot be read is left out with a warning.
@@ -55,7 +55,7 @@ def embed_videos(
     from, as far as that is not the videos themselves; where `known`, it gives features. `progress` is told how many
     videos are done.
     """
-    count, batch = frame_count or measured_length, batch or (KNOWN_BATCH if known else BATCH[encoder.sees])
+    count, batch = frame_count or measured_length, batch or (KNOWN_BATCH if precomputed else BATCH[encoder.modality])
     kept = None if cache is None else _Kept(cache / FOLDER / fingerprint(encoder, source=source))
     found: list[Embedded] = []
     failed: dict[str, str] = {}
@@ -66,7 +66,9 @@ def embed_videos(
             if length is not None:
                 item = kept.load(video, length) if kept else None
                 if item is None:
-                    work = partial(_embed, encoder, video, length=length, read=read, batch=batch, known=known)
+                    work = partial(
+                        _embed, encoder, video, length=length, read=read, batch=batch, precomputed=precomputed
+                    )
                     item = try_reading(video, work, failed=failed, skipped=skipped)
                     if item is not None and kept:
                         kept.save(item)
@@ -87,16 +89,16 @@ def _report(found: Sequence[Embedded], skipped: Iterable[Skip]) -> None:
         warn(Problem(skip.id, f"cannot be embedded ({skip.reason})", "it is left out of every number"), stacklevel=3)
 
 
-def _embed(encoder: Encoder, video: Video, *, length: int, read: Read, batch: int, known: bool) -> Embedded:
+def _embed(encoder: Encoder, video: Video, *, length: int, read: Read, batch: int, precomputed: bool) -> Embedded:
     size = max(256, STRETCH_BYTES // prod(encoder.shape))
     stretches = (read(video, np.arange(begin, min(begin + size, length))) for begin in range(0, length, size))
     first = next(stretches, None)
     if first is None:
         raise ValueError("it has no frames")
     # Poses of labels without a rate count a second a frame: that is no rate to stretch a context by.
-    rate = video.rate or (None if encoder.sees == "poses" else rate_of(first[1]))
+    rate = video.rate or (None if encoder.modality == "pose" else rate_of(first[1]))
     context = encoder.context_at(rate)
-    embedding = embed(encoder, chain([first], stretches), context=context, batch=batch, known=known)
+    embedding = embed(encoder, chain([first], stretches), context=context, batch=batch, precomputed=precomputed)
     if not np.isfinite(embedding.values).all():
         raise ValueError("its embedding is not finite: the weights are damaged, or its frames hold NaN")
     start = max(0, -min(context.offsets)) if context.edges == "valid" else 0
@@ -128,7 +130,7 @@ class _Kept(ExitStack):
     def save(self, item: Embedded) -> None:
         """Write one embedding, which appears when it is whole."""
         if not self._held:
-            self.enter_context(held(self._folder))
+            self.enter_context(exclusive_lock(self._folder))
             self._held = True
         about = {
             "video": item.video.id,

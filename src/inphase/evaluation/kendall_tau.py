@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inphase.data.sampling import Context, context_frames
 from inphase.evaluation.embedded import Embedded, mean, require_two
 from inphase.evaluation.neighbours import over_neighbours
 from inphase.evaluation.neighbours_numba import tau_b
+from inphase.media.sampling import Context, context_frames
 from inphase.models import Embedding
 
 Distance = Literal["squared_euclidean", "cosine"]

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from inphase.align.cost import contrastive_costs, cosine_cost
-from inphase.align.path_numba import backtrack, hard_table
+from inphase.align.numba.path_numba import backtrack, hard_table
 from inphase.evaluation.embedded import Embedded, require_two
 
 METHODS = ("nearest", "dtw", "contrastive", "linear")

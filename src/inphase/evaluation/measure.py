@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from inphase.data.sight import Sight
+from inphase.data.frame_source import FrameSource
 from inphase.evaluation import LEARN, TASKS, Embedded, NotApplicableError, controls, embed_videos
 from inphase.models import Encoder
 
@@ -31,8 +31,8 @@ class Measured:
 def measure(
     encoder: Encoder,
     *,
-    test: Callable[[], Sight],
-    train: Callable[[], Sight],
+    test: Callable[[], FrameSource],
+    train: Callable[[], FrameSource],
     tasks: Sequence[str] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     compare: Collection[str] = CONTROLS,
@@ -76,7 +76,7 @@ def measure(
     )
 
 
-def validate(encoder: Encoder, sight: Sight) -> dict[str, float]:
+def validate(encoder: Encoder, sight: FrameSource) -> dict[str, float]:
     """Measure Kendall's τ of the videos that training watches: what `inphase.training.train` takes as `validate`."""
     found = TASKS["kendall_tau"]([], _embed(encoder, sight, "val", cache=None, tell=lambda what, fraction: None))
     return {name: found[name] for name in ("tau", "tau/nc")}
@@ -92,7 +92,7 @@ def untrained(encoder: Encoder, *, seed: int = 0) -> Encoder:
     return fresh.to(next(encoder.parameters()).device).eval()
 
 
-def _embed(encoder: Encoder, seen: Sight, split: str, *, cache: Path | None, tell: Progress) -> list[Embedded]:
+def _embed(encoder: Encoder, seen: FrameSource, split: str, *, cache: Path | None, tell: Progress) -> list[Embedded]:
     return embed_videos(
         encoder,
         seen.videos,
@@ -101,7 +101,7 @@ def _embed(encoder: Encoder, seen: Sight, split: str, *, cache: Path | None, tel
         progress=lambda done: tell(f"embedding {split}", done / len(seen.videos)),
         cache=cache,
         source=seen.source,
-        known=seen.known,
+        precomputed=seen.precomputed,
     )
 
 

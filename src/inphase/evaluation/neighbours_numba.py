@@ -9,7 +9,7 @@ neighbours met so far: O(m log n) for m frames and their neighbours among n.
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.align.compilation import announce_compilation, compiled
+from inphase.align.numba.intrinsics import announce_compilation, compiled
 
 
 def first_nearest(

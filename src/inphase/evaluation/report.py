@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from inphase.media.atomic import atomic_write, explained
+from inphase.storage.files import atomic_write, explain_os_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -128,7 +128,7 @@ def picture(drawing: "Drawing", *, title: str, caption: str = "") -> Figure:
 
 def write_report(report: Report, folder: Path) -> list[Path]:
     """Write report.md with its pictures, report.json and report.html into a folder; give the files."""
-    with explained(folder):
+    with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     names = [f"figure_{number}.png" for number in range(1, len(report.figures) + 1)]
     contents = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from inphase.data.sight import Sight
+from inphase.data.frame_source import FrameSource
 from inphase.evaluation.choice import choose_data
 from inphase.evaluation.embedded import NotApplicableError
 from inphase.evaluation.measure import CONTROLS, Measured, Progress, measure
@@ -31,7 +31,7 @@ def evaluate(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     compare: Collection[str] = CONTROLS,
     device: torch.device | str = "cpu",
-    keep: Callable[[Encoder, Sight], Sight] | None = None,
+    keep: Callable[[Encoder, FrameSource], FrameSource] | None = None,
     progress: Progress | None = None,
 ) -> Measured:
     """Measure a run folder, or an encoder's file, on the data of its recipe.
@@ -47,7 +47,7 @@ def evaluate(
     encoder = load_encoder(run, device=device)
     choice = choose_data(folder, name=data, root=root, store=store)
 
-    def look(split: str) -> Sight:
+    def look(split: str) -> FrameSource:
         sight = choice.seen_by(encoder, split)
         return keep(encoder, sight) if keep is not None and encoder.is_frozen else sight
 

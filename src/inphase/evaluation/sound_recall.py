@@ -19,15 +19,15 @@ from warnings import warn
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.hearing import Patches
-from inphase.data.sight import Sight
-from inphase.data.skips import try_reading
+from inphase.data.audio_visual import LogMelReader
+from inphase.data.batches import try_reading
+from inphase.data.frame_source import FrameSource
 from inphase.data.video import Problem, Video
 from inphase.evaluation.embedded import Embedded, NotApplicableError, mean
 from inphase.evaluation.embedding import embed_videos
 from inphase.evaluation.measure import untrained as renew
 from inphase.models import Embedding, Encoder
-from inphase.models.listen import listen
+from inphase.models.embed_videos import embed_sound
 
 Numbers = dict[str, float]
 CHANCE = "chance/"
@@ -65,7 +65,7 @@ def sound_recall(
 def measure_sound_recall(
     encoder: Encoder,
     sound: Encoder,
-    sight: Sight,
+    sight: FrameSource,
     *,
     untrained: int = 5,
     cache: Path | None = None,
@@ -77,7 +77,7 @@ def measure_sound_recall(
     (best)" the highest of each number. `cache` is a run folder.
     """
     tell = progress or (lambda what, fraction: None)
-    patches, failed = Patches(), dict[str, str]()
+    patches, failed = LogMelReader(), dict[str, str]()
 
     def measure(what: str, eyes: Encoder, ears: Encoder, keep: Path | None) -> Numbers:
         seen = embed_videos(
@@ -112,8 +112,8 @@ def measure_sound_recall(
     return columns
 
 
-def _listen(ears: Encoder, patches: Patches, video: Video) -> Embedding:
-    return listen(ears, patches.hear(video))
+def _listen(ears: Encoder, patches: LogMelReader, video: Video) -> Embedding:
+    return embed_sound(ears, patches.sound(video))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,6 @@
-"""Exact frames of a video file, found by presentation timestamp.
-
-The packets are listed first, without decoding: they give every frame's time, and the key frames from which a wanted
-one can be reached. Wanted frames are then decoded from the nearest key frame before them. Whatever looks wrong on the
-way (a frame that does not appear, or appears damaged) ends the short cut: the rest is decoded from the beginning, so
-that the answer is always that of decoding everything.
-"""
+"""Open a file with the codec library, and the clock its pictures and sound share."""
+# MERGED: From a decoded frame to an upright RGB array.
+# MERGED: Exact frames of a video file, found by presentation timestamp.
 
 import itertools
 from collections import deque
@@ -12,21 +8,111 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import av
 import numpy as np
 from av.container import InputContainer
+from av.sidedata.sidedata import Type
+from av.stream import Disposition
 from av.video.frame import VideoFrame
+from av.video.reformatter import Interpolation, VideoReformatter
 from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
-from inphase.media.container import clock_origin, open_container, video_stream
-from inphase.media.errors import MediaError
-from inphase.media.picture import Upright
+from inphase.storage.errors import MediaError
 
 if TYPE_CHECKING:
-    from av.packet import Packet  # generic in its stub alone
+    from av.packet import Packet
+
+
+def open_container(path: Path) -> InputContainer:
+    """Open a file for reading, or say in words why it cannot be."""
+    if not path.exists():
+        raise MediaError(f"{path} does not exist: check the path")
+    if path.is_file() and path.stat().st_size == 0:
+        raise MediaError(f"{path} is empty (0 bytes): copy or download it again")
+    try:
+        return av.open(str(path), metadata_errors="replace")
+    except PermissionError as error:
+        raise MediaError(f"{path} may not be read: give yourself the right to, as `chmod u+r` does") from error
+    except av.error.FFmpegError as error:
+        raise MediaError(
+            f"{path} cannot be opened ({error.strerror}): it is not a video or sound file, or it was cut short before "
+            "its index was written; copy or download it again"
+        ) from error
+
+
+def video_stream(container: InputContainer, path: Path) -> VideoStream:
+    """Find the pictures of a file; the cover of a sound file is none."""
+    moving = [stream for stream in container.streams.video if not stream.disposition & Disposition.attached_pic]
+    if not moving:
+        kinds = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
+        raise MediaError(f"{path} has no video stream (it holds {kinds}): give a file with moving pictures")
+    return moving[0]
+
+
+def clock_origin(container: InputContainer) -> Fraction:
+    """Find second 0 of a file: its earliest picture or sound, in seconds of its own timestamps."""
+    starts = [
+        stream.start_time * stream.time_base
+        for stream in (*container.streams.video, *container.streams.audio)
+        if stream.start_time is not None and stream.time_base is not None
+        if not stream.disposition & Disposition.attached_pic
+    ]
+    return min(starts, default=Fraction(0))
+
+
+class Upright:
+    """Convert frames of one stream to RGB, turned as their display matrix says, all of one size.
+
+    Any pixel format: deeper ones are rounded to 8 bits, grey is repeated, alpha is dropped. One converter is kept for
+    the stream, since setting it up costs more than a small picture does.
+    """
+
+    def __init__(self, *, size: tuple[int, int] | None = None) -> None:
+        """Scale to `size` (height, width); where None, to that of the first frame."""
+        self._size = size
+        self._turn: tuple[bool, bool, bool] | None = None
+        self._reformatter = VideoReformatter()
+
+    def __call__(self, frame: VideoFrame) -> NDArray[np.uint8]:
+        """Convert one frame to [H, W, 3]."""
+        if self._turn is None:
+            self._turn = orientation(frame)
+        transposed, upside_down, mirrored = self._turn
+        if self._size is None:
+            self._size = (frame.width, frame.height) if transposed else (frame.height, frame.width)
+        height, width = self._size[::-1] if transposed else self._size
+        try:
+            converted = self._reformatter.reformat(
+                frame, width=width, height=height, format="rgb24", interpolation=Interpolation.BILINEAR, threads=1
+            )
+        except av.error.FFmpegError as error:
+            raise MediaError(
+                f"pixel format {frame.format.name} cannot be converted ({error.strerror}): re-encode as yuv420p"
+            ) from error
+        picture = converted.to_ndarray()
+        if transposed:
+            picture = picture.transpose(1, 0, 2)
+        picture = picture[:: -1 if upside_down else 1, :: -1 if mirrored else 1]
+        return np.ascontiguousarray(picture, dtype=np.uint8)
+
+
+def orientation(frame: VideoFrame) -> tuple[bool, bool, bool]:
+    """Read how to show a frame: whether to transpose it, then flip its rows, then its columns.
+
+    The display matrix sends a pixel (x, y) to (a·x + c·y, b·x + d·y); cameras write quarter turns and mirrors.
+    """
+    attached: Any = frame.side_data  # its stub says otherwise, but it is a collection of SideData
+    matrix = next((bytes(data) for data in attached if data.type is Type.DISPLAYMATRIX), None)
+    if matrix is None:
+        return False, False, False
+    a, b, _, c, d = np.frombuffer(matrix, dtype=np.int32)[:5]
+    if abs(a) + abs(d) >= abs(b) + abs(c):
+        return False, bool(d < 0), bool(a < 0)
+    return True, bool(b < 0), bool(c < 0)
+
 
 # Frames of h264 and its successors are stored at most 16 places from where they are shown.
 REORDERING = 16
@@ -35,7 +121,7 @@ LARGE = 512 * 512
 
 
 @dataclass(frozen=True, eq=False)
-class Track:
+class FrameIndex:
     """The frames of a video stream as its packets announce them, in order of presentation.
 
     `times` [N] seconds; `stamps` [N] the timestamps behind them, None where the file has no usable ones and its frames
@@ -127,7 +213,7 @@ class VideoFile:
                 return
 
 
-def scan(path: Path) -> Track:
+def scan(path: Path) -> FrameIndex:
     """List the frames of a file from its packets, without decoding."""
     with open_container(path) as container:
         stream = video_stream(container, path)
@@ -145,12 +231,12 @@ def scan(path: Path) -> Track:
         stamps = _usable_stamps([pts for pts, _, _ in packets], container)
         if stamps is None:
             times = np.array([float(i / rate) for i in range(len(packets))])
-            return Track(times, None, np.empty(0, np.int64), missing, has_sound, float(rate))
+            return FrameIndex(times, None, np.empty(0, np.int64), missing, has_sound, float(rate))
         origin = clock_origin(container)
         times = np.array([float(int(pts) * time_base - origin) for pts in stamps])
         keys = np.array(sorted(pts for pts, key, _ in packets if key and pts is not None), dtype=np.int64)
         average = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else rate
-        return Track(times, stamps, keys, missing, has_sound, float(average))
+        return FrameIndex(times, stamps, keys, missing, has_sound, float(average))
 
 
 def _usable_stamps(listed: list[int | None], container: InputContainer) -> NDArray[np.int64] | None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.media.atomic import atomic_write
-from inphase.media.errors import MediaError
+from inphase.storage.errors import MediaError
+from inphase.storage.files import atomic_write
 
 SOUND_RATE = 48000
 

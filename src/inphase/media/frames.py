@@ -1,21 +1,202 @@
-"""Pictures on their own clock, from a video file or a folder of numbered pictures.
+"""What a video file and a folder of pictures offer alike."""
+# MERGED: Which frames a request means: indices, seconds, a span, a rate.
+# MERGED: A folder of numbered pictures as a recording.
+# MERGED: Pictures on their own clock, from a video file or a folder of numbered pictures.
 
-Second 0 is where a player starts: the earliest timestamp of any picture or sound of the file. Sound read by
-`inphase.media.audio` is on the same clock. Frame `i` is the `i`-th in order of presentation, counting those that damage
-made undecodable, so that labels made on the whole file stay true.
-"""
-
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+import av
 import numpy as np
+from av.video.frame import VideoFrame
 from numpy.typing import ArrayLike, NDArray
 
-from inphase.media.errors import DamagedMediaWarning, MediaError
-from inphase.media.recording import Recording, describe_damage, open_recording
-from inphase.media.selection import choose
+from inphase.media.decode import Upright
+from inphase.storage.errors import DamagedMediaWarning, MediaError
+
+
+class Recording(Protocol):
+    """What files and folders offer alike: the time of every frame at once, and the pictures one after the other."""
+
+    path: Path
+    times: NDArray[np.float64]  # [N] of every frame there is, or was before damage
+    rate: float  # frames a second, on average
+    has_sound: bool
+    lost: int  # frames asked for so far that could not be decoded
+    damaged: int  # frames given so far although some of their data was missing
+
+    def pictures(
+        self, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None = None
+    ) -> Iterator[tuple[float, NDArray[np.uint8]]]:
+        """Yield the time and the RGB picture of the `wanted` frames, all where None, in order of presentation."""
+        ...
+
+
+def open_recording(path: Path | str, *, native_rate: float | None = None) -> Recording:
+    """Open a video file, or a folder of numbered pictures shown at `native_rate`."""
+    # Both need the codec, which the machines that train on a frame store do without.
+    from inphase.media.decode import VideoFile
+
+    path = Path(path)
+    if path.is_dir():
+        return PictureFolder(path, native_rate=native_rate)
+    if native_rate is not None:
+        raise ValueError(f"native_rate={native_rate} is for folders of pictures; {path} has its own clock: drop it")
+    return VideoFile(path)
+
+
+def describe_damage(recording: Recording) -> str:
+    """Say what a decoded recording lost; nothing where it lost nothing."""
+    if not recording.lost and not recording.damaged:
+        return ""
+    return (
+        f"{recording.path} is damaged: {recording.lost} of the frames asked for are lost and {recording.damaged} are "
+        "shown with faults; get an undamaged copy if you need them"
+    )
+
+
+# Containers round timestamps, Matroska to a millisecond: a frame counts as shown from half of one before its time.
+ROUNDING = 0.0005
+
+
+def choose(
+    times: NDArray[np.float64],
+    *,
+    indices: ArrayLike | None = None,
+    seconds: ArrayLike | None = None,
+    span: tuple[float, float] | None = None,
+    rate: float | None = None,
+) -> NDArray[np.int64] | None:
+    """Turn a request into positions among `times`; None stands for all of them."""
+    if sum(request is not None for request in (indices, seconds)) + (span is not None or rate is not None) > 1:
+        raise ValueError("give indices, or seconds, or span and rate: not two of these")
+    if indices is not None:
+        return _checked_indices(np.atleast_1d(np.asarray(indices)), len(times))
+    if seconds is not None:
+        asked = np.atleast_1d(np.asarray(seconds, dtype=np.float64))
+        if asked.ndim != 1 or not len(asked):
+            raise ValueError(f"seconds must be a list of at least one number, got {seconds!r}")
+        end = times[-1] + (times[-1] - times[0]) / max(len(times) - 1, 1)
+        outside = asked[~((asked >= 0) & (asked <= end + ROUNDING))]
+        if len(outside):
+            raise ValueError(f"second {outside[0]} lies outside the recording, which runs from 0 to {end:.3f}")
+        return np.unique(shown_at(times, asked))
+    inside = None if span is None else _inside(times, span)
+    if rate is None:
+        return inside
+    return _at_rate(times if inside is None else times[inside], rate) + (0 if inside is None else inside[0])
+
+
+def _checked_indices(indices: NDArray[np.generic], count: int) -> NDArray[np.int64]:
+    if indices.ndim != 1 or not np.issubdtype(indices.dtype, np.integer) or not len(indices):
+        raise ValueError(f"indices must be a list of at least one whole number, got {indices!r}")
+    positions = indices.astype(np.int64)
+    outside = positions[(positions < 0) | (positions >= count)]
+    if len(outside):
+        raise ValueError(f"frame {outside[0]} does not exist: the recording has frames 0 to {count - 1}")
+    if np.any(np.diff(positions) <= 0):
+        raise ValueError("indices must increase: pass np.unique(indices) and pick repeats from the clip")
+    return positions
+
+
+def _inside(times: NDArray[np.float64], span: tuple[float, float]) -> NDArray[np.int64]:
+    start, end = span
+    if not start < end:
+        raise ValueError(f"span must run from an earlier to a later second, got {span}")
+    inside = np.flatnonzero((times >= start - ROUNDING) & (times < end - ROUNDING))
+    if not len(inside):
+        raise ValueError(
+            f"no frame lies in span {span}: the recording has frames from {times[0]:.3f} to {times[-1]:.3f} s"
+        )
+    return inside
+
+
+def _at_rate(times: NDArray[np.float64], rate: float) -> NDArray[np.int64]:
+    if not 0 < rate < np.inf:
+        raise ValueError(f"rate must be a positive number of frames a second, got {rate}")
+    ticks = times[0] + np.arange(int((times[-1] - times[0]) * rate + 1e-6) + 1) / rate
+    after = np.clip(np.searchsorted(times, ticks), 1, max(len(times) - 1, 1))
+    before = after - 1
+    nearest = np.where(ticks - times[before] <= times[np.minimum(after, len(times) - 1)] - ticks, before, after)
+    return np.unique(np.minimum(nearest, len(times) - 1)).astype(np.int64)
+
+
+def shown_at(times: ArrayLike, seconds: ArrayLike) -> NDArray[np.int64]:
+    """Find the frame a player shows at each second: the last that has begun, the first before any has."""
+    begun = np.searchsorted(np.asarray(times), np.asarray(seconds, dtype=np.float64) + ROUNDING, side="right")
+    return np.maximum(begun - 1, 0).astype(np.int64)
+
+
+SUFFIXES = {".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
+
+
+class PictureFolder:
+    """A recording whose frames are the pictures of a folder, ordered by the last number in their names.
+
+    The number is the clock: a picture missing from the sequence leaves a gap and counts as a lost frame.
+    """
+
+    def __init__(self, path: Path, *, native_rate: float | None) -> None:
+        """List the pictures without reading them."""
+        if native_rate is None or not native_rate > 0:
+            raise ValueError(
+                f"{path} is a folder of pictures without a clock: pass native_rate= (frames/s), got {native_rate}"
+            )
+        self.path = path
+        self._files = numbered_pictures(path)
+        self._first = min(self._files)
+        self.times = np.arange(max(self._files) - self._first + 1) / native_rate
+        self.rate = float(native_rate)
+        self.has_sound = False
+        self.lost = 0
+        self.damaged = 0
+
+    def pictures(
+        self, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None = None
+    ) -> Iterator[tuple[float, NDArray[np.uint8]]]:
+        """Yield the time and the picture of the `wanted` frames, all where None."""
+        upright = Upright(size=size)
+        for position in range(len(self.times)) if wanted is None else wanted.tolist():
+            frame = _decode(self._files.get(self._first + position))
+            if frame is None:
+                self.lost += 1
+            else:
+                yield float(self.times[position]), upright(frame)
+
+
+def numbered_pictures(folder: Path) -> dict[int, Path]:
+    """Map the numbers of a folder's pictures to their files."""
+    pictures = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
+    if not pictures:
+        raise MediaError(
+            f"{folder} holds no pictures ({', '.join(sorted(SUFFIXES))}): point to a folder of numbered frames"
+        )
+    numbered: dict[int, Path] = {}
+    for file in pictures:
+        numbers = re.findall(r"\d+", file.stem)
+        if not numbers:
+            raise MediaError(f"{file} has no number in its name: rename it, or move it out of the folder of frames")
+        if int(numbers[-1]) in numbered:
+            raise MediaError(
+                f"{numbered[int(numbers[-1])]} and {file.name} are both number {int(numbers[-1])}: keep one"
+            )
+        numbered[int(numbers[-1])] = file
+    return numbered
+
+
+def _decode(file: Path | None) -> VideoFrame | None:
+    if file is None:
+        return None
+    try:
+        # Named by its path alone, `frame_%d.png` would be read as a pattern; the content decides the format.
+        with file.open("rb") as opened, av.open(opened, "r") as container:
+            return next(container.decode(video=0), None)
+    except av.error.FFmpegError:
+        return None
 
 
 @dataclass(frozen=True, eq=False)

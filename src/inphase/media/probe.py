@@ -1,10 +1,11 @@
 """What a recording is, before any of it is used."""
+# MERGED: Files that every browser plays: those that are such already, and the rest encoded anew.
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from inphase.media.errors import MediaError
-from inphase.media.recording import open_recording
+from inphase.media.frames import open_recording
+from inphase.storage.errors import MediaError
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,145 @@
-"""Synchronised videos as one mp4: every source follows its own map from the common clock."""
+"""Letters in pictures: the font that comes with Pillow, and for what it lacks one of the system's."""
+# MERGED: Several pictures as one: in a row, in a grid, or laid over each other.
+# MERGED: Synchronised videos as one mp4: every source follows its own map from the common clock.
 
+import math
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from PIL import ImageFont
 
 from inphase.media.audio import Sound, stream_sound
-from inphase.media.compose import Captions, Layout, compose, plan
 from inphase.media.encode import SOUND_RATE, write_mp4
-from inphase.media.frames import Clip, stream_clips
+from inphase.media.frames import ROUNDING, Clip, shown_at, stream_clips
 from inphase.media.probe import probe
-from inphase.media.selection import ROUNDING, shown_at
+
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+# Pillow's own letters are those of English. These are fonts of many, as Linux, Windows and macOS call them.
+SYSTEM = ("DejaVuSans.ttf", "NotoSans-Regular.ttf", "LiberationSans-Regular.ttf", "arial.ttf", "Arial Unicode.ttf")
+# A code that stands for no character: its picture is the one a font gives to whatever it lacks.
+NOTHING = "\uffff"
+
+
+def lettering(text: str, size: int) -> tuple[str, Font]:
+    """Give the font that knows most of a text, and the text as it can write it: without marks, or "?" for a letter."""
+    best = max(_fonts(text, size), key=lambda font: sum(_knows(font, letter) for letter in text))
+    return "".join(letter if _knows(best, letter) else _plain(best, letter) for letter in text), best
+
+
+def _fonts(text: str, size: int) -> Iterator[Font]:
+    """Yield Pillow's font, and those of the system where a letter is missing in it."""
+    own = ImageFont.load_default(size)
+    yield own
+    if not all(_knows(own, letter) for letter in text):
+        yield from _installed(size)
+
+
+@cache
+def _installed(size: int) -> tuple[Font, ...]:
+    found: list[Font] = []
+    for name in SYSTEM:
+        try:
+            found.append(ImageFont.truetype(name, size))
+        except OSError:
+            continue
+    return tuple(found)
+
+
+def _knows(font: Font, letter: str) -> bool:
+    return letter.isspace() or bytes(font.getmask(letter)) != bytes(font.getmask(NOTHING))
+
+
+def _plain(font: Font, letter: str) -> str:
+    base = unicodedata.normalize("NFKD", letter)[0]
+    return base if _knows(font, base) else "?"
+
+
+Layout = Literal["row", "grid", "overlay"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where each of K pictures goes: `cells` holds its top, left, height and width on a canvas of `size`."""
+
+    size: tuple[int, int]
+    cells: tuple[tuple[int, int, int, int], ...]
+    blended: bool = False
+
+
+def plan(sizes: Sequence[tuple[int, int]], *, layout: Layout, height: int) -> Plan:
+    """Lay out pictures of the given (height, width) with rows of `height`, keeping every aspect."""
+    if not sizes:
+        raise ValueError("there is nothing to lay out: give at least one clip")
+    widths = [max(2, round(height * w / h)) for h, w in sizes]
+    if layout == "overlay":
+        return Plan((height, widths[0]), tuple((0, 0, height, widths[0]) for _ in sizes), blended=True)
+    if layout == "row":
+        lefts = np.cumsum([0, *widths]).tolist()
+        return Plan((height, lefts[-1]), tuple((0, x, height, w) for x, w in zip(lefts[:-1], widths, strict=True)))
+    if layout == "grid":
+        columns = math.ceil(math.sqrt(len(sizes)))
+        rows, cell = math.ceil(len(sizes) / columns), max(widths)
+        places = [
+            (i // columns * height, i % columns * cell + (cell - w) // 2, height, w) for i, w in enumerate(widths)
+        ]
+        return Plan((rows * height, columns * cell), tuple(places))
+    raise ValueError(f"layout must be 'row', 'grid' or 'overlay', got {layout!r}")
+
+
+def compose(pictures: Sequence[NDArray[np.uint8]], plan: Plan) -> NDArray[np.uint8]:
+    """Put pictures, already of the size of their cells, on one canvas; those laid over each other are averaged."""
+    if plan.blended:
+        return np.asarray(np.mean(pictures, axis=0).round(), dtype=np.uint8)
+    canvas = np.zeros((*plan.size, 3), np.uint8)
+    for picture, (top, left, height, width) in zip(pictures, plan.cells, strict=True):
+        canvas[top : top + height, left : left + width] = picture
+    return canvas
+
+
+class Captions:
+    """Texts at the lower left of cells, drawn once and laid on every picture."""
+
+    def __init__(self, texts: Sequence[str], plan: Plan) -> None:
+        """Draw the texts, white on a dark box; those of pictures laid over each other stand above one another."""
+        if texts and len(texts) != len(plan.cells):
+            raise ValueError(f"{len(plan.cells)} clips need as many labels, got {len(texts)}: {list(texts)}")
+        self._boxes: list[tuple[int, int, NDArray[np.float32], NDArray[np.float32]]] = []
+        for number, (text, (top, left, height, width)) in enumerate(zip(texts, plan.cells, strict=False)):
+            if not text:
+                continue
+            colour, alpha = _draw(text, height=height, width=width)
+            lift = (len(texts) - number if plan.blended else 1) * len(colour)
+            self._boxes.append((max(0, top + height - lift), left, colour, alpha))
+
+    def on(self, canvas: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Lay the texts on a canvas, in place."""
+        for top, left, colour, alpha in self._boxes:
+            place = canvas[top : top + len(colour), left : left + colour.shape[1]]
+            clipped = (slice(place.shape[0]), slice(place.shape[1]))
+            place[:] = (place * (1 - alpha[clipped]) + colour[clipped] * alpha[clipped]).round()
+        return canvas
+
+
+def _draw(text: str, *, height: int, width: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Draw a text into a box that fits a cell: colours [h, w, 3] and opacity [h, w, 1]."""
+    from PIL import Image, ImageDraw
+
+    points = max(8, height // 16)
+    shown, font = lettering(text, points)
+    while len(shown) > 1 and font.getlength(shown) + points > width:
+        shown = shown[:-2] + "…"
+    box = Image.new("RGBA", (min(width, round(font.getlength(shown)) + points), points * 3 // 2), (0, 0, 0, 150))
+    ImageDraw.Draw(box).text((points // 2, points * 3 // 4), shown, fill=(255, 255, 255, 255), font=font, anchor="lm")
+    drawn = np.asarray(box, dtype=np.float32)
+    return drawn[..., :3], drawn[..., 3:] / np.float32(255)
+
 
 Source = Clip | Path | str
 
@@ -103,7 +231,7 @@ def _play(source: Source, size: tuple[int, int], seconds: NDArray[np.float64]) -
 def _play_clip(clip: Clip, size: tuple[int, int], seconds: NDArray[np.float64]) -> Iterator[NDArray[np.uint8]]:
     from av.video.frame import VideoFrame
 
-    from inphase.media.picture import Upright
+    from inphase.media.decode import Upright
 
     scale = Upright(size=size)
     last, picture = -1, np.empty((0, 0, 3), np.uint8)
@@ -161,3 +289,49 @@ def _heard(tape: list[Sound], seconds: NDArray[np.float64]) -> NDArray[np.float3
     times = tape[0].start + np.arange(len(samples)) / tape[0].rate
     heard = np.interp(seconds[:-1], times, samples, left=0, right=0)
     return np.where(np.diff(seconds) != 0, heard, 0).astype(np.float32)
+
+
+# What Chrome, Firefox and Safari all play, by the name of the container's format.
+VIDEO = {"mov,mp4,m4a,3gp,3g2,mj2": {"h264"}, "matroska,webm": {"vp8", "vp9"}}
+
+
+SOUND = {"mov,mp4,m4a,3gp,3g2,mj2": {"aac", "mp3"}, "matroska,webm": {"opus", "vorbis"}}
+
+
+ENDINGS = {".mp4": "mov,mp4,m4a,3gp,3g2,mj2", ".m4v": "mov,mp4,m4a,3gp,3g2,mj2", ".webm": "matroska,webm"}
+
+
+PIXELS = {"yuv420p", "yuvj420p"}
+
+
+# Larger pictures and faster ones are brought to these: a page plays up to nine files at a time.
+HEIGHT, RATE = 1080, 60.0
+
+
+def is_playable(path: Path | str) -> bool:
+    """Tell whether browsers play a file as it is: container, codecs, 8 bits of 4:2:0, upright, its clock at 0."""
+    from inphase.media.decode import clock_origin, decoded, open_container, orientation, video_stream
+
+    path = Path(path)
+    if path.is_dir() or path.suffix.lower() not in ENDINGS:
+        return False
+    with open_container(path) as container:
+        stream, name = video_stream(container, path), container.format.name
+        if name != ENDINGS[path.suffix.lower()] or stream.codec_context.codec.canonical_name not in VIDEO[name]:
+            return False
+        if stream.codec_context.pix_fmt not in PIXELS or clock_origin(container) != 0:
+            return False
+        if any(sound.codec_context.codec.canonical_name not in SOUND[name] for sound in container.streams.audio):
+            return False
+        first = next(decoded(container, stream), None)
+        return first is not None and orientation(first) == (False, False, False)
+
+
+def make_playable(
+    source: Path | str, target: Path | str, *, progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Encode a recording anew as h264 and aac, upright and on the same clock from 0."""
+    found = probe(source)
+    height = min(found.size[0], HEIGHT)
+    rate, sound = min(found.rate, RATE), source if found.has_sound else None
+    render(target, [source], height=height + height % 2, rate=rate, sound=sound, progress=progress)

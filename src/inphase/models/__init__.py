@@ -1,7 +1,7 @@
 """Networks, and `embed`, which shows them a recording."""
 
 from inphase.models.audio_encoder import AudioEncoder
-from inphase.models.embed import Embedding, embed
+from inphase.models.embedding import Embedding, embed
 from inphase.models.encoder import Encoder
 from inphase.models.image_encoder import ImageEncoder
 from inphase.models.motion_encoder import MotionEncoder

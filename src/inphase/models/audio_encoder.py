@@ -7,10 +7,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from inphase.media.context import Edges
-from inphase.media.log_mel import BANDS, PATCH
+from inphase.media.audio import BANDS, PATCH
+from inphase.media.sampling import Edges
 from inphase.models.embedder import glorot_uniform
-from inphase.models.encoder import Encoder, Sees, unit
+from inphase.models.encoder import Encoder, Modality, unit
 
 # Channels of VGGish's 3×3 convolutions, a 2×2 maximum after each group.
 VGGISH = ((64,), (128,), (256, 256), (512, 512))
@@ -25,7 +25,7 @@ class AudioEncoder(Encoder):
     begins from random weights takes long to tell anything from silence.
     """
 
-    sees: ClassVar[Sees] = "sounds"
+    modality: ClassVar[Modality] = "audio"
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ class EfficientNetLite0(nn.Module):
         for count, kernel, stride, expansion, channels in STAGES:
             for number in range(count):
                 first = stride if number == 0 else 1
-                blocks.append(Block(before, channels, kernel=kernel, stride=first, expansion=expansion))
+                blocks.append(MBConv(before, channels, kernel=kernel, stride=first, expansion=expansion))
                 before = channels
         self.blocks = nn.Sequential(*blocks)
 
@@ -44,7 +44,7 @@ class EfficientNetLite0(nn.Module):
         return maps
 
 
-class Block(nn.Module):
+class MBConv(nn.Module):
     """An inverted bottleneck: widen, convolve each channel by itself, narrow; added to its input where it fits."""
 
     def __init__(self, before: int, after: int, *, kernel: int, stride: int, expansion: int) -> None:

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from inphase.media.context import Context, Edges
+from inphase.media.sampling import Context, Edges
 
-Sees = Literal["pictures", "poses", "sounds"]
+Modality = Literal["image", "pose", "audio"]
 
 
 class Encoder(nn.Module):
@@ -27,7 +27,7 @@ class Encoder(nn.Module):
     another rate are embedded with a context that reaches equally far in seconds.
     """
 
-    sees: ClassVar[Sees]
+    modality: ClassVar[Modality]
     shape: tuple[int, ...]
     config: dict[str, Any]
     head: nn.Module
@@ -78,8 +78,8 @@ class Encoder(nn.Module):
     def check(self, shape: torch.Size | tuple[int, ...]) -> None:
         """Refuse frames of another shape than this encoder sees."""
         if tuple(shape) != self.shape:
-            fix = f"read them with size={self.shape[:2]}" if self.sees == "pictures" else "build one for that shape"
-            raise ValueError(f"this encoder sees {self.sees} of shape {self.shape}, got {tuple(shape)}: {fix}")
+            fix = f"read them with size={self.shape[:2]}" if self.modality == "image" else "build one for that shape"
+            raise ValueError(f"this encoder sees {self.modality} of shape {self.shape}, got {tuple(shape)}: {fix}")
 
 
 def unit(vectors: Tensor) -> Tensor:

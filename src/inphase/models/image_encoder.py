@@ -1,15 +1,5 @@
-"""The encoder of pictures: a backbone that looks at each frame, and an embedder that looks at frame and context.
-
-What of the backbone is trained is its `mode`, as in the released code:
-
-    mode        its parameters that train      its batch norms, while training
-    scratch     all, from random ones          use and update batch statistics
-    train_all   all, from given weights        use and update batch statistics
-    only_bn     γ and β of its batch norms     use and update batch statistics
-    frozen      none                           use the statistics they came with
-
-The embedder always trains.
-"""
+"""The embedder of GTA and TCC: what the feature maps of a frame and its context say together, as one unit vector."""
+# MERGED: The encoder of pictures: a backbone that looks at each frame, and an embedder that looks at frame and context.
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
@@ -18,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from inphase.media.context import Edges
+from inphase.media.sampling import Edges
 from inphase.models.backbone import build_backbone
 from inphase.models.embedder import Embedder
-from inphase.models.encoder import Encoder, Sees
+from inphase.models.encoder import Encoder, Modality
 
 Mode = Literal["scratch", "train_all", "only_bn", "frozen"]
 MODES = ("scratch", "train_all", "only_bn", "frozen")
@@ -36,7 +26,7 @@ class ImageEncoder(Encoder):
     `convolutions` and `hidden`.
     """
 
-    sees: ClassVar[Sees] = "pictures"
+    modality: ClassVar[Modality] = "image"
 
     def __init__(
         self,

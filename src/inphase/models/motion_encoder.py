@@ -1,25 +1,100 @@
-"""An encoder of pictures that sees nothing but what changes: the motion between context frames, cell by cell.
+"""Pictures as a network that knows ImageNet sees them, averaged over the cells of a coarse grid.
 
-What stands still, the background, the clothes, most of the body, is most of what a network sees of a picture, and
-differs from video to video. It falls out of the difference between two frames. The mean over the whole video would take
-it off as well, but a frame's embedding would then depend on how the clip was cut, and no stream could be embedded
-before its end.
-
-On real swings this aligns more accurately than poses do (docs/training.md). Where nothing moves there is nothing to
-tell frames apart by.
+A maximum over the whole picture, which the paper's embedder takes, forgets where something moved; a grid keeps it, in
+two kilobytes a frame. The network is never trained: what it sees can be kept.
 """
+# MERGED: What to see pictures with where nothing was trained: features of a network that knows ImageNet.
+# MERGED: An encoder of pictures that sees nothing but what changes: the motion between context frames, cell by cell.
 
 from collections.abc import Sequence
+from typing import ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from inphase.media.context import Edges
-from inphase.models.cells import Cells
-from inphase.models.encoder import unit
+from inphase.media.sampling import Edges
+from inphase.models.backbone import build_backbone
+from inphase.models.embedding import Embedding
+from inphase.models.encoder import Encoder, Modality, unit
 
 
-class MotionEncoder(Cells):
+class GridFeatures(Encoder):
+    """Look at pictures [N, H, W, 3] in [−1, 1] through a frozen backbone: [N, K, grid, grid].
+
+    `weights` says where the backbone's come from: "published", the path of a file in the published layout, "saved"
+    where this encoder's own are loaded next, or None for random ones.
+    """
+
+    modality: ClassVar[Modality] = "image"
+    mode: ClassVar[str] = "frozen"
+
+    def __init__(
+        self,
+        *,
+        context: Sequence[int],
+        edges: Edges = "clamp",
+        rate: float | None = None,
+        backbone: str,
+        weights: str | None,
+        size: Sequence[int],
+        grid: int,
+    ) -> None:
+        """Build the backbone."""
+        super().__init__(context=context, edges=edges, rate=rate)
+        if len(size) != 2 or min(size) < 32:
+            raise ValueError(f"size must be (height, width) of at least 32 pixels, got {tuple(size)}")
+        if grid < 1:
+            raise ValueError(f"grid must be at least 1 cell each way, got {grid}")
+        self.config |= {
+            "backbone": backbone,
+            "weights": None if weights is None else "saved",
+            "size": list(size),
+            "grid": grid,
+        }
+        self.shape, self.grid = (size[0], size[1], 3), grid
+        self.backbone, self.channels = build_backbone(backbone, weights=None if weights == "saved" else weights)
+        self.backbone.requires_grad_(False).eval()
+
+    def train(self, mode: bool = True) -> Self:
+        """Enter training or evaluation; the backbone stays in evaluation."""
+        super().train(mode)
+        self.backbone.eval()
+        return self
+
+    def prepare(self, frames: Tensor) -> Tensor:
+        """Turn pixels 0 … 255 into [−1, 1]."""
+        return super().prepare(frames).div_(255).sub_(0.5).div_(0.5)
+
+    def features(self, frames: Tensor) -> Tensor:
+        """Average the backbone's maps over the cells of the grid."""
+        with torch.no_grad():
+            return F.adaptive_avg_pool2d(self.backbone(frames.movedim(-1, 1)), self.grid)
+
+
+class PooledFeatures(GridFeatures):
+    """Embed pictures [B, T, 1, H, W, 3] in [−1, 1] by EfficientNet-Lite0, averaged over `grid` × `grid` cells."""
+
+    def __init__(self, *, size: int = 112, grid: int = 3, weights: str | None = "published") -> None:
+        """Load the published weights, none where `weights` is None."""
+        super().__init__(context=(0,), backbone="efficientnet_lite0", weights=weights, size=(size, size), grid=grid)
+        self.head = nn.Identity()
+
+    def combine(self, features: Tensor) -> Tensor:
+        """Pass on the features of the frame itself, which `settle` makes unit vectors: [N, 1, …] → [N, D]."""
+        return features[:, 0].flatten(1)
+
+    def settle(self, seen: Embedding) -> Embedding:
+        """Take the mean over the video off its frames and bring what is left to unit length."""
+        rest = seen.values - seen.values.mean(0)
+        length = np.linalg.norm(rest, axis=1, keepdims=True)
+        # One frame, or a still picture, has nothing left: any unit vector will do, the same for all.
+        still = np.full_like(rest, 1 / np.sqrt(rest.shape[1]))
+        return Embedding(np.where(length > 1e-6, rest / np.maximum(length, 1e-6), still), seen.times)
+
+
+class MotionEncoder(GridFeatures):
     """Embed pictures [B, T, C, H, W, 3] in [−1, 1] by the differences between each context frame and the next.
 
     Dropout, [linear, batch norm, ReLU] for each of `hidden` widths, linear, L2. The head alone trains.

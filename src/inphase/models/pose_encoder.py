@@ -16,9 +16,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from inphase.media.context import Edges
-from inphase.media.pose import JOINTS13
-from inphase.models.encoder import Encoder, Sees, unit
+from inphase.media.sampling import Edges
+from inphase.models.encoder import Encoder, Modality, unit
+from inphase.pose.pose import JOINTS13
 
 HIPS = ("left_hip", "right_hip")
 SHOULDERS = ("left_shoulder", "right_shoulder")
@@ -33,7 +33,7 @@ class PoseEncoder(Encoder):
     them; C is the number of offsets in `context`. [Linear, batch norm, ReLU] for each of `hidden` widths, linear, L2.
     """
 
-    sees: ClassVar[Sees] = "poses"
+    modality: ClassVar[Modality] = "pose"
 
     def __init__(
         self,

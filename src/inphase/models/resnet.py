@@ -42,7 +42,9 @@ class ResNet50V2(nn.Module):
         for stage, width, count, strided in STAGES:
             for number in range(1, count + 1):
                 stride = 2 if number == strided else 1
-                self.blocks[f"conv{stage}_block{number}"] = Block(before, width, stride=stride, first=number == 1)
+                self.blocks[f"conv{stage}_block{number}"] = PreActivationBlock(
+                    before, width, stride=stride, first=number == 1
+                )
                 before = 4 * width
 
     def forward(self, pictures: Tensor) -> Tensor:
@@ -54,7 +56,7 @@ class ResNet50V2(nn.Module):
         return values
 
 
-class Block(nn.Module):
+class PreActivationBlock(nn.Module):
     """A pre-activated bottleneck: 1×1, 3×3 and 1×1 convolutions, the first two followed by batch norm and ReLU."""
 
     def __init__(self, before: int, width: int, *, stride: int, first: bool) -> None:
@@ -129,7 +131,7 @@ def keras_layers(network: ResNet50V2) -> Iterator[tuple[str, nn.Module]]:
     """List the layers that have weights by the names Keras gives them."""
     yield "conv1_conv", network.stem
     for block_name, block in network.blocks.items():
-        assert isinstance(block, Block)
+        assert isinstance(block, PreActivationBlock)
         parts = {
             "preact_bn": block.preact_bn,
             "0_conv": block.shortcut,

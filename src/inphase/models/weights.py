@@ -1,5 +1,7 @@
-"""Encoders on disk: safetensors with the configuration in the header. Nothing is ever unpickled."""
+"""A name for what an encoder computes, by which what was computed is kept and found again."""
+# MERGED: Encoders on disk: safetensors with the configuration in the header. Nothing is ever unpickled.
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -8,8 +10,25 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from inphase.media.errors import MediaError
-from inphase.models.encoder import Encoder, Sees
+from inphase.models.encoder import Encoder, Modality
+from inphase.storage.errors import MediaError
+
+
+def fingerprint(encoder: Encoder, *, source: str = "", head: bool = True) -> str:
+    """Hash an encoder: its class, what builds it, its weights, and where its frames come from.
+
+    Without the head it names the features alone: whatever is built on them finds them.
+    """
+    about = [type(encoder).__name__, encoder.config if head else [encoder.shape, encoder.config.get("grid")], source]
+    digest = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
+    left_out = () if head else (*encoder.head.parameters(), *encoder.head.buffers())
+    ids = {id(tensor) for tensor in left_out}
+    for name, tensor in sorted(encoder.state_dict(keep_vars=True).items()):
+        if id(tensor) not in ids:
+            digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
 
 KEY = "inphase_encoder"
 FILE = "encoder.safetensors"  # in a run folder
@@ -62,9 +81,11 @@ def load_encoder(path: Path | str, *, device: torch.device | str = "cpu") -> Enc
     return encoder.to(device).eval()
 
 
-def load_shipped(sees: Sees, *, device: torch.device | str = "cpu") -> Encoder:
-    """Load the general encoder that ships with the package, of "poses" or "pictures"."""
-    file = SHIPPED / {"poses": "pose.safetensors", "pictures": "pixels.safetensors"}.get(sees, "")
+def load_shipped(modality: Modality, *, device: torch.device | str = "cpu") -> Encoder:
+    """Load the general encoder that ships with the package, of "pose" or "image"."""
+    file = SHIPPED / {"pose": "pose.safetensors", "image": "pixels.safetensors"}.get(modality, "")
     if not file.is_file():
-        raise FileNotFoundError(f"no encoder of {sees} ships with this version: name a run of your own with --model")
+        raise FileNotFoundError(
+            f"no encoder of {modality} ships with this version: name a run of your own with --model"
+        )
     return load_encoder(file, device=device)

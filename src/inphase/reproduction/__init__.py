@@ -8,7 +8,7 @@ from inphase.reproduction.events import STUDY as EVENTS
 from inphase.reproduction.few_shot import STUDY as FEW_SHOT
 from inphase.reproduction.per_class import STUDY as PER_CLASS
 from inphase.reproduction.recognition import STUDY as RECOGNITION
-from inphase.reproduction.runner import reproduce
+from inphase.reproduction.reproduce import reproduce
 from inphase.reproduction.study import Setup, Study
 from inphase.reproduction.synchronisation import STUDY as SYNCHRONISATION
 

@@ -3,12 +3,12 @@
 from inphase.reproduction import measures
 from inphase.reproduction.figures import bars_and_errors
 from inphase.reproduction.published import ABLATION, ABLATION_MIN_GAMMA
-from inphase.reproduction.study import Changes, Column, Row, Setup, Study
+from inphase.reproduction.study import Changes, Column, Setup, Study, StudyRow
 
 PAPER = "FineGym101"
 
 
-def rows(setup: Setup) -> list[Row]:
+def rows(setup: Setup) -> list[StudyRow]:
     """Switch the two terms on and off, and replace smoothMin by min^γ."""
     labels = {
         (False, False): "cosine cost",
@@ -17,11 +17,11 @@ def rows(setup: Setup) -> list[Row]:
         (True, True): "contrastive cost + cycle (GTA)",
     }
     found = [
-        Row(label, "gta", _changes(*on), {PAPER: ABLATION[on]}, whole=on == (True, True))
+        StudyRow(label, "gta", _changes(*on), {PAPER: ABLATION[on]}, whole=on == (True, True))
         for on, label in labels.items()
     ]
     soft = _changes(True, True, minimum="soft")
-    return [*found, Row("the same with min^γ", "gta", soft, {PAPER: ABLATION_MIN_GAMMA})]
+    return [*found, StudyRow("the same with min^γ", "gta", soft, {PAPER: ABLATION_MIN_GAMMA})]
 
 
 def _changes(contrastive: bool, cycle: bool, minimum: str = "smooth") -> Changes:

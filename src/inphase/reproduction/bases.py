@@ -5,10 +5,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from inphase.data.groups import GroupStream
-from inphase.data.loading import load_videos
 from inphase.data.reading import read_pose
-from inphase.data.table import Table
+from inphase.data.recipe_tables import Table, load_videos
+from inphase.data.stream import GroupStream
 from inphase.reproduction.study import Changes, Setup
 from inphase.training import Recipe, change_recipe, read_recipe
 from inphase.training.recipe import SHIPPED, write_recipe
@@ -28,7 +27,7 @@ def compose(setup: Setup, method: str, changes: Changes | None = None) -> Recipe
     run = {**recipe.run, "steps": max(1, round(recipe.run.get("steps", 1000) * SHARES[setup.budget]))}
     recipe = replace(recipe, data=_data(setup), validation={"fraction": 0.0}, run=run)
     recipe = merge(change_recipe(recipe, setup.changes), changes or {})
-    if setup.data == "stage" and setup.see == "pictures" and setup.root is None:
+    if setup.data == "stage" and setup.modality == "image" and setup.root is None:
         size = recipe.encoder.get("size", [224, 224])[0]  # drawn as large as they are seen
         recipe = replace(recipe, data={"size": size, **recipe.data})
     if method == "supervised" and recipe.objective.get("kind", "phase") == "phase":
@@ -49,7 +48,7 @@ def list_actions(setup: Setup) -> list[str]:
 
 def families(setup: Setup) -> list[str]:
     """Name the families of recipes to look in, nearest first."""
-    if setup.see == "poses":
+    if setup.modality == "pose":
         return list(dict.fromkeys([f"{_OWN[setup.data]}_pose", "penn_pose"]))
     general = "paper" if setup.budget == "full" else "pixels"
     return [f"{_OWN[setup.data]}_{general}", general]

@@ -1,6 +1,6 @@
 """The supplement's classification of each event by itself: one network for all, a classifier for each."""
 
-from inphase.data.finegym_lists import EVENTS
+from inphase.data.finegym import EVENTS
 from inphase.reproduction import measures
 from inphase.reproduction.bases import list_actions
 from inphase.reproduction.figures import heat

@@ -101,8 +101,8 @@ def unlike(setup: Setup, *, collection: str) -> str:
     names = {"penn_action": "PennAction", "finegym": "FineGym", "golfdb": "GolfDB", "stage": "the stage"}
     if names[setup.data] != collection:
         reasons.append(f"the paper's are of {collection}, these of {names[setup.data]}")
-    if setup.see != "pictures":
-        reasons.append(f"the paper's network sees pictures, this one {setup.see}")
+    if setup.modality != "image":
+        reasons.append(f"the paper's network sees pictures, this one {setup.modality}")
     elif setup.budget != "full":
         reasons.append("the paper trains a larger network for 150,000 steps")
     if setup.data == "penn_action":

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from inphase.data.finegym_lists import EVENTS
+from inphase.data.finegym import EVENTS
 
 Figures = Mapping[str, Mapping[str, float]]
 

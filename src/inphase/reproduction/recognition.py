@@ -3,7 +3,7 @@
 from inphase.reproduction import measures
 from inphase.reproduction.figures import bars
 from inphase.reproduction.published import ORIGINAL_CLIPS, RECOGNITION, Figures
-from inphase.reproduction.study import Changes, Column, Row, Setup, Study, method_rows
+from inphase.reproduction.study import Changes, Column, Setup, Study, StudyRow, method_rows
 
 # Said by name: the recipes of some collections see motion, whose backbone is always frozen.
 MODES: dict[str, Changes] = {
@@ -13,9 +13,9 @@ MODES: dict[str, Changes] = {
 }
 
 
-def rows(setup: Setup) -> list[Row]:
+def rows(setup: Setup) -> list[StudyRow]:
     """Train every method in the three settings; poses have no backbone, and a small budget trains none."""
-    if setup.see == "poses" or setup.budget == "small":
+    if setup.modality == "pose" or setup.budget == "small":
         return method_rows(published("only_bn"))
     return [
         row
@@ -24,9 +24,9 @@ def rows(setup: Setup) -> list[Row]:
     ]
 
 
-def one_of_each(setup: Setup, published: Figures) -> list[Row]:
+def one_of_each(setup: Setup, published: Figures) -> list[StudyRow]:
     """Train every method once; of a backbone, where there is one to train, the batch norms alone, as the paper does."""
-    trains = setup.see == "pictures" and setup.budget != "small"
+    trains = setup.modality == "image" and setup.budget != "small"
     return method_rows(published, changes=MODES["only_bn"] if trains else {})
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from inphase.reproduction.results import Results
 
 DATA = ("stage", "penn_action", "golfdb", "finegym")
-SEE = ("poses", "pictures")
+MODALITIES = ("pose", "image")
 BUDGETS = ("small", "medium", "full")
 Changes = Mapping[str, Mapping[str, Any]]  # table → key → value
 
@@ -35,7 +35,7 @@ class Setup:
     data: str = "stage"
     root: Path | None = None
     store: Path | None = None
-    see: str = "poses"
+    modality: str = "pose"
     budget: str = "small"
     seeds: int = 3
     methods: tuple[str, ...] = ()  # all that a study has, where none is named
@@ -43,7 +43,11 @@ class Setup:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run."""
-        for name, value, known in (("data", self.data, DATA), ("see", self.see, SEE), ("budget", self.budget, BUDGETS)):
+        for name, value, known in (
+            ("data", self.data, DATA),
+            ("modality", self.modality, MODALITIES),
+            ("budget", self.budget, BUDGETS),
+        ):
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
         unknown = [name for name in self.methods if name not in LABELS]
@@ -56,7 +60,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Row:
+class StudyRow:
     """A network: a method's recipe and changes to it; what the paper reports, by the names that columns ask for.
 
     `whole` marks GTA as it is, of which reports show the recipe.
@@ -96,14 +100,14 @@ class Study:
     name: str
     title: str
     about: str
-    rows: Callable[[Setup], Sequence[Row]]
+    rows: Callable[[Setup], Sequence[StudyRow]]
     columns: Callable[[Setup], Sequence[Column]]
     unlike: Callable[[Setup], str]
     figures: Callable[["Results"], tuple["Figure", ...]]
     each_action: bool = False
     by_action: bool = False
 
-    def chosen_rows(self, setup: Setup) -> list[Row]:
+    def chosen_rows(self, setup: Setup) -> list[StudyRow]:
         """Give the rows of the methods that are asked for."""
         rows = [row for row in self.rows(setup) if not setup.methods or row.method in setup.methods]
         if not rows:
@@ -113,9 +117,9 @@ class Study:
 
 def method_rows(
     published: Mapping[str, Mapping[str, float]], *, changes: Changes | None = None, suffix: str = ""
-) -> list[Row]:
+) -> list[StudyRow]:
     """Make a row of every method, with what the paper reports of it."""
     return [
-        Row(f"{label}{suffix}", name, changes or {}, published.get(name, {}), whole=name == "gta")
+        StudyRow(f"{label}{suffix}", name, changes or {}, published.get(name, {}), whole=name == "gta")
         for name, label in LABELS.items()
     ]

@@ -1,4 +1,5 @@
-"""Jobs side by side, a process for each: one that fails, or is killed for its memory, takes no other with it."""
+"""What a study runs on, in words."""
+# MERGED: Jobs side by side, a process for each: one that fails, or is killed for its memory, takes no other with it.
 
 import multiprocessing
 import time
@@ -12,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from inphase.evaluation.measure import Progress
 from inphase.reproduction.machine import cores
-from inphase.reproduction.runs import Job, perform
+from inphase.reproduction.study_runs import TrainingJob, perform
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
+
 
 _PATIENCE = 60.0  # seconds that a run which was asked to stop has to save itself
 
 
 @dataclass(frozen=True)
-class Event:
+class WorkerEvent:
     """How a job stands: what it does and the fraction of it that is done; `failed` says why it ended without."""
 
     key: Path  # the job's folder
@@ -31,10 +33,10 @@ class Event:
     failed: str = ""
 
 
-Watch = Callable[[Event], None]
+OnWorkerEvent = Callable[[WorkerEvent], None]
 
 
-def perform_all(jobs: Sequence[Job], out: Path, *, processes: int, watch: Watch) -> dict[Path, str]:
+def perform_all(jobs: Sequence[TrainingJob], out: Path, *, processes: int, watch: OnWorkerEvent) -> dict[Path, str]:
     """Perform jobs, `processes` at a time; give the folders of those that failed, and why.
 
     One at a time runs in this process.
@@ -44,21 +46,21 @@ def perform_all(jobs: Sequence[Job], out: Path, *, processes: int, watch: Watch)
     return _Workers(jobs, out, processes=processes, watch=watch).go()
 
 
-def _one_by_one(jobs: Sequence[Job], out: Path, watch: Watch) -> dict[Path, str]:
+def _one_by_one(jobs: Sequence[TrainingJob], out: Path, watch: OnWorkerEvent) -> dict[Path, str]:
     failed = {}
     for job in jobs:
         reason = _try(job, out, partial(_tell, watch, job.folder))
         if reason:
             failed[job.folder] = reason
-        watch(Event(job.folder, ended=True, failed=reason))
+        watch(WorkerEvent(job.folder, ended=True, failed=reason))
     return failed
 
 
-def _tell(watch: Watch, key: Path, doing: str, fraction: float) -> None:
-    watch(Event(key, doing, fraction))
+def _tell(watch: OnWorkerEvent, key: Path, doing: str, fraction: float) -> None:
+    watch(WorkerEvent(key, doing, fraction))
 
 
-def _try(job: Job, out: Path, tell: Progress) -> str:
+def _try(job: TrainingJob, out: Path, tell: Progress) -> str:
     """Perform a job, and give what went wrong."""
     try:
         perform(job, out, tell)
@@ -71,7 +73,7 @@ def _try(job: Job, out: Path, tell: Progress) -> str:
 class _Workers:
     """The jobs that wait and those that run."""
 
-    def __init__(self, jobs: Sequence[Job], out: Path, *, processes: int, watch: Watch) -> None:
+    def __init__(self, jobs: Sequence[TrainingJob], out: Path, *, processes: int, watch: OnWorkerEvent) -> None:
         """Keep what is to be done."""
         self._waiting, self._out, self._watch = list(reversed(jobs)), out, watch
         self._processes, self._threads = processes, max(1, cores() // processes)
@@ -80,7 +82,7 @@ class _Workers:
         self._context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
         if "forkserver" in methods:
             self._context.set_forkserver_preload(["inphase.reproduction.workers"])
-        self._running: dict[Connection, tuple[Job, BaseProcess]] = {}
+        self._running: dict[Connection, tuple[TrainingJob, BaseProcess]] = {}
         self._failed: dict[Path, str] = {}
         self._interrupted = False
 
@@ -113,7 +115,7 @@ class _Workers:
             assert isinstance(connection, Connection)
             self._hear(connection)
 
-    def _start(self, job: Job) -> None:
+    def _start(self, job: TrainingJob) -> None:
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=_work, args=(job, self._out, theirs, self._threads))
         process.start()
@@ -124,10 +126,10 @@ class _Workers:
         """Pass on what a job says; one that ends without a word was killed."""
         job, process = self._running[connection]
         try:
-            event: Event = connection.recv()
+            event: WorkerEvent = connection.recv()
         except EOFError:
             process.join()
-            event = Event(job.folder, ended=True, failed=f"its process ended with status {process.exitcode}")
+            event = WorkerEvent(job.folder, ended=True, failed=f"its process ended with status {process.exitcode}")
         if event.ended:
             del self._running[connection]
             connection.close()
@@ -143,7 +145,7 @@ class _Workers:
 _INTERRUPTED = "interrupted"
 
 
-def _work(job: Job, out: Path, connection: Connection, threads: int) -> None:
+def _work(job: TrainingJob, out: Path, connection: Connection, threads: int) -> None:
     """Perform a job in its own process."""
     import numba
     import torch
@@ -159,7 +161,7 @@ def _work(job: Job, out: Path, connection: Connection, threads: int) -> None:
         reason = _try(job, out, partial(_tell, connection.send, job.folder))
     except KeyboardInterrupt:
         reason = _INTERRUPTED
-    connection.send(Event(job.folder, ended=True, failed=reason))
+    connection.send(WorkerEvent(job.folder, ended=True, failed=reason))
     connection.close()
 
 

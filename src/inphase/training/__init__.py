@@ -1,9 +1,9 @@
 """One loop, recipes, checkpoints: from a recipe to a run folder that every other command takes."""
 
-from inphase.training.fitting import Fitted, fit
+from inphase.training.fit import Fitted, fit
 from inphase.training.loop import train
+from inphase.training.metrics import Status, TrainingError
 from inphase.training.recipe import Recipe, change_recipe, find_recipe, read_recipe, write_recipe
-from inphase.training.status import Status, TrainingError
 
 __all__ = [
     "Fitted",

@@ -10,42 +10,42 @@ from typing import Any
 
 import numpy as np
 
-from inphase.data.audio_visual import AudioVisualStream
-from inphase.data.augment import change_stance, draw_look, draw_stance
-from inphase.data.groups import GroupStream, Stream
-from inphase.data.hearing import Patches
-from inphase.data.loading import load_videos
+from inphase.data.audio_visual import AudioVisualStream, LogMelReader
+from inphase.data.augmentation import augment_poses, sample_image_augmentation, sample_pose_augmentation
+from inphase.data.frame_source import FrameSource, open_frame_source
 from inphase.data.reading import measure
-from inphase.data.sight import Sight, see
-from inphase.data.table import Table, call, choose
+from inphase.data.recipe_tables import Table, call, choose, load_videos
+from inphase.data.stream import GroupStream, Stream
 from inphase.data.video import Video
+from inphase.losses import LOSSES, Loss
 from inphase.models import ENCODERS, Encoder, load_encoder, load_shipped
-from inphase.objectives import OBJECTIVES, Objective
-from inphase.training.method import Method
+from inphase.training.encoder_with_loss import EncoderWithLoss
 from inphase.training.recipe import Recipe
-from inphase.training.settings import Validation
+from inphase.training.settings import ValidationSettings
 
 
 @dataclass(frozen=True, eq=False)
-class Sights:
+class TrainingSources:
     """What is trained on and what is watched meanwhile."""
 
-    train: Sight
-    held: Sight | None
+    train: FrameSource
+    held: FrameSource | None
 
 
-def build_method(recipe: Recipe) -> Method:
+def build_encoder_with_loss(recipe: Recipe) -> EncoderWithLoss:
     """Make the networks a recipe names, their weights drawn from torch's generator unless it says where they start."""
     encoder = build_encoder(recipe.encoder)
     sound = None if recipe.sound is None else call(ENCODERS["audio"], recipe.sound, where="[sound]")
     # What a frozen network sees of a picture that never changes need not be seen twice.
-    known = encoder.is_frozen and recipe.augment is None
+    precomputed = encoder.is_frozen and recipe.augment is None
     if sound is not None and sound.config["dimension"] != encoder.config["dimension"]:
         raise ValueError(
             f"[encoder] and [sound] embed into one space: {encoder.config['dimension']} and "
             f"{sound.config['dimension']} dimensions differ"
         )
-    return Method(encoder, build_objective(recipe, dimension=encoder.config["dimension"]), sound=sound, known=known)
+    return EncoderWithLoss(
+        encoder, build_loss(recipe, dimension=encoder.config["dimension"]), sound=sound, precomputed=precomputed
+    )
 
 
 def build_encoder(table: Table) -> Encoder:
@@ -56,23 +56,23 @@ def build_encoder(table: Table) -> Encoder:
         return call(kind, rest, where="[encoder]")
     if rest:
         raise ValueError(f"[encoder] begins as {start} is, its sizes and context included: leave out {', '.join(rest)}")
-    encoder = load_shipped(kind.sees) if start == "shipped" else load_encoder(start)
+    encoder = load_shipped(kind.modality) if start == "shipped" else load_encoder(start)
     if type(encoder) is not kind:
         raise ValueError(f"[encoder] is to be {table['name']!r}, but {start} holds a {type(encoder).__name__}")
     return encoder.train()
 
 
-def build_objective(recipe: Recipe, *, dimension: int) -> Objective:
+def build_loss(recipe: Recipe, *, dimension: int) -> Loss:
     """Make the method a recipe names; where it has layers of its own they take embeddings of `dimension`."""
-    kind, table = choose(OBJECTIVES, recipe.objective, where="objective")
+    kind, table = choose(LOSSES, recipe.objective, where="objective")
     given = {"dimension": dimension} if "dimension" in signature(kind).parameters and "dimension" not in table else {}
     return call(kind, table, where="[objective]", **given)
 
 
-def load_sights(recipe: Recipe, encoder: Encoder) -> Sights:
+def load_frame_sources(recipe: Recipe, encoder: Encoder) -> TrainingSources:
     """Find the videos a recipe names and how the encoder sees them."""
     store, split = recipe.data.get("store"), recipe.data.get("split", "train")
-    validation = call(Validation, recipe.validation, where="[validation]")
+    validation = call(ValidationSettings, recipe.validation, where="[validation]")
     train, held = load_videos(recipe.data, split=split), []
     if validation.fraction is None and split == "train":
         held = _load_val(recipe.data)
@@ -81,7 +81,10 @@ def load_sights(recipe: Recipe, encoder: Encoder) -> Sights:
     if "videos_each" in recipe.data:
         train = keep_few(train, videos_each=_require_some(recipe.data["videos_each"]))
     watched = keep_few(held, videos_each=validation.videos)
-    return Sights(see(encoder, train, store=store), see(encoder, watched, store=store) if watched else None)
+    return TrainingSources(
+        open_frame_source(encoder, train, store=store),
+        open_frame_source(encoder, watched, store=store) if watched else None,
+    )
 
 
 def _require_some(count: object) -> int:
@@ -120,7 +123,9 @@ def _by_action(videos: Sequence[Video]) -> dict[str, list[Video]]:
     return sorted_
 
 
-def build_stream(recipe: Recipe, method: Method, sight: Sight, *, seed: int, rank: int, world: int) -> Stream:
+def build_stream(
+    recipe: Recipe, method: EncoderWithLoss, sight: FrameSource, *, seed: int, rank: int, world: int
+) -> Stream:
     """Make the stream of groups that a method trains on; `sight` gives features where the method takes those."""
     encoder = method.encoder
     common: dict[str, Any] = {
@@ -134,13 +139,13 @@ def build_stream(recipe: Recipe, method: Method, sight: Sight, *, seed: int, ran
     }
     if method.sound is not None:
         _require_plain_draw(method.objective)
-        sounds = {"read_sound": Patches(), "measure": measure}
+        sounds = {"read_sound": LogMelReader(), "measure": measure}
         return call(AudioVisualStream, recipe.groups, where="[groups]", **common, **sounds)
     drawing = {"frame_count": sight.frame_count, "choose": method.objective.frames}
     return call(GroupStream, recipe.groups, where="[groups]", **common, **drawing)
 
 
-def _require_plain_draw(objective: Objective) -> None:
+def _require_plain_draw(objective: Loss) -> None:
     """Refuse a method that wants frames of its own choice: seconds of sound cannot be chosen so."""
     if objective.blocks != 1 or not objective.shares:
         raise ValueError("audio-visual training draws frames at random: choose a method that takes them, as gta does")
@@ -150,8 +155,8 @@ def _changes(recipe: Recipe, encoder: Encoder) -> dict[str, Any]:
     """Make what changes a video at random, as far as the recipe says."""
     if recipe.augment is None:
         return {}
-    draw = draw_look if encoder.sees == "pictures" else draw_stance
+    draw = sample_image_augmentation if encoder.modality == "image" else sample_pose_augmentation
     call(draw, recipe.augment, where="[augment]", rng=np.random.default_rng(0))
-    if encoder.sees == "pictures":
-        return {"look": partial(draw_look, **recipe.augment)}
-    return {"prepare": partial(change_stance, **recipe.augment)}
+    if encoder.modality == "image":
+        return {"look": partial(sample_image_augmentation, **recipe.augment)}
+    return {"prepare": partial(augment_poses, **recipe.augment)}

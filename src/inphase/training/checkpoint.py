@@ -12,9 +12,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from inphase.media.atomic import atomic_write, folder_to_disk
+from inphase.storage.files import atomic_write, fsync_folder
 
-FILE = "state.safetensors"
+STATE_FILE = "state.safetensors"
 KEY = "inphase_state"
 
 
@@ -35,17 +35,17 @@ def save_state(folder: Path, *, step: int, method: nn.Module, optimiser: Optimiz
         tensors |= {f"optimiser.{index}.{name}": torch.as_tensor(value) for name, value in values.items()}
     tensors["chance"] = chance
     metadata = {KEY: json.dumps({"step": step, "groups": packed["param_groups"]})}
-    with atomic_write(folder / FILE) as part:
+    with atomic_write(folder / STATE_FILE) as part:
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, part, metadata=metadata)
         # A rename may reach the disk before what it names.
         with part.open("rb") as written:
             os.fsync(written.fileno())
-    folder_to_disk(folder)
+    fsync_folder(folder)
 
 
 def load_state(folder: Path) -> State | None:
     """Read the state a run was left in, where there is one."""
-    file = folder / FILE
+    file = folder / STATE_FILE
     if not file.exists():
         return None
     try:
@@ -70,14 +70,14 @@ def restore(state: State, *, method: nn.Module, optimiser: Optimizer) -> None:
     optimiser.load_state_dict({"state": values, "param_groups": state.groups})
 
 
-def chance_of(device: torch.device) -> Tensor:
+def rng_state(device: torch.device) -> Tensor:
     """Give the state of the generators a process draws from: the CPU's, and its device's."""
     own = torch.get_rng_state()
     return torch.cat([own, torch.cuda.get_rng_state(device)]) if device.type == "cuda" else own
 
 
-def set_chance(chance: Tensor, *, device: torch.device) -> None:
-    """Set the generators back to what `chance_of` gave."""
+def set_rng_state(chance: Tensor, *, device: torch.device) -> None:
+    """Set the generators back to what `rng_state` gave."""
     size = len(torch.get_rng_state())
     # torch reads a state from the beginning of its memory, wherever a view of it begins: each part gets its own.
     torch.set_rng_state(chance[:size].cpu().clone())

@@ -10,31 +10,31 @@ import torch
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from inphase.data.sampling import Frames
-from inphase.data.sight import Sight
+from inphase.data.frame_source import FrameSource
 from inphase.data.video import Video
-from inphase.media.atomic import atomic_write
+from inphase.media.sampling import Frames
 from inphase.models.encoder import Encoder
-from inphase.models.fingerprint import fingerprint
+from inphase.models.weights import fingerprint
+from inphase.storage.files import atomic_write
 
 
-class Features:
+class CachedFeatures:
     """A `Read` of features in half precision, from a file per video, mapped into memory.
 
     A file is named by the network that looked, the video, and how many frames of which size it has: other weights or
     another cut of a video never find it.
     """
 
-    def __init__(self, encoder: Encoder, sight: Sight, *, folder: Path, batch: int = 32) -> None:
+    def __init__(self, encoder: Encoder, sight: FrameSource, *, folder: Path, batch: int = 32) -> None:
         """Keep features in `folder`."""
         self._encoder, self._sight, self._folder, self._batch = encoder, sight, folder, batch
         self._network = fingerprint(encoder, head=False)
         self._open: dict[str, tuple[NDArray[np.float16], NDArray[np.float64]]] = {}
 
     @property
-    def sight(self) -> Sight:
+    def sight(self) -> FrameSource:
         """Give the same videos, seen as features."""
-        return replace(self._sight, read=self, source=f"{self._sight.source} as features", known=True)
+        return replace(self._sight, read=self, source=f"{self._sight.source} as features", precomputed=True)
 
     def __call__(self, video: Video, frames: Frames) -> tuple[NDArray[np.float16], NDArray[np.float64]]:
         """Give the features of some frames, and their seconds."""
@@ -62,7 +62,7 @@ class Features:
     def look(self, video: Video) -> None:
         """Compute the features of one video, or find them."""
         length = self._sight.frame_count(video)
-        file = self._folder / kept_name(self._network, video, length)
+        file = self._folder / feature_file_name(self._network, video, length)
         times_file = file.with_suffix(".times.npy")
         if not (file.exists() and times_file.exists()):
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -87,11 +87,11 @@ class Features:
         return np.concatenate(parts), np.concatenate(seconds)
 
 
-def keep_features(encoder: Encoder, sight: Sight, *, folder: Path) -> Sight:
+def cache_features(encoder: Encoder, sight: FrameSource, *, folder: Path) -> FrameSource:
     """Show what a frozen encoder sees in place of the frames; what was never looked at is when it is asked for."""
-    return Features(encoder, sight, folder=folder).sight
+    return CachedFeatures(encoder, sight, folder=folder).sight
 
 
-def kept_name(network: str, video: Video, length: int) -> str:
+def feature_file_name(network: str, video: Video, length: int) -> str:
     """Name the file of what a network, by its fingerprint, sees of a video of `length` frames."""
     return hashlib.sha256(f"{network} {video.id} {length}".encode(errors="surrogatepass")).hexdigest()[:24] + ".npy"

@@ -13,37 +13,34 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor
 
-from inphase.data.groups import Batch
-from inphase.data.prefetch import prefetch
-from inphase.data.sight import Sight
-from inphase.data.skips import SkipLog
-from inphase.data.table import call
-from inphase.media.atomic import held
+from inphase.data.batches import SkipLog
+from inphase.data.frame_source import FrameSource
+from inphase.data.recipe_tables import call
+from inphase.data.stream import Batch, prefetch
 from inphase.models import Encoder, save_encoder
 from inphase.models.weights import FILE as ENCODER
+from inphase.storage.files import exclusive_lock
 from inphase.training.batch_norm import globalise
-from inphase.training.build import build_method, build_stream, load_sights
-from inphase.training.checkpoint import chance_of, load_state, restore, save_state, set_chance
-from inphase.training.features import Features, keep_features
-from inphase.training.folder import keep_recipe
-from inphase.training.method import Given, numbers, put_channels_last, trained
-from inphase.training.metrics import Metrics
-from inphase.training.recipe import Recipe
-from inphase.training.settings import Optimiser, Run, Validation
-from inphase.training.status import COLLAPSED, Clock, Status, TrainingError
+from inphase.training.build import build_encoder_with_loss, build_stream, load_frame_sources
+from inphase.training.checkpoint import load_state, restore, rng_state, save_state, set_rng_state
+from inphase.training.encoder_with_loss import StepInput, numbers, put_channels_last, trained
+from inphase.training.features import CachedFeatures, cache_features
+from inphase.training.metrics import COLLAPSED, Clock, Metrics, Status, TrainingError
+from inphase.training.recipe import Recipe, write_run_recipe
+from inphase.training.settings import OptimizerSettings, RunSettings, ValidationSettings
 
 SOUND = "sound.safetensors"
 _FINISHED = "this run is finished: raise run.steps, --steps of `inphase fit`, to continue it"
 
-Watch = Callable[[Status], None]
-Validate = Callable[[Encoder, Sight], Mapping[str, float]]
+OnStatus = Callable[[Status], None]
+Validate = Callable[[Encoder, FrameSource], Mapping[str, float]]
 
 
 def train(
     recipe: Recipe,
     out: Path,
     *,
-    watch: Watch | None = None,
+    watch: OnStatus | None = None,
     validate: Validate | None = None,
     features: Path | None = None,
 ) -> Path:
@@ -53,7 +50,7 @@ def train(
     watched, at the end and as often as the recipe says. `features` is where what a frozen network sees is kept, in the
     run folder unless several runs share it.
     """
-    run = call(Run, recipe.run, where="[run]")
+    run = call(RunSettings, recipe.run, where="[run]")
     fabric = Fabric(
         accelerator=run.accelerator,
         devices=run.devices,
@@ -64,8 +61,8 @@ def train(
     fabric.launch()
     with contextlib.ExitStack() as stack:
         if fabric.is_global_zero:
-            stack.enter_context(held(out, doing="training in"))
-            keep_recipe(recipe, out)
+            stack.enter_context(exclusive_lock(out, doing="training in"))
+            write_run_recipe(recipe, out)
         fabric.barrier()
         watch = watch or (lambda _: None)
         _Training(recipe, run, out, fabric, watch=watch, validate=validate, features=features or out / "features").go()
@@ -79,22 +76,22 @@ class _Training:
     def __init__(
         self,
         recipe: Recipe,
-        run: Run,
+        run: RunSettings,
         out: Path,
         fabric: Fabric,
         *,
-        watch: Watch,
+        watch: OnStatus,
         validate: Validate | None,
         features: Path,
     ) -> None:
         """Build everything, and go back to where the run was left."""
         self.recipe, self.run, self.out, self.fabric, self.watch = recipe, run, out, fabric, watch
         self.features = features
-        self.settings = call(Optimiser, recipe.optimiser, where="[optimiser]")
-        self.every = call(Validation, recipe.validation, where="[validation]").every
+        self.settings = call(OptimizerSettings, recipe.optimiser, where="[optimiser]")
+        self.every = call(ValidationSettings, recipe.validation, where="[validation]").every
         torch.manual_seed(run.seed)
-        self.method = build_method(recipe)
-        self.sights = load_sights(recipe, self.method.encoder)
+        self.method = build_encoder_with_loss(recipe)
+        self.sights = load_frame_sources(recipe, self.method.encoder)
         self.validate = None if self.sights.held is None else validate
         if fabric.world_size > 1:
             globalise(self.method)
@@ -115,7 +112,7 @@ class _Training:
             return 0
         restore(state, method=self.method, optimiser=self.optimiser)
         chance = state.tensors["chance"]
-        set_chance(chance[self.fabric.global_rank % len(chance)], device=self.fabric.device)
+        set_rng_state(chance[self.fabric.global_rank % len(chance)], device=self.fabric.device)
         return state.step
 
     def go(self) -> None:
@@ -140,7 +137,7 @@ class _Training:
         clock = Clock()
         waiting: deque[tuple[int, list[str], Tensor]] = deque()
         for batches in self._batches(sight):
-            given = Given(batches, device=self.fabric.device)
+            given = StepInput(batches, device=self.fabric.device)
             terms = self._train_on(given)
             self.step += 1
             clock.tick(given.frames * self.fabric.world_size)
@@ -162,12 +159,12 @@ class _Training:
         if self.skips.counts:
             yield Status(self.step, self.run.steps, messages=(self.skips.summary(),))
 
-    def _look_first(self) -> Sight:
+    def _look_first(self) -> FrameSource:
         """Compute what a frozen network sees of all videos, where the method trains on that."""
         sight = self.sights.train
-        if not self.method.known:
+        if not self.method.precomputed:
             return sight
-        features = Features(self.method.encoder, sight, folder=self.features)
+        features = CachedFeatures(self.method.encoder, sight, folder=self.features)
         if self.fabric.is_global_zero:
             features.look_at_all(
                 lambda done, total: self.watch(
@@ -176,11 +173,11 @@ class _Training:
             )
         self.fabric.barrier()
         if self.sights.held is not None:
-            watched = keep_features(self.method.encoder, self.sights.held, folder=self.features)
+            watched = cache_features(self.method.encoder, self.sights.held, folder=self.features)
             self.sights = replace(self.sights, held=watched)
         return features.sight
 
-    def _batches(self, sight: Sight) -> Iterator[list[Batch]]:
+    def _batches(self, sight: FrameSource) -> Iterator[list[Batch]]:
         """Read the batches of each step that is left, ahead of their use."""
         run, fabric = self.run, self.fabric
         stream = build_stream(
@@ -189,7 +186,7 @@ class _Training:
         steps = range(self.step * run.accumulate, run.steps * run.accumulate)
         pin = fabric.device.type == "cuda"
         # Poses are a few arrays in memory: a thread that reads them would only contend for the interpreter.
-        threads = run.threads if run.threads is not None else 0 if self.method.encoder.sees == "poses" else 2
+        threads = run.threads if run.threads is not None else 0 if self.method.encoder.modality == "pose" else 2
         read = prefetch(stream, steps, threads=threads, ahead=max(1, 2 * threads), pin=pin)
         with contextlib.closing(read):
             together: list[Batch] = []
@@ -199,7 +196,7 @@ class _Training:
                     yield together
                     together = []
 
-    def _train_on(self, given: Given) -> dict[str, Tensor]:
+    def _train_on(self, given: StepInput) -> dict[str, Tensor]:
         """Take one step and give its terms."""
         for group in self.optimiser.param_groups:
             group["lr"] = self.settings.rate(self.step, steps=self.run.steps)
@@ -237,7 +234,7 @@ class _Training:
     def _save(self) -> None:
         """Write the state and the encoder; the state first, since it is what a run goes on from."""
         self._require_agreement()
-        chance = self._gather(chance_of(self.fabric.device))
+        chance = self._gather(rng_state(self.fabric.device))
         if self.fabric.is_global_zero:
             save_state(self.out, step=self.step, method=self.method, optimiser=self.optimiser, chance=chance)
             save_encoder(self.out / ENCODER, self.method.encoder)
@@ -331,7 +328,7 @@ def _is_of_network(error: RuntimeError) -> bool:
     return isinstance(error, torch.distributed.DistError) or any(word in str(error).lower() for word in words)
 
 
-def _measure(validate: Validate, encoder: Encoder, sight: Sight) -> dict[str, float]:
+def _measure(validate: Validate, encoder: Encoder, sight: FrameSource) -> dict[str, float]:
     """Measure an encoder without touching what training draws from chance."""
     with torch.random.fork_rng():
         return {f"val/{name}": value for name, value in validate(encoder, sight).items()}

@@ -1,4 +1,5 @@
 """Recipes: TOML files whose tables are keyword arguments. The signatures they are handed to are the schema."""
+# MERGED: The recipe in the run folder: only the run that was begun there is continued there.
 
 import json
 import tomllib
@@ -8,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from inphase.data.table import Table, call
+from inphase.data.recipe_tables import Table, call
+from inphase.storage.files import atomic_write
 
 SHIPPED = Path(__file__).parents[1] / "recipes"
 
@@ -22,9 +24,9 @@ class Recipe:
     - `sound`       the arguments of `AudioEncoder`, for training on pictures and sound
     - `objective`   `name` of a method and its arguments
     - `groups`      of `GroupStream`: how many groups, videos of each and frames of each; or of `AudioVisualStream`
-    - `augment`     of `draw_look` for pictures, `draw_stance` for poses; nothing is changed where it is absent
-    - `optimiser`   of `Optimiser`
-    - `validation`  of `Validation`
+    - `augment`     of `sample_image_augmentation` or `sample_pose_augmentation`; no augmentation where it is absent
+    - `optimiser`   of `OptimizerSettings`
+    - `validation`  of `ValidationSettings`
     - `run`         of `Run`
     """
 
@@ -123,3 +125,33 @@ def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+RECIPE_FILE = "recipe.toml"
+# What may differ when a run is continued: how long, how often, and on what.
+MAY_CHANGE = {
+    ("run", key)
+    for key in ("steps", "save_every", "log_every", "threads", "accelerator", "devices", "nodes", "strategy")
+} | {("validation", "every")}
+
+
+def write_run_recipe(recipe: Recipe, out: Path) -> None:
+    """Write the recipe into the run folder; a folder with another one is not this run's."""
+    file = out / RECIPE_FILE
+    changed = changed_entries(read_recipe(file), recipe) if file.exists() else []
+    if changed:
+        raise ValueError(
+            f"{out} was begun with another recipe ({', '.join(changed)} differ): use another folder, or that recipe"
+        )
+    with atomic_write(file) as part:
+        part.write_text(write_recipe(recipe), encoding="utf-8")
+
+
+def changed_entries(before: Recipe, after: Recipe) -> list[str]:
+    """Name the entries that make one run another."""
+    found = []
+    for name in {**before.tables(), **after.tables()}:
+        one, other = getattr(before, name) or {}, getattr(after, name) or {}
+        keys = sorted({**one, **other})
+        found += [f"{name}.{key}" for key in keys if one.get(key) != other.get(key) and (name, key) not in MAY_CHANGE]
+    return found

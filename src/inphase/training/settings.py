@@ -11,7 +11,7 @@ Schedule = Literal["constant", "cosine"]
 
 
 @dataclass(frozen=True)
-class Optimiser:
+class OptimizerSettings:
     """Adam, as the released code sets it unless told otherwise.
 
     `penalty` is the strength of the released code's penalty on the embedder's weights; `weight_decay` is AdamW's.
@@ -51,7 +51,7 @@ class Optimiser:
 
 
 @dataclass(frozen=True)
-class Validation:
+class ValidationSettings:
     """Which videos are watched during training, and how often.
 
     The collection's "val" split where it has one and `fraction` is not given; otherwise the `fraction` of the training
@@ -72,7 +72,7 @@ class Validation:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunSettings:
     """How long, how often saved, on what.
 
     `precision`, `accelerator`, `devices`, `nodes` and `strategy` are Lightning Fabric's. `accumulate` takes as many

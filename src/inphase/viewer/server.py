@@ -72,9 +72,9 @@ def serve(folder: Path, *, port: int = 0, ready: Callable[[str], None]) -> None:
 
 def application(folder: Path, *, port: int) -> ASGIApp:
     """Build what answers requests for one playback, to a browser that calls this machine by its own name."""
-    shelf = Shelf(folder)
+    cache = Shelf(folder)
     # A route answers GET and HEAD, and 405 to all else.
-    routes = [Route("/", _page), Route("/static/{name}", _static), Route("/data/{path:path}", shelf.answer)]
+    routes = [Route("/", _page), Route("/static/{name}", _static), Route("/data/{path:path}", cache.answer)]
     hosts = {f"{name}:{port}".encode() for name in (ADDRESS, "localhost")}
     if port == 80:  # browsers leave it out
         hosts |= {ADDRESS.encode(), b"localhost"}

@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from inphase.apps.pose3d.views import Views
-from inphase.data.pose import JOINTS13, select_joints
+from inphase.data.frame_source import select_joints
 from inphase.data.stage import load
 from inphase.data.video import Video
+from inphase.pose.pose import JOINTS13
 
 Array = NDArray[np.float64]
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from inphase.apps.pose3d.factorisation import Factors, factorise, orthonormalise, residuals, upgrade
+from inphase.apps.pose3d.factorization import Factors, factorise, orthonormalise, residuals, upgrade
 from inphase.apps.pose3d.orientation import procrustes
 from tests.apps.pose3d.scenes import distance, film
 

@@ -7,13 +7,13 @@ import pytest
 
 from inphase.apps.pose3d import Performance, gather, read_reconstruction, reconstruct, write_reconstruction
 from inphase.apps.pose3d.adjustment import Bundle
-from inphase.apps.pose3d.drawing import draw_reconstruction
-from inphase.apps.pose3d.files import make_playback, make_track
 from inphase.apps.pose3d.reconstruct import _facing
+from inphase.apps.pose3d.reconstruction_files import draw_reconstruction, make_playback, make_track
 from inphase.apps.pose3d.views import Views
-from inphase.data.pose import JOINTS13, mirrored
 from inphase.data.video import Video
 from inphase.playback import read_playback, write_playback
+from inphase.pose.pose import JOINTS13
+from inphase.pose.skeleton import mirrored
 from tests.apps.pose3d.scenes import about_hips, distance, film, videos
 
 reconstruction = sys.modules["inphase.apps.pose3d.reconstruct"]  # the package's name of it is the function

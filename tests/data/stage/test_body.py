@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inphase.data.pose import JOINTS13, bones
 from inphase.data.stage import ACTIONS, JOINTS
 from inphase.data.stage.body import Body, J, draw_body, pose, reach
 from inphase.data.stage.controls import COLUMN, STANDING, Action, interpolate
+from inphase.pose.pose import JOINTS13
+from inphase.pose.skeleton import bones
 
 coordinate = st.floats(-2, 2)
 vectors = st.tuples(coordinate, coordinate, coordinate).map(lambda v: np.array([v]))

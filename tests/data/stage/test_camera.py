@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inphase.data.camera import NEAR, look
 from inphase.data.stage.camera import UP, frame
 from inphase.data.stage.figure import Solids, view
+from inphase.pose.camera import NEAR, place_camera
 
 
 def test_projection_by_hand() -> None:
     # Four metres in front of the performer, one metre up, looking back at the performer: left is on the right.
-    camera = look(np.array([4.0, 0.0, 1.0]), np.array([0.0, 0.0, 1.0]), up=UP, focal=2.0)
+    camera = place_camera(np.array([4.0, 0.0, 1.0]), np.array([0.0, 0.0, 1.0]), up=UP, focal=2.0)
     np.testing.assert_allclose(camera.project(np.array([0.0, 0.0, 1.0])), [0.5, 0.5, 4.0])
     np.testing.assert_allclose(camera.project(np.array([0.0, 0.5, 1.0])), [0.5 + 2 * 0.5 / 4, 0.5, 4.0])
     np.testing.assert_allclose(camera.project(np.array([2.0, 0.0, 1.4])), [0.5, 0.5 - 2 * 0.4 / 2, 2.0])
@@ -42,7 +42,7 @@ def test_azimuth_0_is_in_front_and_90_to_the_left() -> None:
 
 
 def test_what_comes_too_near_is_drawn_before_the_camera() -> None:
-    camera = look(np.array([4.0, 0.0, 1.0]), np.array([0.0, 0.0, 1.0]), up=UP, focal=2.0)
+    camera = place_camera(np.array([4.0, 0.0, 1.0]), np.array([0.0, 0.0, 1.0]), up=UP, focal=2.0)
     near, far = np.array([[5.0, 0.0, 1.0]]), np.array([[0.0, 0.0, 1.0]])
     solids = Solids()
     solids.capsule(near, far, 0.1, 0.1, np.ones(3))

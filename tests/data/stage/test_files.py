@@ -15,8 +15,8 @@ from inphase.data.stage import load, write
 from inphase.data.stage.take import Slate
 from inphase.data.video import Problem
 from inphase.media.audio import read_sound
-from inphase.media.errors import MediaError, StoreError
 from inphase.media.frames import read_clip
+from inphase.storage.errors import MediaError, StoreError
 
 ACTIONS = ("golf_swing", "squat")
 

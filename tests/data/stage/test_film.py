@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from inphase.data.camera import look
 from inphase.data.stage import ACTIONS, LEVELS
 from inphase.data.stage.camera import UP
 from inphase.data.stage.figure import CAPSULE, Solids
@@ -15,6 +14,7 @@ from inphase.data.stage.film import shoot, visible
 from inphase.data.stage.scene import cast, furnish
 from inphase.data.stage.sight_numba import OWN, see
 from inphase.data.stage.take import Slate, Take, draw_take
+from inphase.pose.camera import place_camera
 
 
 def takes(level: str, count: int = 1) -> Iterator[Take]:
@@ -122,7 +122,7 @@ def _clearance(points: NDArray[np.float64], rod: NDArray[np.float64]) -> float:
 def test_from_the_right_the_left_hip_is_hidden_and_the_right_one_seen() -> None:
     take = draw_take(Slate("squat", "train", 0, level="plain"))
     middle = take.posture.joints[:, 0].mean(0)
-    side = look(middle + np.array([0.0, -6.0, 0.2]), middle, up=UP, focal=1.5)
+    side = place_camera(middle + np.array([0.0, -6.0, 0.2]), middle, up=UP, focal=1.5)
     seen = visible(replace(take, camera=side))
     assert not seen[:, 11].any()
     assert seen[:, 12].mean() > 0.5

@@ -62,9 +62,9 @@ def test_what_is_hit_is_met_at_the_impact(action: str, place: str) -> None:
 
 def test_the_shelf_is_under_the_box_and_the_box_in_the_hands() -> None:
     take = draw_take(Slate("shelf_lift", "train", 0))
-    box, shelf = (next(prop for prop in take.action.props if isinstance(prop, kind)) for kind in (Crate, Slab))
+    box, cache = (next(prop for prop in take.action.props if isinstance(prop, kind)) for kind in (Crate, Slab))
     assert isinstance(box, Crate)
-    assert isinstance(shelf, Slab)
+    assert isinstance(cache, Slab)
     top = max(points[0, :, 2].max() for points in furnish(take).points)
     assert tracked(take)[-1, 2] - box.half[2] == pytest.approx(top, abs=1e-9)
     carried = (take.progress > 0.25) & (take.progress < 0.75)

@@ -6,8 +6,8 @@ found = reconstruct(views)                  # found.joints3d [T, J, 3]
 """
 
 from inphase.apps.pose3d.adjustment import Priors
-from inphase.apps.pose3d.files import read_reconstruction, write_reconstruction
 from inphase.apps.pose3d.reconstruct import Reconstruction, reconstruct
+from inphase.apps.pose3d.reconstruction_files import read_reconstruction, write_reconstruction
 from inphase.apps.pose3d.views import Performance, Views, choose_partners, gather
 
 __all__ = [

@@ -4,6 +4,7 @@ Seen from very far, a body and its mirror image, turned the other way round, loo
 tell them apart: knees bend forwards and elbows backwards, where forwards is known from what is left and what is up; and
 a joint that cannot be seen is more often behind the body than before it.
 """
+# MERGED: How people are built: the lengths of bones, in torso lengths.
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,3 +56,21 @@ def procrustes(points: Array, target: Array, *, reflection: bool = False) -> Arr
         signs[2] = -1
     scale = (values * signs).sum() / max(float(((points - middle) ** 2).sum()), 1e-12)
     return np.asarray(scale * (points - middle) @ (left * signs) @ right + goal)
+
+
+_TYPICAL = {
+    ("shoulder", "shoulder"): 0.75,
+    ("hip", "hip"): 0.45,
+    ("hip", "shoulder"): 1.02,
+    ("elbow", "shoulder"): 0.65,
+    ("elbow", "wrist"): 0.51,
+    ("hip", "knee"): 0.85,
+    ("ankle", "knee"): 0.85,
+    ("head", "shoulder"): 0.6,
+}
+
+
+def typical_lengths(joints: tuple[str, ...], bones: list[tuple[int, int]]) -> NDArray[np.float64]:
+    """Give the usual length of each bone, NaN where none is known."""
+    names = [tuple(sorted(joints[end].removeprefix("left_").removeprefix("right_") for end in bone)) for bone in bones]
+    return np.array([_TYPICAL.get((name[0], name[1]), np.nan) for name in names])

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.apps.pose3d.adjustment import ROUNDS, Bundle, Priors, adjust
-from inphase.apps.pose3d.body import typical_lengths
-from inphase.apps.pose3d.factorisation import (
+from inphase.apps.pose3d.factorization import (
     Bones,
     Factors,
     centre,
@@ -19,9 +18,9 @@ from inphase.apps.pose3d.factorisation import (
     residuals,
     upgrade,
 )
-from inphase.apps.pose3d.orientation import occlusion_vote, reflect, uprightness_votes
+from inphase.apps.pose3d.orientation import occlusion_vote, reflect, typical_lengths, uprightness_votes
 from inphase.apps.pose3d.views import HIPS, SHOULDERS, Views
-from inphase.media.skeleton import bones, mirrored
+from inphase.pose.skeleton import bones, mirrored
 
 Array = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from inphase.align.cost import contrastive_costs
 from inphase.align.path import Alignment, shortest_path
-from inphase.models.embed import Embedding, embed
+from inphase.models.embedding import Embedding, embed
 from inphase.models.encoder import Encoder
 
 # Fewer leave the cameras undetermined: three views of five points are the least that fixes them (Ullman 1979).

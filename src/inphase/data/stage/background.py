@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.camera import Camera
 from inphase.data.stage.look import Level, Look
+from inphase.pose.camera import Camera
 
 Image = NDArray[np.float64]  # [H, W, 3]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.pose import JOINTS13
 from inphase.data.stage.controls import COLUMN
+from inphase.pose.pose import JOINTS13
 
 Vectors = NDArray[np.float64]  # [T, 3]
 Frames = NDArray[np.float64]  # [T, 3, 3], columns: forward, left, up

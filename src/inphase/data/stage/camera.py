@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.camera import Camera, look
+from inphase.pose.camera import Camera, place_camera
 
 UP = (0.0, 0.0, 1.0)
 
@@ -21,9 +21,9 @@ def frame(points: NDArray[np.float64], *, azimuth: float, elevation: float, dist
     position = target + distance * away
     position[2] = max(position[2], 0.25)
     for _ in range(3):
-        camera = look(position, target, up=UP, focal=1.0)
+        camera = place_camera(position, target, up=UP, focal=1.0)
         spread = camera.project(points)[:, :2] - 0.5
         # Move the target to the middle of what is seen, so that perspective does not push the near end out.
         target = target + distance * ((spread.max(0) + spread.min(0)) / 2 @ camera.axes[:2])
-    spread = look(position, target, up=UP, focal=1.0).project(points)[:, :2] - 0.5
-    return look(position, target, up=UP, focal=float(fill / 2 / np.abs(spread).max()))
+    spread = place_camera(position, target, up=UP, focal=1.0).project(points)[:, :2] - 0.5
+    return place_camera(position, target, up=UP, focal=float(fill / 2 / np.abs(spread).max()))

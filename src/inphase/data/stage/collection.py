@@ -12,9 +12,9 @@ from inphase.data.stage.files import is_whole, open_folder, read_videos, write_v
 from inphase.data.stage.sound import record
 from inphase.data.stage.take import RATE, Slate, Take, draw_take
 from inphase.data.video import SPLITS, Video, check_split
-from inphase.media.atomic import held
 from inphase.media.audio import Sound
 from inphase.media.frames import Clip
+from inphase.storage.files import exclusive_lock
 
 
 def load(
@@ -57,7 +57,7 @@ def write(
     """
     check_split(split)
     root, slates, new = Path(root), _slates(split, actions, videos, level, seed), 0
-    with held(root):
+    with exclusive_lock(root):
         open_folder(root, size=size)
         for done, slate in enumerate(slates, start=1):
             if not is_whole(root, slate.id):

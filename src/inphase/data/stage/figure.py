@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.camera import NEAR, Camera
 from inphase.data.stage.body import Body, J, Posture
 from inphase.data.stage.look import Look
+from inphase.pose.camera import NEAR, Camera
 
 CAPSULE, DISC, QUAD = 0, 1, 2
 Points = NDArray[np.float64]  # [T, 3]

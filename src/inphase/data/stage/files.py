@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from inphase.data.stage.body import JOINTS
 from inphase.data.stage.take import RATE, Slate
-from inphase.data.text import read_json
+from inphase.data.text_files import read_json
 from inphase.data.video import Problem, Video
-from inphase.media.atomic import atomic_write
 from inphase.media.audio import Sound
 from inphase.media.encode import SOUND_RATE, write_mp4
+from inphase.storage.files import atomic_write
 
 INDEX = "stage.json"
 VERSION = 2

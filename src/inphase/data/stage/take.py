@@ -7,7 +7,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.camera import Camera
 from inphase.data.stage.actions import ACTIONS
 from inphase.data.stage.body import Body, Posture, draw_body, pose
 from inphase.data.stage.camera import frame
@@ -16,6 +15,7 @@ from inphase.data.stage.look import LEVELS, Level, Look, draw_look
 from inphase.data.stage.props import Club
 from inphase.data.stage.warp import draw_warp, wander
 from inphase.data.video import SPLITS
+from inphase.pose.camera import Camera
 
 RATE = 30.0  # frames a second
 GRID = np.linspace(0.0, 1.0, 401)

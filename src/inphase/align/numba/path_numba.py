@@ -1,0 +1,101 @@
+"""The hard path on the CPU, compiled by numba: the table of one cost, and the way back through it.
+
+    R(i, j) = c(i, j) + min(R(i−1, j−1), R(i−1, j), R(i, j−1))
+
+The same recursion as in `recursion.py` with the hard minimum, in float64 whatever the type of the cost.
+"""
+
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inphase.align.numba.intrinsics import announce_compilation, compiled
+
+BORDER = 1e30  # a multiple of it still times a weight of 0 is 0, and a difference of two is finite
+
+
+def hard_table(cost: NDArray[Any], free_start: bool) -> NDArray[np.float64]:
+    """Accumulate one cost [M, N] by the hard minimum, in float64 whatever its type."""
+    announce_compilation(scan)
+    table = np.empty(cost.shape)
+    scan(cost, table, free_start)
+    return table
+
+
+def backtrack(table: NDArray[np.float64], end: int, free_start: bool) -> NDArray[np.int64]:
+    """Walk from the last row, column `end`, to the start of the cheapest path through a hard table; [L, 2]."""
+    announce_compilation(_backtrack)
+    return cast("NDArray[np.int64]", _backtrack(table, end, free_start))
+
+
+@compiled
+def scan_pairs(cost, table, first, last, free_start):
+    """Accumulate pairs `first` to `last` of a batch."""
+    for pair in range(first, last):
+        scan(cost[pair], table[pair], free_start)
+
+
+@compiled
+def scan(cost, table, free_start):
+    """Accumulate a pair by the hard minimum: no more than two rows at a time, the second a column behind the first.
+
+    A comparison and an addition are too little to pay for diagonals; two rows keep one from waiting for the other.
+    """
+    m, n = cost.shape
+    above = np.full(n + 1, 0.0 if free_start else BORDER)  # the row before, from column −1 on
+    above[0] = 0.0
+    for i in range(0, m, 2):
+        upper, upper_out = cost[i], table[i]
+        lower, lower_out = cost[min(i + 1, m - 1)], table[min(i + 1, m - 1)]
+        a, value = above[0], BORDER
+        lower_a, lower_value = BORDER, BORDER
+        for j in range(n):
+            b = value  # of the row above the lower one, a column back
+            if j > 0 and i + 1 < m:
+                lower_value = lower[j - 1] + least(least(lower_a, b), lower_value)
+                lower_out[j - 1] = lower_value
+                lower_a = b
+            b = above[j + 1]
+            value = upper[j] + least(least(a, b), value)
+            upper_out[j] = value
+            a = b
+            above[j] = lower_value
+        if i + 1 < m:
+            lower_value = lower[n - 1] + least(least(lower_a, value), lower_value)
+            lower_out[n - 1] = lower_value
+            above[n] = lower_value
+        above[0] = BORDER
+
+
+@compiled
+def least(a, b):
+    """Take the lesser of two numbers, NaN where either is."""
+    return a if (a < b) | (a != a) else b
+
+
+@compiled
+def _backtrack(table, end, free_start):
+    m, _ = table.shape
+    path = np.empty((m + end, 2), np.int64)
+    at = m + end
+    i, j = m - 1, end
+    while True:
+        at -= 1
+        path[at, 0], path[at, 1] = i, j
+        if i == 0 and (j == 0 or (free_start and table[0, j - 1] >= 0.0)):
+            return path[at:].copy()
+        # Along the border there is one way, whatever the table holds: an infinite or undefined cost leads nowhere else.
+        if i == 0:
+            j -= 1
+            continue
+        if j == 0:
+            i -= 1
+            continue
+        a, b, d = table[i - 1, j - 1], table[i - 1, j], table[i, j - 1]
+        if a <= b and a <= d:
+            i, j = i - 1, j - 1
+        elif b <= d:
+            i -= 1
+        else:
+            j -= 1

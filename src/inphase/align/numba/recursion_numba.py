@@ -1,0 +1,385 @@
+"""The recursion on the CPU, compiled by numba: any length, float64 inside, vectorised on whatever the processor has.
+
+With a, b, d the predecessors R(i−1, j−1), R(i−1, j), R(i, j−1) of a cell, lo the least and e_r = e^(−(r − lo)/γ):
+
+    smooth   R = c + lo + Σ (r − lo) e_r / Σ e_r        ∂R/∂r = (e_r / Σ e) (1 − (r − lo − Σ (r − lo) e_r / Σ e_r)/γ)
+    soft     R = c + lo − γ log Σ e_r                   ∂R/∂r = e_r / Σ e
+    hard     R = c + lo                                 ∂R/∂r = 1 for the first of a, b, d that is least
+    E(i, j) = G(i, j) + E(i+1, j+1) ∂R/∂a + E(i+1, j) ∂R/∂b + E(i, j+1) ∂R/∂d,   each ∂ taken at the successor
+
+`accumulate_reference` in `recursion.py` is the same in torch operations. Cells on one anti-diagonal do not depend on
+each other, so a pair is cut into strips of at most 32 rows ("lanes") and a strip is swept diagonal by diagonal: at step
+t lane r handles column t − r, which makes every inner loop a run over consecutive memory. Loops over lanes stand in
+functions of their own and read and write different buffers, or the compiler gives up vectorising them.
+"""
+
+import math
+import threading
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from inphase.align.autograd import cheap_once_differentiable
+from inphase.align.numba.intrinsics import announce_compilation, compiled, exp2, log
+from inphase.align.numba.path_numba import BORDER, least, scan_pairs
+
+SMOOTH, SOFT, HARD = 0, 1, 2
+KINDS = {"smooth": SMOOTH, "soft": SOFT, "hard": HARD}
+LANES = 32  # rows swept together
+ONE = np.uintp(1)
+STEP = 8  # lanes are taken in eights: one AVX-512 or two AVX2 registers of float64
+BLOCK = 128  # diagonals laid out at a time: 32 KiB, so that rows far apart in memory are read in long runs
+WEIGHTS_KEPT = 750_000  # up to here, 6 MB, the weights of the backward pass are kept; beyond, they are taken anew
+NO_WEIGHTS = np.empty((0,) * 5)
+CELLS_PER_THREAD = 30_000  # about 0.3 ms of work; a thread costs 0.05 ms
+
+
+def accumulate(cost: Tensor, kind: str, gamma: float, free_start: bool) -> Tensor:
+    """Accumulate cost [B, M, N] on the CPU; see `inphase.align.accumulate`."""
+    if torch.is_grad_enabled() and cost.requires_grad:
+        return cast("Tensor", _AccumulateNumba.apply(cost, KINDS[kind], gamma, free_start))
+    values = cost.detach().contiguous().numpy()
+    if kind == "hard":
+        table = np.empty_like(values)
+        _over_pairs(scan_pairs, (values, table), (free_start,))
+    else:
+        table, _ = _launch_forward(values, NO_WEIGHTS, (KINDS[kind], gamma, free_start))
+    return torch.from_numpy(table)
+
+
+class _AccumulateNumba(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, cost: Tensor, kind: int, gamma: float, free_start: bool) -> Tensor:
+        cost = cost.detach().contiguous()
+        weights = _make_weights(*cost.shape)
+        table, ctx.edges = _launch_forward(cost.numpy(), weights, (kind, gamma, free_start))
+        ctx.weights, ctx.setting = [], (kind, gamma)
+        if weights is NO_WEIGHTS:
+            ctx.save_for_backward(cost)
+        else:
+            ctx.weights.append(weights)
+            # For a second backward pass, should there be one. `save_for_backward` would add 2 µs to calls of some 80.
+            ctx.cost, ctx.version = cost, cost._version
+        return torch.from_numpy(table)
+
+    @staticmethod
+    @cheap_once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        given, weights = grad.contiguous().numpy(), _take(ctx.weights)
+        grad_cost = np.empty_like(given)
+        cost = given if weights is not NO_WEIGHTS else _cost_of(ctx).numpy()  # not looked at beside the weights
+        _over_pairs(_backward, (given, cost, ctx.edges, weights, grad_cost), ctx.setting)
+        if weights is not NO_WEIGHTS:
+            _left[:] = [cast("NDArray[np.float64]", weights.base)]
+        return torch.from_numpy(grad_cost), None, None, None
+
+
+def _cost_of(ctx: Any) -> Tensor:
+    """Give the cost to take weights from, which were not kept or went to another call after a backward pass."""
+    if ctx.saved_tensors:
+        return cast("Tensor", ctx.saved_tensors[0])
+    if ctx.cost._version != ctx.version:
+        raise RuntimeError("cost was changed in place between two backward passes; give accumulate a copy of it")
+    return cast("Tensor", ctx.cost)
+
+
+# The weights' memory, which one call leaves to the next: pages fresh from the system can take as long as filling them.
+_left: list[NDArray[np.float64]] = []
+
+
+def _make_weights(batch: int, m: int, n: int) -> NDArray[np.float64]:
+    """Make room for ∂R/∂a, ∂R/∂b and ∂R/∂d of every cell, [B, strip, which, t, r], unless they are too many to keep.
+
+    Entry r = lanes stands for the row after the strip.
+    """
+    strips, lanes = _strips(m)
+    shape = batch, strips, 3, n + lanes + 1, lanes + 1
+    size = batch * strips * 3 * (n + lanes + 1) * (lanes + 1)
+    if size > WEIGHTS_KEPT:
+        return NO_WEIGHTS
+    memory = _take(_left)
+    return (memory if memory.size >= size else np.empty(size))[:size].reshape(shape)
+
+
+def _take(arrays: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Take the last array out, which no other thread then can, or none."""
+    try:
+        return arrays.pop()
+    except IndexError:
+        return NO_WEIGHTS
+
+
+def _launch_forward(
+    cost: NDArray[Any], weights: NDArray[np.float64], setting: tuple[int, float, bool]
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    batch, m, n = cost.shape
+    strips, lanes = _strips(m)
+    table = np.empty_like(cost)
+    # The row before each strip, from column −1 on, is all a strip needs of what came before it.
+    edges = np.empty((batch, strips + 1, n + lanes + 1))
+    _over_pairs(_forward, (cost, table, edges, weights), setting)
+    return table, edges
+
+
+def _strips(rows: int) -> tuple[int, int]:
+    """Cut rows into as few strips as 32 lanes allow, and those no wider than needed."""
+    strips = -(-rows // LANES)
+    lanes = -(-rows // strips)
+    return strips, -(-lanes // STEP) * STEP
+
+
+def _over_pairs(kernel: Any, arrays: tuple[NDArray[Any], ...], setting: tuple[Any, ...]) -> None:
+    """Share the pairs of a batch among as many threads as torch may use, where that pays."""
+    announce_compilation(kernel)
+    batch, cells = len(arrays[0]), arrays[0].size
+    count = min(torch.get_num_threads(), batch, cells // CELLS_PER_THREAD) if cells >= 2 * CELLS_PER_THREAD else 1
+    if count == 1:
+        kernel(*arrays, 0, batch, *setting)
+        return
+    edges = [batch * k // count for k in range(count + 1)]
+    # Threads are made anew: a pool would not survive a fork, and data loaders fork.
+    others = [threading.Thread(target=kernel, args=(*arrays, *edges[k : k + 2], *setting)) for k in range(1, count)]
+    for thread in others:
+        thread.start()
+    kernel(*arrays, 0, edges[1], *setting)
+    for thread in others:
+        thread.join()
+
+
+@compiled
+def _forward(cost, table, edges, weights, first, last, kind, gamma, free_start):
+    _, m, n = cost.shape
+    lanes = edges.shape[2] - n - 1
+    size = min(BLOCK, n + lanes - 1), lanes
+    costs, values, recent = np.empty(size), np.empty(size), np.empty((3, lanes + 1))
+    for pair in range(first, last):
+        edges[pair] = BORDER
+        if free_start:
+            edges[pair, 0] = 0.0
+        edges[pair, 0, 0] = 0.0
+        for number in range(edges.shape[1] - 1):
+            top, bottom = number * lanes, min(number * lanes + lanes, m)
+            edge, next_edge = edges[pair, number], edges[pair, number + 1]
+            rows, out = cost[pair, top:bottom], table[pair, top:bottom]
+            if len(weights) > 0:
+                _weigh(rows, edge, next_edge, out, costs, values, recent, weights[pair, number], kind, gamma)
+            else:
+                _sweep(rows, edge, next_edge, out, costs, values, recent, kind, gamma)
+
+
+@compiled
+def _backward(grad, cost, edges, weights, grad_cost, first, last, kind, gamma):
+    _, m, n = grad.shape
+    lanes = edges.shape[2] - n - 1
+    steps = n + lanes - 1
+    size = min(BLOCK, steps), lanes
+    block, values, recent = np.empty(size), np.empty(size), np.empty((3, lanes + 1))
+    kept = len(weights) > 0
+    own = np.empty((3, 1 if kept else steps + 2, lanes + 1))
+    below, above = np.empty(steps + 2), np.empty(steps + 2)  # what a strip passes to the row before it, from column −1
+    for pair in range(first, last):
+        below[:] = 0.0
+        for number in range(edges.shape[1] - 2, -1, -1):
+            top, bottom = number * lanes, min(number * lanes + lanes, m)
+            if not kept:  # a strip is swept once more: in a large batch that costs less than the memory
+                rows, edge, none = cost[pair, top:bottom], edges[pair, number], grad_cost[pair, :0]
+                _weigh(rows, edge, edges[pair, number + 1], none, block, values, recent, own, kind, gamma)
+            by = weights[pair, number] if kept else own
+            by_a, by_b, by_d = by[0], by[1], by[2]
+            above[:], recent[:] = 0.0, 0.0
+            older, newer, current = recent[0], recent[1], recent[2]  # E of diagonals t + 2, t + 1 and t
+            for stop in range(steps, 0, -BLOCK):
+                start = max(0, stop - BLOCK)
+                _skew(grad[pair, top:bottom], block, start, stop, 0.0)
+                for t in range(stop - 1, start - 1, -1):
+                    newer[lanes] = below[max(0, t - lanes + 2)]
+                    g, out, (begin, end) = block[t - start], values[t - start], _active(t, n, lanes)
+                    _gather(g, by_a[t + 2], by_b[t + 1], by_d[t + 1], older, newer, current, out, begin, end)
+                    if begin == 0:  # lane 0 passes on to the row before the strip: by b to column t, by a to t − 1
+                        above[t + 1] += by_b[t, 0] * current[0]
+                        above[t] += by_a[t, 0] * current[0]
+                    older, newer, current = newer, current, older
+                _unskew(values, grad_cost[pair, top:bottom], start, stop)
+            below, above = above, below
+
+
+@compiled
+def _sweep(cost, edge, next_edge, table, block, values, recent, kind, gamma):
+    """Accumulate the rows of one strip."""
+    n, lanes = cost.shape[1], block.shape[1]
+    recent[:] = BORDER
+    older, newer, current = recent[0], recent[1], recent[2]
+    for start in range(0, n + lanes - 1, BLOCK):
+        stop = min(start + BLOCK, n + lanes - 1)
+        _skew(cost, block, start, stop, BORDER)
+        for t in range(start, stop):
+            older[0], newer[0] = edge[t], edge[t + 1]
+            c, out, (begin, end) = block[t - start], values[t - start], _active(t, n, lanes)
+            if kind == SMOOTH:
+                _smooth_cells(c, older, newer, current, out, begin, end, gamma)
+            elif kind == SOFT:
+                _soft_cells(c, older, newer, current, out, begin, end, gamma)
+            else:
+                _hard_cells(c, older, newer, current, out, begin, end)
+            if t >= lanes - 1:
+                next_edge[t - lanes + 2] = current[lanes]
+            older, newer, current = newer, current, older
+        _unskew(values, table, start, stop)
+
+
+@compiled
+def _weigh(cost, edge, next_edge, table, block, values, recent, weights, kind, gamma):
+    """Accumulate the rows of one strip and keep how each cell depends on its predecessors."""
+    n, lanes = cost.shape[1], block.shape[1]
+    by_a, by_b, by_d = weights[0], weights[1], weights[2]
+    for by in (by_a, by_b, by_d):  # lanes that have ended, and the row after the strip
+        by[n:] = 0.0
+        by[:, lanes] = 0.0
+    by_b[:, lanes] = 1.0
+    recent[:] = BORDER
+    older, newer, current = recent[0], recent[1], recent[2]
+    for start in range(0, n + lanes - 1, BLOCK):
+        stop = min(start + BLOCK, n + lanes - 1)
+        _skew(cost, block, start, stop, BORDER)
+        for t in range(start, stop):
+            older[0], newer[0] = edge[t], edge[t + 1]
+            c, out, (begin, end) = block[t - start], values[t - start], _active(t, n, lanes)
+            a, b, d = by_a[t], by_b[t], by_d[t]
+            if kind == SMOOTH:
+                _smooth_weights(c, older, newer, current, out, a, b, d, begin, end, gamma)
+            elif kind == SOFT:
+                _soft_weights(c, older, newer, current, out, a, b, d, begin, end, gamma)
+            else:
+                _hard_weights(c, older, newer, current, out, a, b, d, begin, end)
+            if t >= lanes - 1:
+                next_edge[t - lanes + 2] = current[lanes]
+            older, newer, current = newer, current, older
+        _unskew(values, table, start, stop)
+
+
+@compiled
+def _active(t, n, lanes):
+    """Bound the lanes that have a cell at step t, rounded out to whole vectors; unsigned, or indexing would branch."""
+    return np.uintp(max(0, t - n + 1) // STEP * STEP), np.uintp(min(lanes, (t // STEP + 1) * STEP))
+
+
+@compiled
+def _skew(rows, diagonals, start, stop, fill):
+    """Lay cells (r, t − r) of rows [height, N] into diagonals [t − start, r], `fill` where there is no cell."""
+    height, n = rows.shape
+    lanes = diagonals.shape[1]
+    if start < lanes or stop > n or height < lanes:
+        diagonals[:] = fill
+    for r in range(height):
+        begin, end = max(start, r), min(stop, n + r)
+        row, lane = rows[r, begin - r :], diagonals[begin - start :, r]
+        for k in range(end - begin):
+            lane[k] = row[k]
+
+
+@compiled
+def _unskew(diagonals, rows, start, stop):
+    """Undo `_skew`."""
+    height, n = rows.shape
+    for r in range(height):
+        begin, end = max(start, r), min(stop, n + r)
+        row, lane = rows[r, begin - r :], diagonals[begin - start :, r]
+        for k in range(end - begin):
+            row[k] = lane[k]
+
+
+@compiled
+def _smooth_cells(cost, older, newer, current, out, begin, end, gamma):
+    scale = -1.0 / (gamma * math.log(2.0))
+    for r in range(begin, end):
+        a, b, d = older[r], newer[r], newer[r + ONE]
+        # Sorted, so that one of the three exponentials is 1 and need not be taken.
+        less, more = (a if a < b else b), (b if a < b else a)
+        low, rest = (less if less < d else d), (d if less < d else less)
+        middle, high = (rest if rest < more else more) - low, (more if rest < more else rest) - low
+        e_middle, e_high = exp2(middle * scale), exp2(high * scale)
+        value = cost[r] + (low + (middle * e_middle + high * e_high) / (1.0 + e_middle + e_high))
+        current[r + ONE] = value
+        out[r] = value
+
+
+@compiled
+def _smooth_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end, gamma):
+    scale, sharpness = -1.0 / (gamma * math.log(2.0)), 1.0 / gamma
+    for r in range(begin, end):
+        a, b, d = older[r], newer[r], newer[r + ONE]
+        low = a if a < b else b
+        low = low if low < d else d
+        a, b, d = a - low, b - low, d - low
+        e_a, e_b, e_d = exp2(a * scale), exp2(b * scale), exp2(d * scale)
+        share = 1.0 / (e_a + e_b + e_d)
+        penalty = (a * e_a + b * e_b + d * e_d) * share
+        value = cost[r] + (low + penalty)
+        current[r + ONE] = value
+        out[r] = value
+        by_a[r] = share * e_a * (1.0 - (a - penalty) * sharpness)
+        by_b[r] = share * e_b * (1.0 - (b - penalty) * sharpness)
+        by_d[r] = share * e_d * (1.0 - (d - penalty) * sharpness)
+
+
+@compiled
+def _soft_cells(cost, older, newer, current, out, begin, end, gamma):
+    scale = -1.0 / (gamma * math.log(2.0))
+    for r in range(begin, end):
+        a, b, d = older[r], newer[r], newer[r + ONE]
+        less, more = (a if a < b else b), (b if a < b else a)
+        low, rest = (less if less < d else d), (d if less < d else less)
+        value = cost[r] + (low - gamma * log(1.0 + exp2((rest - low) * scale) + exp2((more - low) * scale)))
+        current[r + ONE] = value
+        out[r] = value
+
+
+@compiled
+def _soft_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end, gamma):
+    scale = -1.0 / (gamma * math.log(2.0))
+    for r in range(begin, end):
+        a, b, d = older[r], newer[r], newer[r + ONE]
+        low = a if a < b else b
+        low = low if low < d else d
+        e_a, e_b, e_d = exp2((a - low) * scale), exp2((b - low) * scale), exp2((d - low) * scale)
+        total = e_a + e_b + e_d
+        share = 1.0 / total
+        value = cost[r] + (low - gamma * log(total))
+        current[r + ONE] = value
+        out[r] = value
+        by_a[r] = share * e_a
+        by_b[r] = share * e_b
+        by_d[r] = share * e_d
+
+
+@compiled
+def _hard_cells(cost, older, newer, current, out, begin, end):
+    for r in range(begin, end):
+        a, b, d = older[r], newer[r], newer[r + ONE]
+        value = cost[r] + least(least(a, b), d)
+        current[r + ONE] = value
+        out[r] = value
+
+
+@compiled
+def _hard_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end):
+    for r in range(begin, end):
+        a, b, d = older[r], newer[r], newer[r + ONE]
+        value = cost[r] + least(least(a, b), d)
+        current[r + ONE] = value
+        out[r] = value
+        other = b if b < d else d
+        by_a[r] = 1.0 if a <= other else 0.0
+        by_b[r] = 1.0 if (b < a) & (b <= d) else 0.0
+        by_d[r] = 1.0 if (d < a) & (d < b) else 0.0
+
+
+@compiled
+def _gather(grad, by_a, by_b, by_d, older, newer, current, out, begin, end):
+    for r in range(begin, end):
+        e = grad[r] + by_a[r + ONE] * older[r + ONE] + by_b[r + ONE] * newer[r + ONE] + by_d[r] * newer[r]
+        current[r] = e
+        out[r] = e

@@ -1,0 +1,403 @@
+"""The recursion on a GPU, in Triton: any length, 48-bit state, one warp to a strip of 32 rows and no barrier between.
+
+With a, b, d the predecessors R(i−1, j−1), R(i−1, j), R(i, j−1) of a cell, lo the least of them, u_r = (r − lo)/γ,
+q = e^(−u) / Σ e^(−u) and p = Σ u q:
+
+    smooth   R = c + lo + γ p                     ∂R/∂r = q_r (1 − (u_r − p))
+    soft     R = c + lo − γ log Σ e^(−u)          ∂R/∂r = q_r
+    hard     R = c + lo                           ∂R/∂r = 1 for the first of a, b, d that is least
+    E(i, j) = G(i, j) + E(i+1, j+1) ∂R/∂a + E(i+1, j) ∂R/∂b + E(i, j+1) ∂R/∂d,   each ∂ taken at the successor
+
+`accumulate_reference` in `recursion.py` is the same in torch operations. At step t lane r of a strip handles column
+t − r, so the lanes of a step are independent and b is the value the lane above had a step ago. What limits the speed is
+the chain of one step after another: hence one warp to a strip, registers and shuffles, and tiles of eight steps loaded
+one ahead. The strips of a pair run as programs of their own, each a few columns behind the one it follows, and hand
+over one row through memory in words that are 0 until written: no flags, no fences.
+
+State is a pair of floats, high + low, whose sum carries 48 bits: the differences r − lo decide everything and a table
+of float32 has lost them after a few dozen frames (docs/numerics.md). `high` is the table itself; `low` is kept for the
+backward pass as float16 in units of γ/64, step by step as the lanes find it: half the size of the table and a little.
+"""
+
+from functools import cache
+from typing import Any, cast
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra.libdevice import fast_dividef
+
+from inphase.align.autograd import cheap_once_differentiable
+from inphase.align.triton.launch_triton import Launcher
+from inphase.align.triton.strips_triton import (
+    LANES,
+    STEPS,
+    by_step,
+    cells,
+    columns,
+    hand_over,
+    peek,
+    place,
+    read,
+    rows_of,
+    steps_of,
+    tile,
+    wait,
+)
+
+SMOOTH, SOFT, HARD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+KINDS = {"smooth": 0, "soft": 1, "hard": 2}
+BORDER = tl.constexpr(1e30)
+LOG2E = tl.constexpr(1.4426950408889634)
+LN2 = tl.constexpr(0.6931471805599453)
+# A kernel compiled for one size and one alignment serves all.
+ARGUMENTS = ["cost", "grad", "table", "grad_cost", "rows", "batch", "strips", "m", "n", "stride_b", "stride_m"]
+
+
+def accumulate(cost: Tensor, kind: str, gamma: float, free_start: bool) -> Tensor:
+    """Accumulate cost [B, M, N] on a CUDA device; see `inphase.align.accumulate`."""
+    return cast("Tensor", _AccumulateTriton.apply(cost, KINDS[kind], gamma, free_start))
+
+
+class _AccumulateTriton(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, cost: Tensor, kind: int, gamma: float, free_start: bool) -> Tensor:
+        keep = ctx.needs_input_grad[0]
+        table, low, rows = launch_forward(cost, kind, gamma, free_start, keep=keep)
+        if keep:
+            ctx.save_for_backward(table, low, rows)
+            ctx.setting = kind, gamma, free_start
+        return table
+
+    @staticmethod
+    @cheap_once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        return launch_backward(grad, *ctx.saved_tensors, *ctx.setting), None, None, None
+
+
+def launch_forward(
+    cost: Tensor, kind: int, gamma: float, free_start: bool, *, keep: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Fill the table and, where a backward pass will need it, what the table's rounding lost."""
+    batch, m, n = cost.shape
+    strips = -(-m // 32)
+    table = torch.empty_like(cost, memory_format=torch.contiguous_format)
+    low = cost.new_empty(batch * strips * low_size(n) if keep else 1, dtype=torch.float16)
+    # The row each strip hands over, after the ticket that programs draw on starting.
+    rows = table if strips == 1 else torch.zeros(1 + batch * strips * n, dtype=torch.int64, device=cost.device)
+    strides = cost.stride()
+    constants = kind, strips > 1, keep, _wide(m, n, strides)
+    _launch_forward(
+        batch * strips, (cost.dtype, strides[2], max(strides) < 2**31, constants),
+        (cost, table, low, rows), batch, strips, m, n, *strides, *two_floats(gamma), 0.0 if free_start else 1e30,
+        *constants,
+    )  # fmt: skip
+    return table, low, rows
+
+
+def launch_backward(
+    grad: Tensor, table: Tensor, low: Tensor, rows: Tensor, kind: int, gamma: float, free_start: bool
+) -> Tensor:
+    """Run the gradient of the table back to the cost."""
+    batch, m, n = table.shape
+    strips = -(-m // 32)
+    grad_cost = torch.empty_like(table)
+    strides = grad.stride()
+    constants = kind, strips > 1, _wide(m, n, strides)
+    _launch_backward(
+        batch * strips, (grad.dtype, strides[2], max(strides) < 2**31, constants),
+        (grad, table, low, grad_cost, rows), batch, strips, m, n, *strides, *two_floats(gamma),
+        0.0 if free_start else 1e30, *constants,
+    )  # fmt: skip
+    return grad_cost
+
+
+def low_size(n: int) -> int:
+    """Count the numbers that `low` of a strip holds: as many as there are lanes, at each step."""
+    return (n + 38) // 8 * 8 * 32
+
+
+def _wide(m: int, n: int, strides: tuple[int, ...]) -> bool:
+    """Say whether 32 bits are too few to number the cells of a pair."""
+    return max(m * n, m * strides[1] + n * strides[2]) >= 2**31
+
+
+@cache
+def two_floats(gamma: float) -> tuple[float, float]:
+    """Split γ into what float32 holds of it and the rest: kernels take no other floats. The hard minimum needs none."""
+    gamma = gamma or 1.0
+    rounded = float(torch.tensor(gamma, dtype=torch.float32))
+    return rounded, gamma - rounded
+
+
+@triton.jit(do_not_specialize=ARGUMENTS)
+def _forward(
+    cost, table, low, rows, batch, strips, m, n, stride_b, stride_m, stride_n, gamma, gamma_rest, edge,
+    kind: tl.constexpr, several: tl.constexpr, keep: tl.constexpr, wide: tl.constexpr,
+):  # fmt: skip
+    gamma = tl.zeros([], table.dtype.element_ty) + gamma + gamma_rest
+    i_pair, i_strip = place(rows, batch, strips, several)
+    p_out = rows + 1 + (i_pair.to(tl.int64) * strips + i_strip) * n
+    p_cost, first = cost + i_pair.to(tl.int64) * stride_b, i_pair.to(tl.int64) * m * n
+    p_low = low + (i_pair.to(tl.int64) * strips + i_strip) * steps_of(n) * LANES
+    sweep(
+        p_cost, table + first, p_low, p_out, i_strip, m, n, stride_m, stride_n,
+        gamma, edge, kind, several, keep, wide,
+    )  # fmt: skip
+
+
+_launch_forward = Launcher(_forward, maxnreg=144)
+
+
+@triton.jit
+def sweep(
+    cost, table, low, p_out, i_strip, m, n, stride_m, stride_n,
+    gamma, edge, kind: tl.constexpr, several: tl.constexpr, keep: tl.constexpr, wide: tl.constexpr,
+):  # fmt: skip
+    """Accumulate one strip of one pair. `table` may be `cost` itself: a cell is read before it is written."""
+    dtype: tl.constexpr = table.dtype.element_ty
+    sharpness = LOG2E / gamma
+    lane, row = tl.arange(0, LANES), rows_of(i_strip, wide)
+    follows, leads = i_strip > 0, (i_strip + 1) * LANES < m
+    # R of the step before, and b of the step before, which is a; each as high and low.
+    high, small = tl.full([LANES], BORDER, dtype), tl.zeros([LANES], dtype)
+    high_a, small_a = tl.where((lane == 0) & (i_strip == 0), 0.0, high), small
+    top, top_low = tl.zeros([LANES], dtype) + edge, small
+    column, real = cells(row, 0, m, n)
+    b_next = tl.load(cost + row * stride_m + column * stride_n, mask=real, other=BORDER).to(dtype)
+    word = peek(p_out - n, 0, follows, n, several, dtype)
+    for t in range(0, n + LANES - 1, STEPS):
+        c0, c1, c2, c3, c4, c5, c6, c7 = columns(b_next)
+        ahead, m_ahead = cells(row, t + STEPS, m, n)
+        b_next = tl.load(cost + row * stride_m + ahead * stride_n, mask=m_ahead, other=BORDER).to(dtype)
+        if several:
+            word = wait(word, p_out - n, t, follows, n, dtype)
+            top, top_low = read(word, dtype)
+            top = tl.where(follows, top, edge)
+            word = peek(p_out - n, t + STEPS, follows, n, several, dtype)
+        x0, y0, a, b = _step(c0, top, top_low, 0, high, small, high_a, small_a, gamma, sharpness, kind, several)
+        x1, y1, a, b = _step(c1, top, top_low, 1, x0, y0, a, b, gamma, sharpness, kind, several)
+        x2, y2, a, b = _step(c2, top, top_low, 2, x1, y1, a, b, gamma, sharpness, kind, several)
+        x3, y3, a, b = _step(c3, top, top_low, 3, x2, y2, a, b, gamma, sharpness, kind, several)
+        x4, y4, a, b = _step(c4, top, top_low, 4, x3, y3, a, b, gamma, sharpness, kind, several)
+        x5, y5, a, b = _step(c5, top, top_low, 5, x4, y4, a, b, gamma, sharpness, kind, several)
+        x6, y6, a, b = _step(c6, top, top_low, 6, x5, y5, a, b, gamma, sharpness, kind, several)
+        x7, y7, a, b = _step(c7, top, top_low, 7, x6, y6, a, b, gamma, sharpness, kind, several)
+        high, small, high_a, small_a = x7, y7, a, b
+        if several:
+            hand_over(
+                p_out, t, (lane == LANES - 1) & leads, n, x0, x1, x2, x3, x4, x5, x6, x7, y0, y1, y2, y3, y4, y5, y6, y7
+            )
+        column, real = cells(row, t, m, n)
+        tl.store(table + (row * n + column), tile(x0, x1, x2, x3, x4, x5, x6, x7), mask=real)
+        if keep:
+            b_low = tile(y0, y1, y2, y3, y4, y5, y6, y7) * (64 / gamma)
+            b_low = tl.minimum(tl.maximum(b_low, -60000.0), 60000.0)  # finite beyond the table too
+            tl.store(low + by_step(t + tl.arange(0, STEPS)), b_low.to(tl.float16))
+
+
+@triton.jit(do_not_specialize=ARGUMENTS)
+def _backward(
+    grad, table, low, grad_cost, rows, batch, strips, m, n, stride_b, stride_m, stride_n, gamma, gamma_rest, edge,
+    kind: tl.constexpr, several: tl.constexpr, wide: tl.constexpr,
+):  # fmt: skip
+    gamma = tl.zeros([], table.dtype.element_ty) + gamma + gamma_rest
+    i_pair, i_order = place(rows, batch, strips, several)
+    i_strip = strips - 1 - i_order
+    p_out = rows + 1 + (i_pair.to(tl.int64) * strips + i_strip) * n
+    p_grad, first = grad + i_pair.to(tl.int64) * stride_b, i_pair.to(tl.int64) * m * n
+    p_low = low + (i_pair.to(tl.int64) * strips + i_strip) * steps_of(n) * LANES
+    sweep_back(
+        p_grad, table + first, p_low, grad_cost + first, p_out, i_strip, i_order > 0, m, n, stride_m, stride_n,
+        gamma, edge, kind, several, wide,
+    )  # fmt: skip
+
+
+_launch_backward = Launcher(_backward, maxnreg=160)
+
+
+@triton.jit
+def sweep_back(
+    grad, table, low, grad_cost, p_out, i_strip, follows, m, n, stride_m, stride_n,
+    gamma, edge, kind: tl.constexpr, several: tl.constexpr, wide: tl.constexpr,
+):  # fmt: skip
+    """Run the gradient of one strip of one pair back. `grad_cost` may be `grad` itself."""
+    dtype: tl.constexpr = table.dtype.element_ty
+    lane, row = tl.arange(0, LANES), rows_of(i_strip, wide)
+    # What the cells of the step after pass on: to d in their own lane, to b and (a step later) to a in the lane above.
+    to_d = tl.zeros([LANES], dtype)
+    to_above, to_a, below = to_d, to_d, to_d
+    # d of a step is R a column before; b is d of the lane above; a is b of the step before. The tile of d therefore
+    # begins a step before the tile of cells, and d and b of its last step are kept from the tile after.
+    d, d_low, b, b_low = to_d, to_d, to_d, to_d
+    t = (n + LANES - 1) // STEPS * STEPS
+    b_d, b_d_low = _tile_of_d(table, low, row, t - 1, m, n)
+    top, top_low = _top(table, low, i_strip, t - 1, n, edge, several, dtype)
+    column, real = cells(row, t, m, n)
+    b_grad = tl.load(grad + row * stride_m + column * stride_n, mask=real, other=0.0).to(dtype)
+    word = peek(p_out + n, t - LANES + 1, follows, n, several, dtype)
+    while t >= 0:
+        g0, g1, g2, g3, g4, g5, g6, g7 = columns(b_grad)
+        d0, d1, d2, d3, d4, d5, d6, d7 = columns(b_d)
+        l0, l1, l2, l3, l4, l5, l6, l7 = columns(b_d_low)
+        a0, i0 = _above(d0, top, 0, several), _above(l0, top_low, 0, several)
+        a1, i1 = _above(d1, top, 1, several), _above(l1, top_low, 1, several)
+        a2, i2 = _above(d2, top, 2, several), _above(l2, top_low, 2, several)
+        a3, i3 = _above(d3, top, 3, several), _above(l3, top_low, 3, several)
+        a4, i4 = _above(d4, top, 4, several), _above(l4, top_low, 4, several)
+        a5, i5 = _above(d5, top, 5, several), _above(l5, top_low, 5, several)
+        a6, i6 = _above(d6, top, 6, several), _above(l6, top_low, 6, several)
+        a7, i7 = _above(d7, top, 7, several), _above(l7, top_low, 7, several)
+        a0 = tl.where((lane == 0) & (i_strip == 0) & (t == 0), 0.0, a0)
+        b_d, b_d_low = _tile_of_d(table, low, row, t - 1 - STEPS, m, n)
+        top, top_low = _top(table, low, i_strip, t - 1 - STEPS, n, edge, several, dtype)
+        ahead, m_ahead = cells(row, t - STEPS, m, n)
+        b_grad = tl.load(grad + row * stride_m + ahead * stride_n, mask=m_ahead, other=0.0).to(dtype)
+        if several:
+            word = wait(word, p_out + n, t - LANES + 1, follows, n, dtype)
+            below, _ = read(word, dtype)
+            word = peek(p_out + n, t - STEPS - LANES + 1, follows, n, several, dtype)
+        u, v, w = _weights(a7, i7, b, b_low, d, d_low, gamma, kind)
+        e7, to_d, p7, to_a = _step_back(g7, below, 7, u, v, w, to_d, to_above, to_a, several)
+        u, v, w = _weights(a6, i6, a7, i7, d7, l7, gamma, kind)
+        e6, to_d, p6, to_a = _step_back(g6, below, 6, u, v, w, to_d, p7, to_a, several)
+        u, v, w = _weights(a5, i5, a6, i6, d6, l6, gamma, kind)
+        e5, to_d, p5, to_a = _step_back(g5, below, 5, u, v, w, to_d, p6, to_a, several)
+        u, v, w = _weights(a4, i4, a5, i5, d5, l5, gamma, kind)
+        e4, to_d, p4, to_a = _step_back(g4, below, 4, u, v, w, to_d, p5, to_a, several)
+        u, v, w = _weights(a3, i3, a4, i4, d4, l4, gamma, kind)
+        e3, to_d, p3, to_a = _step_back(g3, below, 3, u, v, w, to_d, p4, to_a, several)
+        u, v, w = _weights(a2, i2, a3, i3, d3, l3, gamma, kind)
+        e2, to_d, p2, to_a = _step_back(g2, below, 2, u, v, w, to_d, p3, to_a, several)
+        u, v, w = _weights(a1, i1, a2, i2, d2, l2, gamma, kind)
+        e1, to_d, p1, to_a = _step_back(g1, below, 1, u, v, w, to_d, p2, to_a, several)
+        u, v, w = _weights(a0, i0, a1, i1, d1, l1, gamma, kind)
+        e0, to_d, p0, to_a = _step_back(g0, below, 0, u, v, w, to_d, p1, to_a, several)
+        d, d_low, b, b_low, to_above = d0, l0, a0, i0, p0
+        if several:
+            z = to_a * 0
+            hand_over(p_out, t, (lane == 0) & (i_strip > 0), n, p0, p1, p2, p3, p4, p5, p6, p7, z, z, z, z, z, z, z, z)
+        column, real = cells(row, t, m, n)
+        tl.store(grad_cost + (row * n + column), tile(e0, e1, e2, e3, e4, e5, e6, e7), mask=real)
+        t -= STEPS
+
+
+@triton.jit
+def _tile_of_d(table, low, row, t, m, n):
+    """Load what is left of a tile of cells, as high and low. Beyond the table low is some number, and no matter."""
+    column, real = cells(row, t - 1, m, n)
+    high = tl.load(table + (row * n + column), mask=real, other=BORDER)
+    step = tl.minimum(tl.maximum(t - 1 + tl.arange(0, STEPS), 0), steps_of(n) - 1)
+    return high, tl.load(low + by_step(step)).to(high.dtype)
+
+
+@triton.jit
+def _top(table, low, i_strip, t, n, edge, several: tl.constexpr, dtype: tl.constexpr):
+    """Load columns t, t + 1, … of the row above the strip, as high and low."""
+    high = tl.zeros([LANES], dtype) + edge
+    small = tl.zeros([LANES], dtype)
+    if several:
+        column = t + tl.arange(0, LANES) % STEPS
+        inside = (i_strip > 0) & (column.to(tl.uint32) < n.to(tl.uint32))
+        high = tl.load(table + (i_strip.to(tl.int64) * LANES - 1) * n + column, mask=inside, other=BORDER)
+        high = tl.where(i_strip > 0, high, edge)
+        # The last lane of the strip above, which reached a column LANES − 1 steps late.
+        at = (column + LANES - 1 - steps_of(n)) * LANES + LANES - 1
+        small = tl.load(low + at, mask=inside, other=0.0).to(dtype)
+    return high, small
+
+
+@triton.jit
+def _step(
+    c, top, top_low, k: tl.constexpr, high, small, high_a, small_a,
+    gamma, sharpness, kind: tl.constexpr, several: tl.constexpr,
+):  # fmt: skip
+    """Compute one cell in each lane from cost c and the step before; give it, and b, which is a of the next step."""
+    high_b, small_b = _above(high, top, k, several), _above(small, top_low, k, several)
+    ab = (high_a - high_b) + (small_a - small_b)
+    ad = (high_a - high) + (small_a - small)
+    bd = (high_b - high) + (small_b - small)
+    md = tl.minimum(ad, bd, propagate_nan=tl.PropagateNan.ALL)
+    lesser, lesser_low = tl.where(ab <= 0, high_a, high_b), tl.where(ab <= 0, small_a, small_b)
+    least, least_low = tl.where(md <= 0, lesser, high), tl.where(md <= 0, lesser_low, small)
+    # The sum of two floats and exactly what it rounds away.
+    total = least + c
+    part = total - least
+    rest = ((least - (total - part)) + (c - part)) + least_low
+    if kind == HARD:
+        rest += 0 * (ab + md)  # NaN, like the exponentials, where a predecessor is
+    else:
+        u, v, e, f = _exponentials(ab, md, sharpness)
+        if kind == SMOOTH:
+            rest += (gamma * LN2) * _ratio(u * e + v * f, 1 + e + f)
+        else:
+            rest -= (gamma * LN2) * tl.log2(1 + e + f)
+    value = total + rest
+    return value, rest - (value - total), high_b, small_b
+
+
+@triton.jit
+def _step_back(
+    g, below, k: tl.constexpr, w_a, w_b, w_d, to_d, to_above, to_a, several: tl.constexpr
+):  # fmt: skip
+    """Collect E in each lane from the gradient g and the step after; give it and what it passes on."""
+    e = g + to_d + _below(to_above, below, k, several)
+    return e, w_d * e, w_b * e + to_a, w_a * e
+
+
+@triton.jit
+def _weights(high_a, low_a, high_b, low_b, high_d, low_d, gamma, kind: tl.constexpr):
+    """Take ∂R/∂a, ∂R/∂b and ∂R/∂d of one cell in each lane."""
+    unit = gamma / 64
+    ab = (high_a - high_b) + (low_a - low_b) * unit
+    a_first = ab <= 0
+    lesser, lesser_low = tl.where(a_first, high_a, high_b), tl.where(a_first, low_a, low_b)
+    md = (lesser - high_d) + (lesser_low - low_d) * unit
+    d_last = md <= 0
+    if kind == HARD:
+        least, middle, most = md * 0 + 1, md * 0, md * 0
+    else:
+        u, v, e, f = _exponentials(ab, md, LOG2E / gamma)
+        least = _ratio(1 + e * 0, 1 + e + f)
+        middle, most = least * e, least * f
+        if kind == SMOOTH:
+            raised = 1 + LN2 * (u * middle + v * most)
+            least, middle, most = least * raised, middle * (raised - LN2 * u), most * (raised - LN2 * v)
+    lesser = tl.where(d_last, least, middle)
+    return tl.where(a_first, lesser, most), tl.where(a_first, most, lesser), tl.where(d_last, middle, least)
+
+
+@triton.jit
+def _exponentials(ab, md, sharpness):
+    """Give u = (r − lo)/(γ log 2) and 2^(−u) of the two predecessors that are not the least.
+
+    The first is d or the lesser of a and b, the second the greater of a and b. Capped, since 0 times the border is 0.
+    """
+    md *= sharpness
+    u = tl.minimum(tl.abs(md), 10000.0, propagate_nan=tl.PropagateNan.ALL)
+    above = tl.maximum(md, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    v = tl.minimum(tl.abs(ab) * sharpness + above, 10000.0, propagate_nan=tl.PropagateNan.ALL)
+    return u, v, tl.exp2(-u), tl.exp2(-v)
+
+
+@triton.jit
+def _ratio(x, y):
+    """Divide by what is neither small nor large."""
+    return x / y if x.dtype == tl.float64 else fast_dividef(x, y)
+
+
+@triton.jit
+def _above(x, top, k: tl.constexpr, several: tl.constexpr):
+    """Give each lane what the lane above holds, and the first what the strip above does: entry k of `top`."""
+    lane = tl.arange(0, LANES)
+    first = tl.gather(top, tl.full([LANES], k, tl.int32), 0) if several else top
+    return tl.where(lane == 0, first, tl.gather(x, tl.maximum(lane - 1, 0), 0))
+
+
+@triton.jit
+def _below(x, below, k: tl.constexpr, several: tl.constexpr):
+    """Give each lane what the lane below holds, and the last entry k of `below`."""
+    lane = tl.arange(0, LANES)
+    last = tl.gather(below, tl.full([LANES], k, tl.int32), 0) if several else below
+    return tl.where(lane == LANES - 1, last, tl.gather(x, tl.minimum(lane + 1, LANES - 1), 0))

@@ -1,0 +1,178 @@
+"""Shards: Parquet files of embedded videos, one row each, which appear whole or not at all and never change after.
+
+A shard says all there is to know of its rows; any number of processes write shards of their own into one folder, and
+nobody has to be asked. Values are float16, flattened; a row group holds a few videos, so that reading one video does
+not read the shard.
+"""
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from inphase.models.embedding import Embedding
+from inphase.storage.errors import StoreError
+from inphase.storage.files import explain_os_errors, fsync_folder
+
+FORMAT = b"inphase corpus 1"
+SUFFIX = ".parquet"
+# Numbers in a row group, at most, unless a single video has more: 2 MB of values.
+GROUP = 1_000_000
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("path", pa.string()),
+        ("action", pa.string()),
+        ("content", pa.string()),  # hash of the file
+        ("stamp", pa.string()),  # hash of its name, size and time of modification
+        ("model", pa.string()),  # fingerprint of the encoder and of how it looked
+        ("reason", pa.string()),  # why there is no embedding; empty where there is one
+        ("frames", pa.int64()),
+        ("dimension", pa.int64()),
+        ("times", pa.large_list(pa.float64())),  # [T] seconds
+        ("values", pa.large_list(pa.float16())),  # [T · D]
+    ],
+    metadata={b"format": FORMAT},
+)
+FACTS = [name for name in SCHEMA.names if name not in ("times", "values")]
+
+
+@dataclass(frozen=True, eq=False)
+class ShardRow:
+    """One video of a store: who it is, what it was made from and by, and its embedding or why there is none."""
+
+    id: str
+    path: str
+    action: str
+    content: str
+    stamp: str
+    model: str
+    embedding: Embedding | None
+    reason: str = ""
+
+
+def write_shard(folder: Path, name: str, rows: Iterable[ShardRow]) -> None:
+    """Write rows as they come into a shard that appears when all of them are on disk; the same name is replaced."""
+    with explain_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    # A name of its own: a job that is done twice at once has two writers.
+    draft = folder / f".{name}.{uuid.uuid4().hex[:8]}.part"
+    try:
+        with explain_os_errors(folder):
+            writer = pq.ParquetWriter(
+                draft,
+                SCHEMA,
+                compression="zstd",
+                use_byte_stream_split=["values.list.element"],
+                use_dictionary=["action", "model"],
+            )
+        try:
+            for group in _grouped(rows):
+                with explain_os_errors(folder):
+                    writer.write_table(_table(group), row_group_size=len(group))
+        finally:
+            # On a disk that is full this fails, too.
+            with explain_os_errors(folder):
+                writer.close()
+        with explain_os_errors(folder):
+            with draft.open("rb") as written:
+                os.fsync(written.fileno())
+            draft.replace(folder / (name + SUFFIX))
+            fsync_folder(folder)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def read_facts(file: Path) -> list[dict[str, Any]]:
+    """Read all of a shard but the embeddings."""
+    with pq.ParquetFile(file) as opened:
+        if (opened.schema_arrow.metadata or {}).get(b"format") != FORMAT:
+            raise ValueError(f"{file} is no shard of embeddings: move it elsewhere")
+        found: list[dict[str, Any]] = opened.read(columns=FACTS).to_pylist()
+        return found
+
+
+def read_rows(file: Path, numbers: Sequence[int]) -> Iterator[ShardRow]:
+    """Read some rows of a shard, given in ascending order, a row group at a time."""
+    wanted = np.asarray(numbers, np.int64)
+    first = 0
+    with _opened(file) as opened:
+        for group in range(opened.num_row_groups):
+            size = opened.metadata.row_group(group).num_rows
+            here = wanted[(wanted >= first) & (wanted < first + size)] - first
+            if len(here):
+                table = opened.read_row_group(group)
+                yield from (_row(table, int(number)) for number in here)
+            first += size
+
+
+def read_times(file: Path, number: int) -> NDArray[np.float64]:
+    """Read the seconds of one row's frames, and nothing else."""
+    with _opened(file) as opened:
+        for group in range(opened.num_row_groups):
+            size = opened.metadata.row_group(group).num_rows
+            if number < size:
+                times = opened.read_row_group(group, columns=["times"])["times"][number]
+                return np.asarray(times.values.to_numpy(zero_copy_only=False))
+            number -= size
+    raise IndexError(f"{file} has no such row")
+
+
+def _opened(file: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(file)
+    except FileNotFoundError as error:
+        raise StoreError(f"{file} was merged into another shard while the store was read: run this again") from error
+
+
+def _grouped(rows: Iterable[ShardRow]) -> Iterator[list[ShardRow]]:
+    """Cut rows into groups of at most `GROUP` numbers, where a row alone has not more."""
+    group: list[ShardRow] = []
+    total = 0
+    for row in rows:
+        size = 0 if row.embedding is None else row.embedding.values.size
+        if group and total + size > GROUP:
+            yield group
+            group, total = [], 0
+        group.append(row)
+        total += size
+    if group:
+        yield group
+
+
+def _table(rows: Sequence[ShardRow]) -> pa.Table:
+    embeddings = [row.embedding for row in rows]
+    columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in FACTS[:7]}
+    columns["frames"] = [0 if seen is None else len(seen) for seen in embeddings]
+    columns["dimension"] = [0 if seen is None else seen.values.shape[1] for seen in embeddings]
+    columns["times"] = _lists([np.empty(0) if seen is None else seen.times for seen in embeddings], np.float64)
+    columns["values"] = _lists(
+        [np.empty(0) if seen is None else seen.values.ravel() for seen in embeddings], np.float16
+    )
+    return pa.table(columns, schema=SCHEMA)
+
+
+def _lists(parts: Sequence[NDArray[Any]], kind: type[np.floating[Any]]) -> pa.LargeListArray:
+    offsets = np.cumsum([0, *(len(part) for part in parts)])
+    return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(parts).astype(kind)))
+
+
+def _row(table: pa.Table, number: int) -> ShardRow:
+    facts = {name: table[name][number].as_py() for name in FACTS}
+    frames, dimension = facts.pop("frames"), facts.pop("dimension")
+    embedding = None
+    if frames:
+        values = table["values"][number].values.to_numpy(zero_copy_only=False).astype(np.float32)
+        values = values.reshape(frames, dimension)
+        # Half precision leaves lengths of 1 off by up to a thousandth.
+        values /= np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
+        embedding = Embedding(values, table["times"][number].values.to_numpy(zero_copy_only=False).copy())
+    return ShardRow(**facts, embedding=embedding)

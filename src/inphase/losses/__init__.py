@@ -1,0 +1,43 @@
+"""Methods: one file each, the loss and the frames it wants."""
+
+from inphase.losses.d3tw import D3TW
+from inphase.losses.gta import GTA
+from inphase.losses.lav import LAV
+from inphase.losses.loss import Loss
+from inphase.losses.sal import SaL
+from inphase.losses.sequences import Sequences
+from inphase.losses.soft_dtw import SoftDTW
+from inphase.losses.speednet import SpeedNet
+from inphase.losses.supervised import Supervised
+from inphase.losses.tcc import TCC
+from inphase.losses.tcn import TCN
+from inphase.losses.weighted import Weighted
+
+LOSSES: dict[str, type[Loss]] = {
+    "gta": GTA,
+    "soft_dtw": SoftDTW,
+    "d3tw": D3TW,
+    "tcc": TCC,
+    "tcn": TCN,
+    "sal": SaL,
+    "speednet": SpeedNet,
+    "lav": LAV,
+    "supervised": Supervised,
+    "weighted": Weighted,
+}
+
+__all__ = [
+    "D3TW",
+    "GTA",
+    "LAV",
+    "LOSSES",
+    "TCC",
+    "TCN",
+    "Loss",
+    "SaL",
+    "Sequences",
+    "SoftDTW",
+    "SpeedNet",
+    "Supervised",
+    "Weighted",
+]

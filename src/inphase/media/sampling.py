@@ -1,0 +1,148 @@
+"""Which frames accompany each frame of a recording.
+
+A frame's *context* are the frames embedded together with it. Near the ends some of them do not exist, and what is put
+in their place can tell a network where in the video it is, without looking at the action: on PennAction nothing but
+"is my context clamped?" reaches a Kendall τ of .69 (docs/reproduce.md). `Context.edges` chooses what happens there:
+
+- "clamp"   the nearest frame that exists, as GTA and TCC do. A context frame equal to the frame itself says "the
+            beginning". `clamped` marks these frames: an evaluation reports itself without them, and them alone.
+- "mirror"  the frame as far away on the other side of t. Its distance is what it always is, so standing still gives
+            nothing away; only the direction of motion is reversed.
+- "valid"   only frames whose context exists are ever used: no leak at all, at the price of the video's ends.
+"""
+# MERGED: Which frames of a video are shown. Which frames accompany each is `inphase.media.sampling`.
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Frames = NDArray[np.int64]
+Edges = Literal["clamp", "mirror", "valid"]
+
+
+@dataclass(frozen=True)
+class Context:
+    """The frames embedded together with frame t: t + offset for each offset. The default is GTA's {t − 15, t}."""
+
+    offsets: tuple[int, ...] = (-15, 0)
+    edges: Edges = "clamp"
+
+    def __post_init__(self) -> None:
+        """Refuse a context that is empty or has an unknown treatment of the ends."""
+        if not self.offsets:
+            raise ValueError("a context needs at least one offset: (0,) is the frame alone")
+        if self.edges not in ("clamp", "mirror", "valid"):
+            raise ValueError(f"edges must be 'clamp', 'mirror' or 'valid', got {self.edges!r}")
+
+    def stretched(self, factor: float) -> "Context":
+        """Reach as far in seconds in a recording of `factor` times as many frames a second."""
+        if not factor > 0:
+            raise ValueError(f"a context is stretched by a factor above 0, got {factor}")
+        return Context(tuple(round(offset * factor) for offset in self.offsets), self.edges)
+
+
+def usable(length: int, *, context: Context) -> range:
+    """Give the frames that may be shown: all of them, or those whose context exists where its edges are "valid"."""
+    if length < 1:
+        raise ValueError(f"a video needs at least one frame, got {length}")
+    if context.edges != "valid":
+        return range(length)
+    kept = range(max(0, -min(context.offsets)), length - max(0, *context.offsets))
+    if not kept:
+        raise ValueError(
+            f"no frame of a video of {length} has its whole context {context.offsets}: shorten the stride, or let "
+            "edges be 'mirror'"
+        )
+    return kept
+
+
+def context_frames(frames: Frames, *, length: int, context: Context) -> Frames:
+    """List the context of each frame: [T] → [T, C], in the order of the offsets."""
+    offsets = np.array(context.offsets)
+    wanted = frames[:, None] + offsets
+    outside = _outside(wanted, length=length)
+    if context.edges == "clamp":
+        return np.asarray(np.clip(wanted, 0, length - 1))
+    if context.edges == "valid" and outside.any():
+        first = int(frames[outside.any(1)][0])
+        raise ValueError(f"frame {first} of {length} has no whole context: sample with this context, or see `usable`")
+    return _fold(np.where(outside, frames[:, None] - offsets, wanted), length=length)
+
+
+def clamped(frames: Frames, *, length: int, context: Context) -> NDArray[np.bool_]:
+    """Mark the frames [T] some of whose context does not exist: the control to compare a Kendall τ with."""
+    outside = _outside(frames[:, None] + np.array(context.offsets), length=length)
+    return np.asarray(outside.any(axis=1))
+
+
+def _outside(wanted: Frames, *, length: int) -> NDArray[np.bool_]:
+    """Mark the indices that are no frame of the video."""
+    return (wanted < 0) | (wanted >= length)
+
+
+def _fold(frames: Frames, *, length: int) -> Frames:
+    """Reflect indices at both ends, as often as it takes: a video too short for its context is played to and fro."""
+    period = max(1, 2 * (length - 1))
+    inside = np.mod(frames, period)
+    return np.minimum(inside, period - inside) if length > 1 else np.zeros_like(frames)
+
+
+__all__ = ["Context", "Frames", "Rule", "clamped", "context_frames", "sample", "usable"]
+
+Rule = Literal["random", "released", "strided", "all"]
+
+
+def sample(
+    length: int,
+    *,
+    rule: Rule = "random",
+    count: int = 20,
+    stride: int = 1,
+    context: Context | None = None,
+    within: range | None = None,
+    rng: np.random.Generator | None = None,
+) -> Frames:
+    """Choose the frames of a video of `length`, or of a stretch `within` it, in increasing order.
+
+    "random"    the paper's: `count` distinct frames, any of them equally likely. Of a shorter video every frame, evenly
+                repeated to make `count`.
+    "released"  the released code's: `count` distinct frames of {1 … length − 1}, never frame 0, where there are that
+                many; otherwise 0 … count − 1 with everything past the end replaced by the last frame.
+    "strided"   every `stride`-th frame.
+    "all"       every frame.
+
+    Where the context's edges are "valid", the video is what remains between its ends.
+    """
+    kept = usable(length, context=context or Context((0,)))
+    if within is not None:
+        kept = range(max(kept.start, within.start), min(kept.stop, within.stop))
+    size = len(kept)
+    if size < 1:
+        raise ValueError(f"no frame of {length} to choose within {within}: widen the stretch or shorten the context")
+    match rule:
+        case "random":
+            chosen = (
+                _generator(rng).choice(size, count, replace=False)
+                if count <= size
+                else np.arange(count) * size // count
+            )
+        case "released" if count <= size - 1:
+            chosen = 1 + _generator(rng).choice(size - 1, count, replace=False)
+        case "released":
+            chosen = np.minimum(np.arange(count), size - 1)
+        case "strided":
+            chosen = np.arange(0, size, stride)
+        case "all":
+            chosen = np.arange(size)
+        case _:
+            raise ValueError(f"rule must be 'random', 'released', 'strided' or 'all', got {rule!r}")
+    return kept.start + np.sort(chosen).astype(np.int64)
+
+
+def _generator(rng: np.random.Generator | None) -> np.random.Generator:
+    """Insist on a generator where chance is involved: a run has to be repeatable."""
+    if rng is None:
+        raise ValueError("this rule draws at random: pass rng=np.random.default_rng(seed)")
+    return rng

@@ -1,0 +1,1 @@
+"""Body pose: estimators, tracking, joints, and stores of poses."""

@@ -1,0 +1,1 @@
+"""Files, locks, caches and stores: the lowest room, which imports nothing of the package."""

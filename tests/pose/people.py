@@ -1,0 +1,81 @@
+"""People made of numbers: what finds them in pictures is scripted, so that following them needs no network."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inphase.media.frames import Clip
+from inphase.pose.blazepose import LANDMARKS, Landmarks, Region
+from inphase.pose.pose import Pose
+
+WRISTS = [LANDMARKS.index("left_wrist"), LANDMARKS.index("right_wrist")]
+HIPS = [LANDMARKS.index("left_hip"), LANDMARKS.index("right_hip")]
+
+
+def make_body(region: Region, *, swing: float = 0.0) -> Landmarks:
+    """Make a body in a circle; its wrists are `swing` radii to the right of its hips."""
+    angles = np.arange(len(LANDMARKS)) * 2.4
+    points = np.stack([np.cos(angles), np.sin(angles)], axis=1) * 0.8
+    points[HIPS] = [[-0.1, 0.0], [0.1, 0.0]]
+    points[WRISTS] = [[swing, -0.3], [swing, -0.2]]
+    pixels = (points * region.radius + [region.x, region.y]).astype(np.float32)
+    world = np.concatenate([points, np.zeros((len(points), 1))], axis=1).astype(np.float32)
+    return Landmarks(pixels, world, np.full(len(points), 0.9, np.float32), region)
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Somebody who is at `region(frame)`, or out of view where that is nothing; `swing` radii is what the arms do."""
+
+    region: Callable[[int], Region | None]
+    swing: float = 0.0
+    hidden: Sequence[int] = ()  # frames at which nobody is found, although there is somebody
+
+    def body(self, frame: int) -> Landmarks | None:
+        region = self.region(frame)
+        return None if region is None else make_body(region, swing=self.swing * float(np.sin(frame / 4)))
+
+
+class Stage:
+    """An eye that sees actors; a picture's first value is the number of the frame."""
+
+    def __init__(self, *actors: Actor) -> None:
+        self.actors = actors
+        self.glances = 0
+
+    def find(self, picture: NDArray[np.uint8], *, margin: float = 0.25) -> list[Region]:
+        self.glances += 1
+        frame = int(picture[0, 0, 0])
+        places = [actor.region(frame) for actor in self.actors if frame not in actor.hidden]
+        return [place for place in places if place is not None]
+
+    def read(self, picture: NDArray[np.uint8], region: Region) -> Landmarks | None:
+        frame = int(picture[0, 0, 0])
+        bodies = [actor.body(frame) for actor in self.actors if frame not in actor.hidden]
+        here = [body for body in bodies if body is not None and _gap(body, region) < region.radius]
+        return min(here, key=lambda body: _gap(body, region), default=None)
+
+
+def _gap(body: Landmarks, region: Region) -> float:
+    return float(np.hypot(body.region.x - region.x, body.region.y - region.y))
+
+
+def make_film(length: int, *, height: int = 90, width: int = 120) -> Clip:
+    """Make a clip whose pictures carry the number of their frame."""
+    frames = np.repeat(np.arange(length, dtype=np.uint8), height * width * 3).reshape(length, height, width, 3)
+    return Clip(frames, np.arange(length) / 30)
+
+
+def make_pose(length: int, *, seed: int = 0) -> Pose:
+    rng = np.random.default_rng(seed)
+    joints = (length, len(LANDMARKS))
+    return Pose(
+        keypoints=rng.uniform(0, 90, (*joints, 2)).astype(np.float32),
+        world=rng.normal(size=(*joints, 3)).astype(np.float32),
+        visibility=rng.random(joints, np.float32),
+        found=rng.random(length) < 0.8,
+        times=np.cumsum(rng.uniform(0.02, 0.05, length)),
+        size=(90, 120),
+    )
