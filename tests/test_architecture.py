@@ -10,8 +10,9 @@ import inphase
 
 PACKAGE = Path(inphase.__file__).parent
 
-# Each part of the package and the parts it may import. The command line may import everything.
+# Each part of the package and the parts it may import; all may import `progress`, and the command line everything.
 MAY_IMPORT: dict[str, set[str]] = {
+    "progress": set(),
     "storage": set(),
     "align": set(),
     "playback": {"storage"},
@@ -61,7 +62,7 @@ def check_directions(path: Path) -> list[str]:
     part = part_of(path)
     if part in {"cli", "__init__", "__main__"}:
         return []
-    allowed = MAY_IMPORT[part] | {part}
+    allowed = MAY_IMPORT[part] | {part, "progress"}
     ours = [name.split(".") for name in imports(path) if name.startswith("inphase.")]
     return [".".join(name) for name in ours if name[1] not in allowed]
 
