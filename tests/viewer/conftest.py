@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import uvicorn
 
-from inphase.playback import Event, Pair, Phase, Playback, TimeMap, Track, write_playback
+from inphase.playback import Pair, Phase, Playback, PlaybackEvent, TimeMap, VideoTrack, write_playback
 from inphase.viewer.server import application
 from tests.media.recordings import clicks, write_video
 
@@ -48,16 +48,16 @@ def write_pair(folder: Path) -> Path:
     path = np.stack([np.arange(120), np.round(own * RATE).astype(int)], axis=1)
     cost = np.abs(own[:, None] - columns[None])
     tracks = (
-        Track(
+        VideoTrack(
             "first",
             4.0,
             RATE,
             (90, 160),
             media="a.mp4",
             phases=(Phase(0, 2, EVIL), Phase(2, 4, "down")),
-            events=(Event(1.0, "top", 0.8), Event(3.0, "end")),
+            events=(PlaybackEvent(1.0, "top", 0.8), PlaybackEvent(3.0, "end")),
         ),
-        Track(
+        VideoTrack(
             EVIL, 140 / RATE, RATE, (90, 160), media="b.mp4", time_map=TimeMap(*KNOTS), phases=(Phase(0, 2.1, "up"),)
         ),
     )

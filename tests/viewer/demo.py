@@ -19,16 +19,16 @@ from inphase.media.audio import Sound
 from inphase.media.encode import SOUND_RATE, write_mp4
 from inphase.playback import (
     Curves,
-    Event,
     Keypoints,
-    Moment,
     Pair,
     Phase,
     Playback,
+    PlaybackEvent,
+    PlaybackMoment,
     Result,
     Skeleton,
     TimeMap,
-    Track,
+    VideoTrack,
     principal_curves,
     write_playback,
 )
@@ -76,7 +76,7 @@ def features(video: Video) -> NDArray[np.float64]:
     return np.asarray((joints - joints[:, :1]).reshape(len(joints), -1))
 
 
-def track(folder: Path, number: int, videos: Sequence[Video], curves: NDArray[np.float32], size: int) -> Track:
+def track(folder: Path, number: int, videos: Sequence[Video], curves: NDArray[np.float32], size: int) -> VideoTrack:
     video, reference = videos[number], videos[0]
     assert video.draw is not None
     assert video.hear is not None
@@ -91,7 +91,7 @@ def track(folder: Path, number: int, videos: Sequence[Video], curves: NDArray[np
     times = seconds(video)
     own = np.interp(reference.progress, video.progress, times)
     points = np.concatenate([video.keypoints, video.visibility[..., None]], axis=-1)
-    return Track(
+    return VideoTrack(
         name=NAMES[number],
         duration=len(times) / RATE,
         rate=RATE,
@@ -100,7 +100,7 @@ def track(folder: Path, number: int, videos: Sequence[Video], curves: NDArray[np
         overlay=f"{name}-heat.mp4",
         time_map=None if number == 0 else TimeMap(seconds(reference), own),
         phases=tuple(phases(video)),
-        events=tuple(Event(frame / RATE, label, 1 - 0.2 * number) for label, frame in video.events.items()),
+        events=tuple(PlaybackEvent(frame / RATE, label, 1 - 0.2 * number) for label, frame in video.events.items()),
         curves=Curves(times, curves),
         keypoints=Keypoints(times, points, video.joints, tuple(bones(video.joints))),
     )
@@ -137,13 +137,13 @@ def heat(video: Video, size: int) -> Iterator[NDArray[np.uint8]]:
         yield (255 * np.clip(np.concatenate([level * 2.2, level * 1.6 - 0.5, 0.35 - level], -1), 0, 1)).astype(np.uint8)
 
 
-def thumbnail(folder: Path, video: Video, frame: int, *, number: int, score: float | None = None) -> Moment:
+def thumbnail(folder: Path, video: Video, frame: int, *, number: int, score: float | None = None) -> PlaybackMoment:
     assert video.draw is not None
     frame = min(frame, (video.length or 1) - 1)
     file = f"thumbnails/swing-{number}-{frame}.jpg"
     (folder / "thumbnails").mkdir(exist_ok=True)
     Image.fromarray(video.draw().frames[frame]).save(folder / file, quality=85)
-    return Moment(NAMES[number], frame / RATE, score=score, media=f"swing-{number}.mp4", thumbnail=file)
+    return PlaybackMoment(NAMES[number], frame / RATE, score=score, media=f"swing-{number}.mp4", thumbnail=file)
 
 
 def _heard(sound: Sound) -> Iterator[NDArray[np.float32]]:

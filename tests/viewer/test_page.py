@@ -13,13 +13,13 @@ from inphase.playback import (
     INDEX,
     Curves,
     Keypoints,
-    Moment,
     Pair,
     Playback,
+    PlaybackMoment,
     Result,
     Skeleton,
     TimeMap,
-    Track,
+    VideoTrack,
     write_playback,
 )
 from tests.viewer.conftest import EVIL, RATE, answered, where
@@ -150,7 +150,10 @@ def test_a_large_matrix_is_drawn_quickly_and_right(open_page: Open, pair_folder:
     cost = np.abs(times[:, None] - times[None])
     cost[:, :1000] += 2  # left half dear
     path = np.stack([np.arange(2000)] * 2, axis=1)
-    tracks = (Track("a", 4.0, RATE, (90, 160), media="a.mp4"), Track("b", 4.0, RATE, (90, 160), media="b.mp4"))
+    tracks = (
+        VideoTrack("a", 4.0, RATE, (90, 160), media="a.mp4"),
+        VideoTrack("b", 4.0, RATE, (90, 160), media="b.mp4"),
+    )
     write_playback(folder, Playback("Large", tracks, (Pair(1, 0, cost, times, times, path),)))
     with answered(folder) as url:
         page = open_page(url)
@@ -186,7 +189,7 @@ def test_people_in_space_stand_beside_the_video_where_there_is_nothing_else(
     times = np.arange(60) / 30
     skeleton = Skeleton("a", times, np.random.default_rng(0).random((60, 2, 3)), ("head", "hand"), ((0, 1),))
     write_playback(
-        folder, Playback("Beside", (Track("a", 4.0, RATE, (90, 160), media="a.mp4"),), skeletons=(skeleton,))
+        folder, Playback("Beside", (VideoTrack("a", 4.0, RATE, (90, 160), media="a.mp4"),), skeletons=(skeleton,))
     )
     with answered(folder) as url:
         page = open_page(url)
@@ -205,7 +208,7 @@ def test_people_in_space_are_turned_and_found_moments_play(open_page: Open, pair
     points = np.random.default_rng(0).random((60, 3, 3)).astype(np.float32)
     points[0, 1] = np.nan
     joints, bones = ("head", "left_hand", "right_hand"), ((0, 1), (0, 2))
-    track = Track(
+    track = VideoTrack(
         "stick",
         2.0,
         RATE,
@@ -213,10 +216,15 @@ def test_people_in_space_are_turned_and_found_moments_play(open_page: Open, pair
         keypoints=Keypoints(times, points[..., :2] * 90, joints, bones),
         curves=Curves(times, points[:, 0]),
     )
-    other = Track("b", 140 / RATE, RATE, (90, 160), media="b.mp4", time_map=TimeMap(np.array([0, 2]), np.array([0, 4])))
+    other = VideoTrack(
+        "b", 140 / RATE, RATE, (90, 160), media="b.mp4", time_map=TimeMap(np.array([0, 2]), np.array([0, 4]))
+    )
     skeleton = Skeleton(EVIL, times, points, joints, bones)
-    hits = (Moment("known", 3.0, score=0.9, media="b.mp4"), Moment("new", 1.0, score=0.5, media="a.mp4"))
-    playback = Playback("People", (track, other), (), (skeleton,), (Result(Moment("q", 0.5), hits),))
+    hits = (
+        PlaybackMoment("known", 3.0, score=0.9, media="b.mp4"),
+        PlaybackMoment("new", 1.0, score=0.5, media="a.mp4"),
+    )
+    playback = Playback("People", (track, other), (), (skeleton,), (Result(PlaybackMoment("q", 0.5), hits),))
     write_playback(folder, playback)
     look = "() => document.querySelector('canvas.skeleton').toDataURL()"
     with answered(folder) as url:

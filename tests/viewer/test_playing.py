@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from inphase.playback import Playback, TimeMap, Track, write_playback
+from inphase.playback import Playback, TimeMap, VideoTrack, write_playback
 from tests.viewer.conftest import KNOTS, RATE, answered, settle, where
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def test_two_that_differ_tenfold_in_tempo_play_in_step(open_page: Open, pair_fol
     folder = tmp_path / "swing"
     shutil.copytree(pair_folder, folder)
     tracks = (
-        Track("a", 4.0, RATE, (90, 160), media="a.mp4"),
-        Track("b", 140 / RATE, RATE, (90, 160), media="b.mp4", time_map=TimeMap(*SWING)),
+        VideoTrack("a", 4.0, RATE, (90, 160), media="a.mp4"),
+        VideoTrack("b", 140 / RATE, RATE, (90, 160), media="b.mp4", time_map=TimeMap(*SWING)),
     )
     write_playback(folder, Playback("Swing", tracks))
     with answered(folder) as url:
@@ -108,8 +108,8 @@ def test_one_that_waits_stands_exactly_where_it_belongs(open_page: Open, pair_fo
     shutil.copytree(pair_folder, folder)
     stands = TimeMap(np.array([0.0, 1.0, 3.0, 4.0]), np.array([0.0, 1.0, 1.0, 2.0]))
     tracks = (
-        Track("a", 4.0, RATE, (90, 160), media="a.mp4"),
-        Track("b", 140 / RATE, RATE, (90, 160), media="b.mp4", time_map=stands),
+        VideoTrack("a", 4.0, RATE, (90, 160), media="a.mp4"),
+        VideoTrack("b", 140 / RATE, RATE, (90, 160), media="b.mp4", time_map=stands),
     )
     write_playback(folder, Playback("Waiting", tracks))
     with answered(folder) as url:

@@ -7,7 +7,6 @@ motion it is how much each cell of its grid moves the first layer.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -114,7 +113,7 @@ def write_heat(
     write_mp4(folder / "activations.mp4", overlaid(), rate=rate, sound=sound)
     alone = f"{Path(media).stem}-heat.mp4"
     write_mp4(folder / alone, (coloured(enlarged(hot, size)) for hot in heat), rate=rate)
-    track = replace(make_track(recording, media), overlay=alone)
+    track = make_track(recording, media).replace(overlay=alone)
     return Playback(f"what a network looks at in {recording.name}", tracks=(track,))
 
 

@@ -23,7 +23,7 @@ def draw_alignments(pairs: Sequence[Pair], names: Sequence[str]) -> Image.Image:
     cell = SIDE + 2 * MARGIN
     sheet = Image.new("RGB", (columns * cell, rows * cell), "white")
     for number, pair in enumerate(pairs):
-        drawn = _draw(pair.reduced(most=2 * SIDE), names[pair.rows], names[pair.columns])
+        drawn = _draw(pair.downsample(max_length=2 * SIDE), names[pair.rows], names[pair.columns])
         sheet.paste(drawn, (number % columns * cell, number // columns * cell))
     return sheet
 

@@ -9,13 +9,13 @@ A table of labels has one of these headings:
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.playback import Event, Phase, Track
+from inphase.playback import Phase, PlaybackEvent, VideoTrack
 
 # Seconds are written with six digits.
 ROUNDING = 1e-5
@@ -97,11 +97,11 @@ def tabulate(labels: Labels, *, times: NDArray[np.float64]) -> Iterator[list[str
         yield [f"{each.start:.6f}", f"{each.end:.6f}", each.label, _percent(each.confidence), *frames]
 
 
-def label_track(track: Track, labels: Labels) -> Track:
+def label_track(track: VideoTrack, labels: Labels) -> VideoTrack:
     """Write labels on a track of a playback."""
     phases = tuple(Phase(each.start, each.end, each.label, each.confidence) for each in labels.stretches)
-    events = tuple(Event(each.second, each.label, each.confidence) for each in labels.instants)
-    return replace(track, phases=phases, events=events)
+    events = tuple(PlaybackEvent(each.second, each.label, each.confidence) for each in labels.instants)
+    return track.replace(phases=phases, events=events)
 
 
 def _percent(confidence: float | None) -> str:

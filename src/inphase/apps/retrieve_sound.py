@@ -13,8 +13,8 @@ from inphase.media.audio import Sound
 from inphase.media.probe import probe
 from inphase.models import Embedding, Encoder
 from inphase.models.embed_videos import SECOND, embed_sound, embed_sound_at
-from inphase.playback import Moment, Playback, Result, add_media
-from inphase.playback.part import SOUND as PLAYABLE
+from inphase.playback import Playback, PlaybackMoment, Result, add_media
+from inphase.playback.part import AUDIO_TYPES as PLAYABLE
 from inphase.storage.errors import MediaError
 
 # Seconds are judged by their energy in steps of this.
@@ -79,14 +79,14 @@ def hear_each(
     return heard, failed
 
 
-def show_found(title: str, question: Moment, answers: Sequence[Moment]) -> Playback:
+def show_found(title: str, question: PlaybackMoment, answers: Sequence[PlaybackMoment]) -> Playback:
     """Show what was found: thumbnails, and players of the second around each moment."""
     return Playback(title, results=(Result(question, tuple(answers)),))
 
 
 def show_second(
     folder: Path, path: Path, name: str, second: float, *, score: float | None = None, about: str = ""
-) -> Moment:
+) -> PlaybackMoment:
     """Show a moment of a file in the middle of the second that is played; of one without pictures its sound alone."""
     try:
         recording = NamedVideo(path, name, probe(path))
@@ -98,6 +98,6 @@ def show_second(
         media, thumbnail = shown.media, shown.thumbnail
     begin = max(0.0, second - SECOND / 2)
     notes = [about, *([f"at {second:.2f} s"] if thumbnail else [])]
-    return Moment(
+    return PlaybackMoment(
         name, begin, score=score, media=media, thumbnail=thumbnail, duration=SECOND, note=", ".join(filter(None, notes))
     )

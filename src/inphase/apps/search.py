@@ -14,7 +14,7 @@ from inphase.apps.matching import PairMatch, match
 from inphase.apps.tracks import NamedVideo, add_video_file
 from inphase.media.frames import read_clip
 from inphase.models.embedding import Embedding
-from inphase.playback import Moment, Playback, Result
+from inphase.playback import Playback, PlaybackMoment, Result
 from inphase.storage.files import atomic_write
 
 # Two moments of one recording closer than this are one.
@@ -102,7 +102,7 @@ HEIGHT, IN_STEP = 180, 8
 
 
 def make_moments_playback(
-    folder: Path, title: str, asked: Moment, hits: Sequence[MomentHit], recordings: Mapping[str, NamedVideo]
+    folder: Path, title: str, asked: PlaybackMoment, hits: Sequence[MomentHit], recordings: Mapping[str, NamedVideo]
 ) -> Playback:
     """Show moments that were found."""
     shown = [show_moment(folder, recordings[hit.name], hit.second, score=hit.score) for hit in hits]
@@ -141,7 +141,7 @@ def make_videos_playback(
 
 def show_moment(
     folder: Path, recording: NamedVideo, second: float, *, score: float | None = None, duration: float = 1.0
-) -> Moment:
+) -> PlaybackMoment:
     """Bring a recording into a playback's folder, with a thumbnail of the middle of what is to be seen."""
     media = add_video_file(folder, recording)
     known = recording.properties
@@ -151,7 +151,7 @@ def show_moment(
     thumbnail = f"{Path(media).stem}-{middle:.2f}.jpg"
     with atomic_write(folder / thumbnail) as part:
         Image.fromarray(picture).save(part, quality=85)
-    return Moment(
+    return PlaybackMoment(
         recording.name,
         second,
         score=score,

@@ -15,7 +15,7 @@ from inphase.apps.matching import PairCost, PairMatch, pair_cost
 from inphase.media.probe import Properties, probe
 from inphase.media.render import is_playable, make_playable
 from inphase.models.embedding import Embedding
-from inphase.playback import Curves, Pair, TimeMap, Track, add_media, principal_curves
+from inphase.playback import Curves, Pair, TimeMap, VideoTrack, add_media, principal_curves
 
 # Knots of a time map, at most: a page reads them with every step of its clock.
 KNOTS = 10_000
@@ -67,10 +67,10 @@ def add_video_file(folder: Path, recording: NamedVideo, *, progress: Callable[[i
 
 def make_track(
     recording: NamedVideo, media: str, *, time_map: TimeMap | None = None, curves: Curves | None = None
-) -> Track:
+) -> VideoTrack:
     """Describe a recording whose file is in the playback's folder."""
     known = recording.properties
-    return Track(
+    return VideoTrack(
         recording.name,
         duration=known.duration,
         rate=known.rate,

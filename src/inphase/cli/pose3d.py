@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from inphase.apps.pose3d.views import Performance
     from inphase.apps.tracks import NamedVideo
     from inphase.models import Encoder
-    from inphase.playback import Track
+    from inphase.playback import VideoTrack
 
 Videos = Annotated[
     tyro.conf.Positional[tuple[Path, ...]],
@@ -175,7 +175,7 @@ def _labelled(video: Video, *, rate: float) -> _Seen:
 
 def _reconstruct(
     encoder: "Encoder", seen: list[_Seen], *, views: int, flips: bool, out: Path, bar: Progress
-) -> tuple["Reconstruction", list["Track"]]:
+) -> tuple["Reconstruction", list["VideoTrack"]]:
     """Align the others with the first, reconstruct, and describe what is shown beside the body."""
     from inphase.apps.pose3d.reconstruct import reconstruct
     from inphase.apps.pose3d.reconstruction_files import make_track
@@ -212,7 +212,7 @@ def _media(out: Path, seen: _Seen) -> str | None:
     return None if seen.recording is None else add_video_file(out, seen.recording)
 
 
-def _write(out: Path, found: "Reconstruction", query: "Performance", tracks: list["Track"]) -> None:
+def _write(out: Path, found: "Reconstruction", query: "Performance", tracks: list["VideoTrack"]) -> None:
     """Write the numbers, the picture and the playback."""
     from inphase.apps.pose3d.reconstruction_files import draw_reconstruction, make_playback, write_reconstruction
     from inphase.playback import write_playback

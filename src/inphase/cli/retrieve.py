@@ -18,7 +18,7 @@ from inphase.data import DATASETS
 if TYPE_CHECKING:
     from inphase.apps.retrieve_sound import Asked
     from inphase.apps.search import MomentHit
-    from inphase.playback import Moment
+    from inphase.playback import PlaybackMoment
 
 SOUND = "sound.safetensors"
 Query = Annotated[str | None, tyro.conf.arg(metavar="QUERY")]
@@ -87,7 +87,7 @@ def retrieve(
     console.print(view_command(out), soft_wrap=True)
 
 
-def _show(corpus: Corpus, out: Path, name: str, second: float, *, score: float | None = None) -> "Moment":
+def _show(corpus: Corpus, out: Path, name: str, second: float, *, score: float | None = None) -> "PlaybackMoment":
     """Bring a moment of a recording into the folder of the playback."""
     from inphase.apps.retrieve_sound import show_second
 

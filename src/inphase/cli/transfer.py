@@ -1,7 +1,6 @@
 """`inphase transfer`: labels of one video carried to others."""
 
 import csv
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -110,7 +109,7 @@ def write_labelled(
         media = [add_video_file(out, each, progress=task_of(bar, f"encoding {each.path.name}")) for each in recordings]
     playback = make_playback(recordings, media, seen, synchronize(seen))
     tracks = tuple(label_track(track, known) for track, known in zip(playback.tracks, labels, strict=True))
-    write_playback(out, replace(playback, tracks=tracks, title=f"labels carried from {recordings[0].name}"))
+    write_playback(out, playback.replace(tracks=tracks, title=f"labels carried from {recordings[0].name}"))
 
 
 def summary(recordings: "list[NamedVideo]", found: "Sequence[Labels]", *, expected: int) -> Table:

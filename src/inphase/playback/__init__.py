@@ -1,44 +1,51 @@
-"""The document the viewer plays: media files, time maps, curves, phases, costs, 3-D poses, heat maps, found moments.
+"""The document that the viewer plays: media files, time maps, curves, phases, costs, 3-D poses, heat maps, search hits.
 
-    playback = Playback("Two swings", tracks=(Track("a", duration=3.2, rate=30, media=add_media(folder, "a.mp4")), …))
-    write_playback(folder, playback)             # playback.json and its arrays
-    playback = read_playback(folder)             # or a PlaybackError that says what is wrong and where
+    track = VideoTrack("a", duration=3.2, rate=30, size=(720, 1280), media=add_media(folder, "a.mp4"))
+    write_playback(folder, Playback("Two swings", tracks=(track, …)))    # playback.json and its arrays
+    playback = read_playback(folder)                                     # or a PlaybackError that names the field
 
-Every part is a frozen dataclass that checks itself. docs/playback.md describes the files.
+Every part is immutable and checks itself. docs/playback.md describes the files.
 """
 
-from inphase.playback.curves import principal_curves
 from inphase.playback.document import (
     Curves,
-    Event,
     Keypoints,
-    Moment,
     Pair,
     Phase,
     Playback,
+    PlaybackEvent,
+    PlaybackMoment,
     Result,
     Skeleton,
     TimeMap,
-    Track,
+    VideoTrack,
+    principal_curves,
 )
-from inphase.playback.files import INDEX, Opened, add_media, open_playback, read_playback, write_playback
 from inphase.playback.part import PlaybackError
+from inphase.playback.playback_folder import (
+    INDEX,
+    OpenedPlayback,
+    add_media,
+    open_playback,
+    read_playback,
+    write_playback,
+)
 
 __all__ = [
     "INDEX",
     "Curves",
-    "Event",
     "Keypoints",
-    "Moment",
-    "Opened",
+    "OpenedPlayback",
     "Pair",
     "Phase",
     "Playback",
     "PlaybackError",
+    "PlaybackEvent",
+    "PlaybackMoment",
     "Result",
     "Skeleton",
     "TimeMap",
-    "Track",
+    "VideoTrack",
     "add_media",
     "open_playback",
     "principal_curves",

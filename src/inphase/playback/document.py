@@ -1,31 +1,44 @@
-"""The parts of a playback: `own` seconds are those of a track's media file, all others those of the reference."""
+"""The playback document and its parts.
+
+`own` seconds are those of a track's media file; all other seconds are those of the reference track.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from inphase.playback.part import PICTURE, SOUND, VIDEO, Doubles, Floats, Halves, Indices, Part, PlaybackError
+from inphase.playback.part import (
+    AUDIO_TYPES,
+    IMAGE_TYPES,
+    VIDEO_TYPES,
+    Doubles,
+    Floats,
+    Halves,
+    Indices,
+    Knots,
+    Part,
+    PlaybackError,
+)
 
-MOST_TRACKS = 9
-# Larger costs are written as means of blocks: no screen shows more.
-MOST_CELLS = 2048
+MAX_TRACKS = 9
+MAX_CURVES = 8
+# Longer costs are written as means of blocks: a screen shows no more cells.
+MAX_COST_LENGTH = 2048
 Up = Literal["x", "-x", "y", "-y", "z", "-z"]
 
 
-@dataclass(frozen=True, eq=False)
-class TimeMap(Part):
-    """Where a track is at each second of the reference: straight lines between knots, held before and after them."""
+class TimeMap(Part, frozen=True):
+    """The own second of a track at each second of the reference, interpolated linearly and constant outside."""
 
-    reference: Doubles = field(metadata={"inline": True})  # [K] seconds, increasing
-    own: Doubles = field(metadata={"inline": True})  # [K] seconds, never decreasing
+    reference: Knots  # [K] seconds, increasing
+    own: Knots  # [K] seconds, never decreasing
 
     def check(self) -> None:
-        """Refuse a map that is no function of the reference or runs backwards."""
+        """Raise unless the map is a function of the reference that never decreases."""
         _check_times("reference", self.reference)
-        _check_shape("own", self.own, (len(self.reference),), "a second for each of the reference")
+        _check_shape("own", self.own, (len(self.reference),), "one second for each second of the reference")
         if (back := np.flatnonzero(np.diff(self.own) < 0)).size:
             k = int(back[0])
             raise PlaybackError(
@@ -34,13 +47,12 @@ class TimeMap(Part):
             )
 
     def __call__(self, seconds: Any) -> NDArray[np.float64]:
-        """Read the map at seconds of the reference."""
+        """Evaluate the map at seconds of the reference."""
         return np.asarray(np.interp(seconds, self.reference, self.own))
 
 
-@dataclass(frozen=True, eq=False)
-class Phase(Part):
-    """A stretch of a track, in own seconds; `confidence` from 0 to 1 where a label was carried over."""
+class Phase(Part, frozen=True):
+    """A labeled interval of a track, in own seconds; transferred labels have a confidence in [0, 1]."""
 
     start: float
     end: float
@@ -48,113 +60,112 @@ class Phase(Part):
     confidence: float | None = None
 
     def check(self) -> None:
-        """Refuse a stretch without length."""
+        """Raise if the interval is empty or the confidence is outside [0, 1]."""
         if self.end <= self.start:
             raise PlaybackError(f"{self.label!r} ends at {self.end:g} s, before it starts at {self.start:g} s")
         _check_confidence(self.confidence)
 
 
-@dataclass(frozen=True, eq=False)
-class Event(Part):
-    """A moment of a track, in own seconds; `confidence` from 0 to 1 where a label was carried over."""
+class PlaybackEvent(Part, frozen=True):
+    """A labeled instant of a track, in own seconds; transferred labels have a confidence in [0, 1]."""
 
     second: float
     label: str
     confidence: float | None = None
 
     def check(self) -> None:
-        """Refuse a confidence that is none."""
+        """Raise if the confidence is outside [0, 1]."""
         _check_confidence(self.confidence)
 
 
-@dataclass(frozen=True, eq=False)
-class Curves(Part):
-    """An embedding in a few dimensions, as `principal_curves` makes them."""
+class Curves(Part, frozen=True):
+    """An embedding projected to a few dimensions by `principal_curves`."""
 
     times: Doubles  # [T] own seconds
     values: Floats  # [T, C], C ≤ 8
-    names: tuple[str, ...] = ()  # the C curves; "PC 1" … where there are none
+    names: tuple[str, ...] = ()  # of the C curves; the viewer shows "PC 1" … if empty
 
     def check(self) -> None:
-        """Refuse curves whose lengths differ."""
+        """Raise if lengths differ."""
         _check_times("times", self.times)
-        _check_shape("values", self.values, (len(self.times), None), "a row for each time")
-        if not 1 <= self.values.shape[1] <= 8:
-            raise PlaybackError(f"values has {self.values.shape[1]} columns: 1 to 8 curves can be told apart")
+        _check_shape("values", self.values, (len(self.times), None), "one row for each time")
+        if not 1 <= self.values.shape[1] <= MAX_CURVES:
+            raise PlaybackError(f"values has {self.values.shape[1]} columns: the viewer shows 1 to {MAX_CURVES} curves")
         if self.names and len(self.names) != self.values.shape[1]:
             raise PlaybackError(f"names has {len(self.names)} entries for {self.values.shape[1]} curves")
 
 
-@dataclass(frozen=True, eq=False)
-class Keypoints(Part):
-    """The joints of the person in view, in pixels of the track's `size`; NaN where one is not known."""
+class Keypoints(Part, frozen=True):
+    """The joints of the person in a track, in pixels of the track's `size`; NaN marks unknown joints."""
+
+    NAN_FIELDS: ClassVar = frozenset({"points"})
 
     times: Doubles  # [T] own seconds
-    points: Floats = field(metadata={"holes": True})  # [T, J, 2], or 3 with a visibility from 0 to 1
-    joints: tuple[str, ...]  # the J joints by name: "left_…" and "right_…" are each other's mirror image
-    bones: tuple[tuple[int, int], ...] = ()  # which joints are connected
+    points: Floats  # [T, J, 2], or [T, J, 3] with a visibility in [0, 1]
+    joints: tuple[str, ...]  # J names; "left_…" and "right_…" are mirror images of each other
+    bones: tuple[tuple[int, int], ...] = ()  # pairs of connected joints
 
     def check(self) -> None:
-        """Refuse joints that do not belong together."""
+        """Raise if times, points, joints and bones have different lengths."""
         _check_times("times", self.times)
         _check_shape("points", self.points, (len(self.times), len(self.joints), None), "[times, joints, 2 or 3]")
         if self.points.shape[2] not in (2, 3):
-            raise PlaybackError(f"points has {self.points.shape[2]} columns: x and y, and perhaps a visibility")
+            raise PlaybackError(f"points has {self.points.shape[2]} columns: give x, y and optionally a visibility")
         _check_bones(self.bones, self.joints)
 
 
-@dataclass(frozen=True, eq=False)
-class Track(Part):
-    """One video (or its keypoints alone) and what is known of it."""
+class VideoTrack(Part, frozen=True):
+    """One video, or only its keypoints, with its time map, labels and curves."""
+
+    FILE_TYPES: ClassVar = {"media": VIDEO_TYPES | AUDIO_TYPES, "overlay": VIDEO_TYPES}
 
     name: str
     duration: float  # seconds from 0 to the end of the last frame
-    rate: float  # frames a second
-    size: tuple[int, int]  # height and width in pixels, upright
-    media: str | None = field(default=None, metadata={"file": VIDEO | SOUND})  # relative to the playback's folder
-    time_map: TimeMap | None = None  # None: its seconds are those of the reference
+    rate: float  # frames per second
+    size: tuple[int, int]  # height and width in pixels, after rotation to upright
+    media: str | None = None  # path relative to the playback's folder
+    time_map: TimeMap | None = None  # None: own seconds equal those of the reference
     phases: tuple[Phase, ...] = ()
-    events: tuple[Event, ...] = ()
+    events: tuple[PlaybackEvent, ...] = ()
     curves: Curves | None = None
     keypoints: Keypoints | None = None
-    overlay: str | None = field(default=None, metadata={"file": VIDEO})  # a heat map on the same clock
+    overlay: str | None = None  # a heat map video with the same timestamps as `media`
 
     def check(self) -> None:
-        """Refuse a track that cannot be shown."""
+        """Raise if the track has no extent or nothing to show."""
         if not (self.duration > 0 and self.rate > 0 and min(self.size) > 0):
             raise PlaybackError(
                 f"duration, rate and size must be positive, got {self.duration:g}, {self.rate:g} and {self.size}"
             )
         if self.media is None and self.keypoints is None:
-            raise PlaybackError("there is neither media nor keypoints: the track has nothing to show")
+            raise PlaybackError("the track has neither media nor keypoints: add one of them")
 
 
-@dataclass(frozen=True, eq=False)
-class Pair(Part):
-    """How two tracks were matched: costs and the path through them."""
+class Pair(Part, frozen=True):
+    """The alignment of two tracks: the cost matrix and the path through it."""
 
-    rows: int  # which track is aligned …
-    columns: int  # … with which
+    rows: int  # index of one track …
+    columns: int  # … and of the other
     cost: Halves  # [M, N]
     row_times: Doubles  # [M] own seconds of the track `rows`
     column_times: Doubles  # [N] own seconds of the track `columns`
-    path: Indices  # [L, 2] pairs of row and column, from the first matched one to the last
+    path: Indices  # [L, 2] rows and columns, from the first matched pair to the last
 
     def check(self) -> None:
-        """Refuse arrays that do not belong together."""
+        """Raise if shapes differ or the path leaves the cost matrix."""
         _check_times("row_times", self.row_times)
         _check_times("column_times", self.column_times)
         shape = (len(self.row_times), len(self.column_times))
-        _check_shape("cost", self.cost, shape, "a row and a column for each time")
+        _check_shape("cost", self.cost, shape, "one row and one column for each time")
         _check_shape("path", self.path, (None, 2), "pairs of row and column")
         if not len(self.path) or (self.path < 0).any() or (self.path >= shape).any():
-            raise PlaybackError(f"path must hold indices into a cost of {shape[0]} × {shape[1]}, and at least one pair")
+            raise PlaybackError(f"path must contain indices of a cost of {shape[0]} × {shape[1]}, at least one pair")
         if (back := np.flatnonzero((np.diff(self.path, axis=0) < 0).any(axis=1))).size:
             raise PlaybackError(f"path runs backwards after step {int(back[0])}: neither index may decrease")
 
-    def reduced(self, *, most: int = MOST_CELLS) -> "Pair":
-        """Take means of blocks, so that no side is longer than `most`; what is small enough stays as it is."""
-        by = [-(-length // most) for length in self.cost.shape]
+    def downsample(self, *, max_length: int = MAX_COST_LENGTH) -> "Pair":
+        """Average blocks of the cost until neither side is longer than `max_length`."""
+        by = [-(-length // max_length) for length in self.cost.shape]
         if by == [1, 1]:
             return self
         cost = self.cost.astype(np.float32)
@@ -162,28 +173,28 @@ class Pair(Part):
             starts = np.arange(0, cost.shape[axis], factor)
             counts = np.diff([*starts, cost.shape[axis]])
             cost = np.add.reduceat(cost, starts, axis=axis) / np.expand_dims(counts, 1 - axis)
-        return replace(
-            self,
+        return self.replace(
             cost=cost,
-            row_times=_means(self.row_times, by[0]),
-            column_times=_means(self.column_times, by[1]),
+            row_times=_block_means(self.row_times, by[0]),
+            column_times=_block_means(self.column_times, by[1]),
             path=np.unique(self.path // np.array(by), axis=0),
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Skeleton(Part):
-    """A person in space; NaN where a joint is not known."""
+class Skeleton(Part, frozen=True):
+    """A person in 3-D; NaN marks unknown joints."""
+
+    NAN_FIELDS: ClassVar = frozenset({"points"})
 
     name: str
     times: Doubles  # [T] seconds of the reference
-    points: Floats = field(metadata={"holes": True})  # [T, J, 3], in any unit
-    joints: tuple[str, ...]  # the J joints by name: "left_…" and "right_…" are each other's mirror image
-    bones: tuple[tuple[int, int], ...]  # which joints are connected
-    up: str = "z"  # which axis of the points looks up: x, -x, y, -y, z or -z
+    points: Floats  # [T, J, 3], in any unit
+    joints: tuple[str, ...]  # J names; "left_…" and "right_…" are mirror images of each other
+    bones: tuple[tuple[int, int], ...]  # pairs of connected joints
+    up: str = "z"  # the axis of the points that points up: x, -x, y, -y, z or -z
 
     def check(self) -> None:
-        """Refuse joints that do not belong together."""
+        """Raise if times, points, joints and bones have different lengths, or `up` is not an axis."""
         _check_times("times", self.times)
         _check_shape("points", self.points, (len(self.times), len(self.joints), 3), "[times, joints, 3]")
         _check_bones(self.bones, self.joints)
@@ -191,51 +202,50 @@ class Skeleton(Part):
             raise PlaybackError(f"up is {self.up!r}: choose one of {', '.join(get_args(Up))}")
 
 
-@dataclass(frozen=True, eq=False)
-class Moment(Part):
-    """A moment of a recording: what was asked for, or what was found."""
+class PlaybackMoment(Part, frozen=True):
+    """A moment of a recording: the query of a search or one of its hits."""
 
-    name: str  # which recording
+    FILE_TYPES: ClassVar = {"media": VIDEO_TYPES | AUDIO_TYPES, "thumbnail": IMAGE_TYPES}
+
+    name: str  # of the recording
     second: float
-    score: float | None = None  # how alike, larger is better
-    media: str | None = field(default=None, metadata={"file": VIDEO | SOUND})  # what to play
-    thumbnail: str | None = field(default=None, metadata={"file": PICTURE})
-    duration: float = 1.0  # how long to play
-    note: str = ""  # anything else to say of it
+    score: float | None = None  # similarity to the query, larger is better
+    media: str | None = None
+    thumbnail: str | None = None
+    duration: float = 1.0  # seconds to play
+    note: str = ""  # text shown below the name
 
     def check(self) -> None:
-        """Refuse a moment before the start or without length."""
+        """Raise if the moment is before the start or has no duration."""
         if self.second < 0 or self.duration <= 0:
             raise PlaybackError(
-                f"second must not be negative and duration positive, got {self.second:g}, {self.duration:g}"
+                f"second must not be negative and duration must be positive, got {self.second:g}, {self.duration:g}"
             )
 
 
-@dataclass(frozen=True, eq=False)
-class Result(Part):
-    """A search: what was asked for and what was found, best first."""
+class Result(Part, frozen=True):
+    """A search: the query and its hits, best first."""
 
-    query: Moment
-    hits: tuple[Moment, ...]
+    query: PlaybackMoment
+    hits: tuple[PlaybackMoment, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Playback(Part):
-    """Everything shown on one clock: that of the reference track, or of the skeletons where there is no track."""
+class Playback(Part, frozen=True):
+    """Everything shown on one clock: that of the reference track, or of the skeletons if there are no tracks."""
 
     title: str
-    tracks: tuple[Track, ...] = ()
+    tracks: tuple[VideoTrack, ...] = ()
     pairs: tuple[Pair, ...] = ()
     skeletons: tuple[Skeleton, ...] = ()
     results: tuple[Result, ...] = ()
-    reference: int = 0  # the track whose seconds are the clock
+    reference: int = 0  # index of the track whose seconds are the clock
 
     def check(self) -> None:
-        """Refuse what cannot be shown together."""
+        """Raise if the playback is empty, too large, or an index does not exist."""
         if not (self.tracks or self.skeletons or self.results):
-            raise PlaybackError("there is nothing to show: no tracks, skeletons or results")
-        if len(self.tracks) > MOST_TRACKS:
-            raise PlaybackError(f"{len(self.tracks)} tracks are too many to watch: at most {MOST_TRACKS}")
+            raise PlaybackError("the playback has nothing to show: add tracks, skeletons or results")
+        if len(self.tracks) > MAX_TRACKS:
+            raise PlaybackError(f"{len(self.tracks)} tracks are too many: give at most {MAX_TRACKS}")
         if self.tracks and not 0 <= self.reference < len(self.tracks):
             raise PlaybackError(f"reference is {self.reference}, but there are {len(self.tracks)} tracks, from 0")
         warp = self.tracks[self.reference].time_map if self.tracks else None
@@ -247,7 +257,27 @@ class Playback(Part):
                     raise PlaybackError(f"pairs[{i}].{side} is track {track}, but there are {len(self.tracks)}, from 0")
 
 
-def _means(times: NDArray[np.float64], by: int) -> NDArray[np.float64]:
+def principal_curves(embeddings: Sequence[ArrayLike], *, dimensions: int = 3) -> list[NDArray[np.float32]]:
+    """Project embeddings [T, D] of several videos on their common principal components: [T, dimensions].
+
+    The components are shared, so equal curves mean equal embeddings. Their signs make the first video rise from its
+    start to its end. Every video has the same weight, whatever its length.
+    """
+    values = [np.asarray(embedding, np.float64) for embedding in embeddings]
+    if not values or any(value.ndim != 2 or len(value) < 1 for value in values):
+        raise ValueError("embeddings must be arrays [T, D] of at least one frame each")
+    if len({value.shape[1] for value in values}) > 1:
+        raise ValueError(f"embeddings must have one dimension D, got {sorted({value.shape[1] for value in values})}")
+    center = np.mean([value.mean(axis=0) for value in values], axis=0)
+    scatter = sum((value - center).T @ (value - center) / len(value) for value in values)
+    _, directions = np.linalg.eigh(scatter)
+    directions = directions[:, ::-1][:, :dimensions]
+    travel = (values[0][-1] - values[0][0]) @ directions
+    directions = directions * np.where(travel < 0, -1.0, 1.0)
+    return [((value - center) @ directions).astype(np.float32) for value in values]
+
+
+def _block_means(times: NDArray[np.float64], by: int) -> NDArray[np.float64]:
     return np.array([times[start : start + by].mean() for start in range(0, len(times), by)])
 
 
@@ -268,12 +298,10 @@ def _check_shape(name: str, array: NDArray[Any], shape: Sequence[int | None], me
 
 def _check_confidence(confidence: float | None) -> None:
     if confidence is not None and not 0 <= confidence <= 1:
-        raise PlaybackError(f"confidence is {confidence:g}: it goes from 0 to 1")
+        raise PlaybackError(f"confidence is {confidence:g}: it must be in [0, 1]")
 
 
 def _check_bones(bones: tuple[tuple[int, int], ...], joints: tuple[str, ...]) -> None:
     for a, b in bones:
         if not (0 <= a < len(joints) and 0 <= b < len(joints)):
-            raise PlaybackError(
-                f"the bone ({a}, {b}) connects joints that are not there: there are {len(joints)}, from 0"
-            )
+            raise PlaybackError(f"the bone ({a}, {b}) connects joints that do not exist: there are {len(joints)}")

@@ -12,16 +12,16 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from inphase.playback import INDEX, Opened, PlaybackError, open_playback
-from inphase.playback.files import find_file
-from inphase.playback.part import PICTURE, SOUND, VIDEO
+from inphase.playback import INDEX, OpenedPlayback, PlaybackError, open_playback
+from inphase.playback.part import AUDIO_TYPES, IMAGE_TYPES, VIDEO_TYPES
+from inphase.playback.playback_folder import find_file
 from inphase.viewer.page import STATIC, static_files
 
 ADDRESS = "127.0.0.1"
 TYPES = {
-    **VIDEO,
-    **SOUND,
-    **PICTURE,
+    **VIDEO_TYPES,
+    **AUDIO_TYPES,
+    **IMAGE_TYPES,
     ".bin": "application/octet-stream",
     ".json": "application/json",
     ".html": "text/html; charset=utf-8",
@@ -117,10 +117,10 @@ class Shelf:
         """Look after a folder."""
         self._folder = folder
         self._lock = threading.Lock()
-        self._opened: Opened | None = None
+        self._opened: OpenedPlayback | None = None
         self._stamp: object = None
 
-    def open(self) -> Opened:
+    def open(self) -> OpenedPlayback:
         """Read and check the playback, unless it is the one that was read before."""
         with self._lock:
             stamp = _stamp(self._folder / INDEX)
@@ -139,7 +139,7 @@ class Shelf:
         if path not in opened.files:
             return _absent()
         try:  # once more: a link may have been put in its place since
-            file = find_file(self._folder, path, path)
+            file = find_file(self._folder, path)
         except PlaybackError:
             return _absent()
         return _file(file, Path(path).suffix.lower())

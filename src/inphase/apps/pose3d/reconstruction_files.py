@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from inphase.apps.pose3d.reconstruct import Reconstruction
 from inphase.apps.pose3d.views import Performance
-from inphase.playback import Keypoints, Playback, Skeleton, TimeMap, Track
+from inphase.playback import Keypoints, Playback, Skeleton, TimeMap, VideoTrack
 from inphase.pose.skeleton import bones
 from inphase.storage.files import atomic_write
 
@@ -130,7 +130,7 @@ def make_track(
     media: str | None = None,
     query: Performance | None = None,
     seconds: NDArray[np.float64] | None = None,
-) -> Track:
+) -> VideoTrack:
     """Describe a video by its joints, and by its file where there is one.
 
     `size` is the height and width of its picture. Where it is not the query's, `seconds` are its seconds for the
@@ -140,7 +140,7 @@ def make_track(
     warp = TimeMap(query.times, np.maximum.accumulate(seconds)) if query is not None and seconds is not None else None
     points = np.where(shown.seen[..., None], shown.points, np.nan)
     joints = Keypoints(shown.times, points, shown.joints, tuple(bones(shown.joints)))
-    return Track(
+    return VideoTrack(
         name=shown.name,
         duration=float(shown.times[-1]) + step,
         rate=1 / step,
@@ -151,7 +151,7 @@ def make_track(
     )
 
 
-def make_playback(title: str, found: Reconstruction, tracks: Sequence[Track]) -> Playback:
+def make_playback(title: str, found: Reconstruction, tracks: Sequence[VideoTrack]) -> Playback:
     """Show a body in space beside the videos it was found in, the query first."""
     body = Skeleton(
         f"{found.names[0]} in space", found.times, found.joints3d, found.joints, tuple(bones(found.joints)), up="-y"

@@ -1,0 +1,252 @@
+"""A playback on disk: a folder with `playback.json`, its arrays and its media files."""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from inphase.playback.document import Playback, TimeMap
+from inphase.playback.part import DTYPES, Part, PlaybackError, explain, join_place
+
+P = TypeVar("P", bound=Part)
+INDEX = "playback.json"
+ARRAYS = "arrays"
+FORMAT = "inphase playback"
+VERSION = 1
+# A document of nine long tracks has a few megabytes.
+MAX_DOCUMENT_BYTES = 256 * 2**20
+# The longest side an array may have.
+MAX_LENGTH = 2**31 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedPlayback:
+    """A playback and every file it needs: path in the folder → resolved path."""
+
+    playback: Playback
+    files: dict[str, Path]
+
+
+class StoredArray(Part, frozen=True):
+    """The entry of an array in the document; its numbers are in a file, little-endian and in C order."""
+
+    FILE_TYPES: ClassVar = {"file": {".bin": "application/octet-stream"}}
+
+    file: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    def check(self) -> None:
+        """Raise if a length is negative or larger than any array."""
+        for i, length in enumerate(self.shape):
+            if not 0 <= length <= MAX_LENGTH:
+                raise PlaybackError(f"shape[{i}] must be from 0 to {MAX_LENGTH:,}, got {length!r:.20}")
+
+
+def write_playback(folder: Path | str, playback: Playback) -> Path:
+    """Write a playback into the folder that holds its media and return the path of its JSON.
+
+    Arrays are named by a hash of their content and the JSON is written last, so an earlier playback in the folder stays
+    complete until the new one is. Costs of more than 2048 rows or columns are written as means of blocks.
+    """
+    folder = Path(folder)
+    playback = playback.replace(pairs=tuple(pair.downsample() for pair in playback.pairs))
+    (folder / ARRAYS).mkdir(parents=True, exist_ok=True)
+    before = _stored_arrays(folder)
+    stored = {id(array): _store(folder, name, array) for name, array in _arrays_of(playback)}
+
+    def encode(array: NDArray[Any]) -> Any:
+        return stored[id(array)] if id(array) in stored else array.tolist()
+
+    content = {"format": FORMAT, "version": VERSION, **msgspec.to_builtins(playback, enc_hook=encode)}
+    # The standard library writes the text: msgspec's writer refuses the names of files that are not valid Unicode.
+    text = json.dumps(content, allow_nan=False)
+    # Decoding it again finds missing media before the old document is replaced.
+    _decode(folder, json.loads(text))
+    _write(folder / INDEX, text.encode())
+    for file in before - {each.file for each in stored.values()}:
+        with contextlib.suppress(OSError):
+            (folder / file).unlink()
+    return folder / INDEX
+
+
+def read_playback(folder: Path | str) -> Playback:
+    """Read a playback with all its arrays; raise a PlaybackError that names the invalid field."""
+    return open_playback(folder).playback
+
+
+def open_playback(folder: Path | str) -> OpenedPlayback:
+    """Read a playback and resolve every file it needs; raise a PlaybackError that names the invalid field."""
+    folder = Path(folder)
+    index = folder / INDEX
+    if not index.is_file():
+        raise PlaybackError(f"no {INDEX} in {folder}: name a folder that `inphase align` or another command wrote")
+    if index.stat().st_size > MAX_DOCUMENT_BYTES:
+        raise PlaybackError(
+            f"{index} has {index.stat().st_size:,} bytes, more than {MAX_DOCUMENT_BYTES:,}: write the playback again"
+        )
+    try:
+        document = find_file(folder, INDEX).read_bytes()
+        try:
+            content = json.loads(document)
+        except (ValueError, RecursionError) as error:
+            raise PlaybackError(f"the document is not JSON ({error}): write the playback again") from error
+        return _decode(folder, content)
+    except PlaybackError as error:
+        raise PlaybackError(f"{index}: {error}") from error
+
+
+def add_media(folder: Path | str, source: Path | str, *, name: str | None = None) -> str:
+    """Add a file to a playback's folder, as a hard link if the disk allows it, and return its path there.
+
+    A number is appended to a name that another file has. Symbolic links are not used: the viewer follows none that
+    leave the folder.
+    """
+    folder, source = Path(folder), Path(source)
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = Path(name or source.name)
+    for number in range(1, 10_000):
+        target = folder / (wanted.name if number == 1 else f"{wanted.stem}-{number}{wanted.suffix}")
+        if target.exists():
+            if target.samefile(source) or _same_content(target, source):
+                return target.name
+            continue
+        try:
+            os.link(source.resolve(strict=True), target)
+        except FileExistsError:
+            continue
+        except FileNotFoundError:
+            raise
+        except OSError:
+            with _temporary(target) as part:
+                shutil.copyfile(source, part)
+        return target.name
+    raise PlaybackError(f"{folder} has 9,999 files named like {wanted}: use an empty folder")
+
+
+def find_file(folder: Path, path: str) -> Path:
+    """Resolve a path in a playback's folder; raise if it is missing or a link leads out of the folder."""
+    root = folder.resolve()
+    try:
+        real = (root / path).resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise PlaybackError(f"{path} is not in {folder}: put it there") from error
+    if not real.is_relative_to(root):
+        raise PlaybackError(f"{path} is a link that leaves {folder}: put the file itself there")
+    if not real.is_file():
+        raise PlaybackError(f"{path} is not a file: put a file there")
+    return real
+
+
+def _decode(folder: Path, content: Any) -> OpenedPlayback:
+    """Check the format and version of a document, then convert it and resolve its files."""
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise PlaybackError(f'it is not a playback: "format" must be "{FORMAT}"')
+    if (version := content.get("version")) != VERSION:
+        raise PlaybackError(
+            f"it has version {version!r:.20} and this release reads {VERSION}: update inphase, or write it again"
+        )
+    files = {INDEX: folder / INDEX}
+
+    def load(hint: Any, value: Any) -> NDArray[Any]:
+        stored = _converted(StoredArray, value)
+        files[stored.file] = find_file(folder, stored.file)
+        return _read_array(files[stored.file], stored, DTYPES[hint])
+
+    body = {name: value for name, value in content.items() if name not in ("format", "version")}
+    playback = _converted(Playback, body, load)
+    for place, part in playback.walk():
+        for name in part.FILE_TYPES:
+            if (path := getattr(part, name)) is not None:
+                try:
+                    files[path] = find_file(folder, path)
+                except PlaybackError as error:
+                    raise PlaybackError(f"{join_place(place, name)}: {error}") from error
+    return OpenedPlayback(playback, files)
+
+
+def _converted(kind: type[P], value: Any, load: Callable[[Any, Any], NDArray[Any]] | None = None) -> P:
+    """Convert plain values to a part; `load` reads the arrays."""
+    try:
+        return msgspec.convert(value, kind, dec_hook=load)
+    except msgspec.ValidationError as error:
+        raise explain(error, kind, value) from error
+    except UnicodeEncodeError as error:  # raised by msgspec itself
+        raise PlaybackError(f"a field name is not valid Unicode ({error}): remove the field") from error
+
+
+def _arrays_of(playback: Playback) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the arrays that are stored as files, each with the name of its field."""
+    for _, part in playback.walk():
+        for name in part.__struct_fields__:
+            if isinstance(array := getattr(part, name), np.ndarray) and not isinstance(part, TimeMap):
+                yield name, array
+
+
+def _store(folder: Path, name: str, array: NDArray[Any]) -> StoredArray:
+    """Write an array to a file that is named by a hash of its content."""
+    content = array.astype(array.dtype.newbyteorder("<")).tobytes()
+    file = f"{ARRAYS}/{name}-{hashlib.blake2b(content, digest_size=8).hexdigest()}.bin"
+    _write(folder / file, content)
+    return StoredArray(file, array.dtype.name, array.shape)
+
+
+def _read_array(file: Path, stored: StoredArray, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Read an array whose file has exactly the bytes of its shape."""
+    if stored.dtype != dtype.name:
+        raise PlaybackError(f"dtype is {stored.dtype!r:.60}: it must be {dtype.name!r}")
+    expected, found = math.prod(stored.shape) * dtype.itemsize, file.stat().st_size
+    if found != expected:
+        raise PlaybackError(
+            f"{file.name} has {found:,} bytes, not the {expected:,} of {dtype.name} {list(stored.shape)}: "
+            "it is incomplete or belongs to another playback; write the playback again"
+        )
+    array = np.fromfile(file, dtype=dtype.newbyteorder("<")).reshape(stored.shape)
+    return array.astype(dtype, copy=False)
+
+
+def _stored_arrays(folder: Path) -> set[str]:
+    """List the array files of the playback in the folder; an empty set if it cannot be read."""
+    with contextlib.suppress(PlaybackError, OSError):
+        return {path for path in open_playback(folder).files if path.startswith(f"{ARRAYS}/")}
+    return set()
+
+
+def _same_content(one: Path, other: Path) -> bool:
+    if one.stat().st_size != other.stat().st_size:
+        return False
+    digests = []
+    for file in (one, other):
+        with file.open("rb") as opened:
+            digests.append(hashlib.file_digest(opened, "blake2b").digest())
+    return digests[0] == digests[1]
+
+
+def _write(file: Path, content: bytes) -> None:
+    with _temporary(file) as part:
+        part.write_bytes(content)
+
+
+@contextlib.contextmanager
+def _temporary(file: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `file` that replaces it at the end."""
+    handle, name = tempfile.mkstemp(prefix=f".{file.stem}.", suffix=file.suffix, dir=file.parent)
+    os.close(handle)
+    part = Path(name)
+    try:
+        part.chmod(0o644)
+        yield part
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
