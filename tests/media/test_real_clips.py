@@ -1,7 +1,6 @@
 """Real clips, where they are at hand."""
 
 import csv
-import os
 from pathlib import Path
 
 import av
@@ -10,13 +9,11 @@ import pytest
 
 from inphase.media.frames import read_clip
 from inphase.media.probe import probe
+from tests.real_data import needs_real, real_folder
 
-DATA = Path(os.environ.get("INPHASE_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data")
-GOLFDB = DATA / "golfdb"
+GOLFDB = real_folder("golfdb")
 
-pytestmark = pytest.mark.skipif(
-    not (GOLFDB / "index.csv").exists(), reason=f"no golfdb in {DATA}: set INPHASE_DATA to the folder that holds it"
-)
+pytestmark = needs_real("golfdb")
 
 
 def some_clips() -> list[tuple[Path, int]]:

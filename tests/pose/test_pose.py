@@ -2,7 +2,6 @@
 
 import csv
 import importlib.util
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,16 +15,14 @@ from inphase.pose.pose import JOINTS13, Pose, assemble, follow, read_pose
 from inphase.storage.errors import MissingExtraError, NoPersonError
 from tests.media.recordings import write_video
 from tests.pose.people import HIPS, WRISTS, Actor, Stage, make_body, make_film, make_pose
+from tests.real_data import needs_real, real_folder
 
-DATA = Path(os.environ.get("INPHASE_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data")
-GOLFDB = DATA / "golfdb"
+GOLFDB = real_folder("golfdb")
 
 needs_mediapipe = pytest.mark.skipif(
     importlib.util.find_spec("mediapipe") is None, reason="no mediapipe: pip install 'inphase[pose]'"
 )
-needs_golfdb = pytest.mark.skipif(
-    not (GOLFDB / "index.csv").exists(), reason=f"no golfdb in {DATA}: set INPHASE_DATA to the folder that holds it"
-)
+needs_golfdb = needs_real("golfdb")
 
 
 def watch(stage: Stage, film: Clip) -> Pose:

@@ -1,0 +1,73 @@
+"""The base install, without any extra: it aligns two videos, and names the extra that anything else needs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inphase.media.encode import write_mp4
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the package without extras into an environment of its own; return its folder of commands."""
+    folder = tmp_path_factory.mktemp("bare")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    command = [folder / "bin" / "pip", "install", "--quiet", "--no-compile", "--constraint", ROOT / "constraints.txt"]
+    done = subprocess.run([*command, ROOT], capture_output=True, text=True, check=False)
+    if done.returncode and "connection" in done.stderr.lower():
+        pytest.skip("no package registry can be reached")
+    assert done.returncode == 0, done.stderr
+    return folder / "bin"
+
+
+def write_clip(path: Path, *, frames: int) -> None:
+    """Write a bright square that crosses a dark image once."""
+    images = np.full((frames, 64, 96, 3), 30, np.uint8)
+    for number, image in enumerate(images):
+        left = round(72 * number / (frames - 1))
+        image[20:44, left : left + 24] = 220
+    write_mp4(path, images, rate=20)
+
+
+def run(bare: Path, *words: object, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Type a command of the bare environment; its cache and its kernels lie in the test's folder."""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "COLUMNS": "200"}
+    return subprocess.run(
+        [bare / "inphase", *map(str, words)], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+def test_the_base_install_aligns_two_videos(bare: Path, tmp_path: Path) -> None:
+    write_clip(tmp_path / "a.mp4", frames=20)
+    write_clip(tmp_path / "b.mp4", frames=30)
+    done = run(bare, "align", "a.mp4", "b.mp4", "--modality", "image", "--out", "out", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "out" / "path.csv").read_text().splitlines()) == 21
+    assert (tmp_path / "out" / "aligned.mp4").stat().st_size > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (("fit", "clips", "--modality", "image", "--out", "run"), "train"),
+        (("embed", "clips", "--out", "store"), "corpus"),
+        (("view", "."), "viewer"),
+    ],
+)
+def test_a_missing_extra_is_named_in_one_line(bare: Path, tmp_path: Path, words: tuple[str, ...], extra: str) -> None:
+    (tmp_path / "clips").mkdir()
+    for name in ("a", "b"):
+        write_clip(tmp_path / "clips" / f"{name}.mp4", frames=20)
+    (tmp_path / "playback.json").write_text("{}")
+    done = run(bare, *words, folder=tmp_path)
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert f"pip install 'inphase[{extra}]'" in lines[-1]
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,1 @@
+"""Tools for people who work on the package; not part of it."""

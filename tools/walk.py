@@ -1,0 +1,114 @@
+"""List the files that a command passes: what to read, in which order, to follow it from the first line to the last.
+
+    python -m tools.walk align        # inphase align a.mp4 b.mp4
+    python -m tools.walk train        # inphase train demo_pose, two steps
+    python -m tools.walk reproduce    # inphase reproduce ablation, the smallest study
+
+A reader opens a file when one of its functions is called for the first time, and leaves it when none of its functions
+is running any more. A *return* is a function not read before in a file that was left: the reader has to open that file
+again. The tool runs the library function behind the command on clips that the stage draws, and follows every call.
+"""
+
+import argparse
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+
+import inphase
+
+PACKAGE = Path(inphase.__file__).parent
+# Bodies of modules, classes, comprehensions and lambdas belong to the function around them.
+ANONYMOUS = {"<module>", "<lambda>", "<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"}
+
+
+@dataclass
+class Walk:
+    """The files a run passed, in the order of their first call, and the files that had to be opened again."""
+
+    files: list[str] = field(default_factory=list)
+    returns: list[str] = field(default_factory=list)
+    _read: set[CodeType] = field(default_factory=set)
+    _running: Counter[str] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def record(self, frame: FrameType, event: str, _: object) -> None:
+        """Note a call or a return of a function of the package; a profile function of `sys.setprofile`."""
+        if event not in ("call", "return"):
+            return
+        code = frame.f_code
+        if code.co_name in ANONYMOUS or not code.co_filename.startswith(str(PACKAGE)):
+            return
+        file = str(Path(code.co_filename).relative_to(PACKAGE))
+        with self._lock:
+            if event == "return":
+                self._running[file] -= 1
+                return
+            if code not in self._read and not is_class_body(frame):
+                self._read.add(code)
+                if file not in self.files:
+                    self.files.append(file)
+                elif self._running[file] <= 0:
+                    self.returns.append(f"{file}:{code.co_name}")
+            self._running[file] += 1
+
+
+def is_class_body(frame: FrameType) -> bool:
+    """Recognize the body of a class statement, which runs when its module is imported."""
+    return "__qualname__" in frame.f_code.co_names and "__module__" in frame.f_code.co_names
+
+
+def follow(work: Callable[[], object]) -> Walk:
+    """Run `work` and follow its calls through the package, in all threads it starts."""
+    walk = Walk()
+    threading.setprofile(walk.record)
+    sys.setprofile(walk.record)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+    return walk
+
+
+def main() -> None:
+    """Print the walk that was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("walk", choices=sorted(WALKS))
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        walk = follow(WALKS[arguments.walk](Path(folder)))
+    for number, file in enumerate(walk.files, 1):
+        print(f"{number:3d}  {file}")
+    print(f"{len(walk.files)} files, {len(walk.returns)} returns" + "".join(f"\n     {name}" for name in walk.returns))
+
+
+def align(folder: Path) -> Callable[[], object]:
+    """Prepare `inphase align` of two drawn clips."""
+    from inphase.data.stage import write
+
+    write(folder / "stage", split="test", actions=["golf_swing"], videos=2, size=64)
+    clips = sorted((folder / "stage").rglob("*.mp4"))[:2]
+    return lambda: inphase.align_videos(clips, modality="image", cache=folder / "cache").write(folder / "out")
+
+
+def train(folder: Path) -> Callable[[], object]:
+    """Prepare `inphase train demo_pose` for two steps."""
+    recipe = inphase.read_recipe("demo_pose", changes=["run.steps=2", "validation.every=0"])
+    return lambda: inphase.train(recipe, folder / "run")
+
+
+def reproduce(folder: Path) -> Callable[[], object]:
+    """Prepare the smallest study of `inphase reproduce ablation`."""
+    changes = ("run.steps=2", "data.videos=3", 'data.actions=["golf_swing"]')
+    return lambda: inphase.reproduce("ablation", folder / "study", seeds=1, changes=changes)
+
+
+WALKS: dict[str, Callable[[Path], Callable[[], object]]] = {"align": align, "train": train, "reproduce": reproduce}
+
+if __name__ == "__main__":
+    main()
