@@ -17,7 +17,14 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install the package without extras into an environment of its own; return its folder of commands."""
     folder = tmp_path_factory.mktemp("bare")
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    command = [folder / "bin" / "pip", "install", "--quiet", "--no-compile", "--constraint", ROOT / "constraints.txt"]
+    command: list[str | Path] = [
+        folder / "bin" / "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--constraint",
+        ROOT / "constraints.txt",
+    ]
     done = subprocess.run([*command, ROOT], capture_output=True, text=True, check=False)
     if done.returncode and "connection" in done.stderr.lower():
         pytest.skip("no package registry can be reached")
