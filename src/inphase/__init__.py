@@ -4,9 +4,10 @@ Five nouns and the functions between them, all of them importable from here:
 
     Video       what is known of a recording      loaders of `inphase.data.DATASETS` list them
     Clip        decoded frames and their times    read_clip(path)
-    Embedding   a unit vector for each frame      embed(encoder, clip), look(encoder, path), look_at_all(paths)
-    Alignment   which frames go together          dtw(x, y); of embeddings in seconds: synchronise(embeddings)
-    Playback    what the browser plays            read_playback(folder), write_playback(folder, playback)
+    Embedding   a unit vector for each frame      embed(encoder, clip), embed_video(encoder, path), embed_videos(paths)
+    Alignment   which frames go together          dtw(x, y); of embeddings in seconds: synchronize(embeddings)
+    Playback    what the browser plays            read_playback(folder), write_playback(folder, playback);
+                                                  export(folder, out) -> Exported, a web page for any static host
 
 An encoder comes from `load_encoder(run)`, a run from `fit(folder, out)` or `train(read_recipe(name), out)`, its numbers
 from `evaluate(run)`. `GTA`, `smooth_dtw` and `soft_dtw` are the losses. docs/api.md has examples.
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
     from inphase.models.embed_videos import embed_video, embed_videos
     from inphase.playback import Playback, read_playback, write_playback
     from inphase.training import fit, read_recipe, train
+    from inphase.viewer.page import Exported, export
 
 __all__ = [
     "GTA",
     "Alignment",
     "Clip",
     "Embedding",
+    "Exported",
     "Playback",
     "Video",
     "dtw",
@@ -39,6 +42,7 @@ __all__ = [
     "embed_video",
     "embed_videos",
     "evaluate",
+    "export",
     "fit",
     "load_encoder",
     "read_clip",
@@ -57,11 +61,13 @@ _HOME = {
     "Alignment": "inphase.align",
     "Clip": "inphase.media.frames",
     "Embedding": "inphase.models",
+    "Exported": "inphase.viewer.page",
     "Playback": "inphase.playback",
     "Video": "inphase.data.video",
     "dtw": "inphase.align",
     "embed": "inphase.models",
     "evaluate": "inphase.evaluation.run",
+    "export": "inphase.viewer.page",
     "fit": "inphase.training",
     "load_encoder": "inphase.models",
     "embed_video": "inphase.models.embed_videos",

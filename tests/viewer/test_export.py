@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from inphase.viewer.export import export
-from inphase.viewer.page import STATIC, bundle
+from inphase.viewer.page import STATIC, bundle, export
 from tests.viewer.conftest import EVIL, KNOTS, settle
 
 if TYPE_CHECKING:
@@ -42,8 +41,9 @@ def check(page: "Page") -> None:
 
 
 def test_it_opens_from_the_disk(open_page: Callable[..., "Page"], pair_folder: Path, tmp_path: Path) -> None:
-    index = export(pair_folder, tmp_path / "out")
-    check(open_page(index.as_uri()))
+    exported = export(pair_folder, tmp_path / "out")
+    assert exported.page == tmp_path / "out" / "index.html"
+    check(open_page(exported.page.as_uri()))
 
 
 def test_it_opens_from_a_static_host(open_page: Callable[..., "Page"], pair_folder: Path, tmp_path: Path) -> None:
@@ -77,6 +77,20 @@ def test_a_folder_holds_the_playback_and_nothing_else(pair_folder: Path, tmp_pat
     script = (tmp_path / "out/data.js").read_text()
     assert json.loads(script.removeprefix("window.INPHASE = ").removesuffix(";\n"))["document"]["version"] == 1
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_export_is_described_reported_and_can_be_written_again(pair_folder: Path, tmp_path: Path) -> None:
+    reports: list[tuple[str, int, int]] = []
+    exported = export(pair_folder, tmp_path / "out", progress=lambda *report: reports.append(report))
+    assert reports == [("copying media", 1, 2), ("copying media", 2, 2)]
+    described = exported.to_dict()
+    assert json.loads(json.dumps(described)) == described
+    assert (described["title"], described["page"]) == (f"Pair {EVIL}", str(tmp_path / "out" / "index.html"))
+    assert exported.write(tmp_path / "copy") == tmp_path / "copy" / "index.html"
+    for name in ("out", "copy"):
+        files = [path for path in (tmp_path / name).rglob("*") if path.is_file()]
+        assert sorted(path.relative_to(tmp_path / name).as_posix() for path in files) == described["files"]
+    assert (tmp_path / "copy/data.js").read_bytes() == (tmp_path / "out/data.js").read_bytes()
 
 
 def test_what_is_there_is_not_overwritten(pair_folder: Path, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from inphase.playback.document import Playback, TimeMap
 from inphase.playback.part import DTYPES, Part, PlaybackError, explain, join_place
+from inphase.storage.files import atomic_write
 
 P = TypeVar("P", bound=Part)
 INDEX = "playback.json"
@@ -129,7 +129,7 @@ def add_media(folder: Path | str, source: Path | str, *, name: str | None = None
         except FileNotFoundError:
             raise
         except OSError:
-            with _temporary(target) as part:
+            with atomic_write(target) as part:
                 shutil.copyfile(source, part)
         return target.name
     raise PlaybackError(f"{folder} has 9,999 files named like {wanted}: use an empty folder")
@@ -234,19 +234,5 @@ def _same_content(one: Path, other: Path) -> bool:
 
 
 def _write(file: Path, content: bytes) -> None:
-    with _temporary(file) as part:
+    with atomic_write(file) as part:
         part.write_bytes(content)
-
-
-@contextlib.contextmanager
-def _temporary(file: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `file` that replaces it at the end."""
-    handle, name = tempfile.mkstemp(prefix=f".{file.stem}.", suffix=file.suffix, dir=file.parent)
-    os.close(handle)
-    part = Path(name)
-    try:
-        part.chmod(0o644)
-        yield part
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)

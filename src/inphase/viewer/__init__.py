@@ -1,1 +1,1 @@
-"""The browser: a page that plays a playback, served on this machine alone or written for any static host."""
+"""The browser viewer: a web page that plays a playback, served locally or exported for any static host."""

@@ -1,5 +1,6 @@
-"""Serve a playback to a browser on this machine: the page, the files the playback names, and nothing else."""
+"""The local web server of the viewer: it serves the page and the files of one playback, and nothing else."""
 
+import json
 import socket
 import threading
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from pathlib import Path
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -41,19 +42,21 @@ HEADERS = {
 }
 
 
-def serve(folder: Path, *, port: int = 0, ready: Callable[[str], None]) -> None:
-    """Serve a playback until interrupted; `ready` is told the address of the page once it answers.
+def serve(folder: Path, *, port: int = 0, on_ready: Callable[[str], None]) -> None:
+    """Serve a playback until interrupted; call `on_ready` with the URL of the page when connections are accepted.
 
-    Port 0 takes any that is free. Only this machine can connect.
+    Port 0 selects a free port. The server listens on the loopback interface only.
     """
     if not 0 <= port <= 65535:
-        raise ValueError(f"port {port} does not exist: choose one from 1 to 65535, or 0 for any that is free")
+        raise ValueError(f"port {port} does not exist: choose one from 1 to 65535, or 0 for a free port")
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((ADDRESS, port))
         except OSError as error:
-            raise ValueError(f"port {port} cannot be used ({error.strerror}): choose another, or 0 for any") from error
+            raise ValueError(
+                f"port {port} cannot be used ({error.strerror}): choose another, or 0 for a free port"
+            ) from error
         listener.listen(128)
         port = listener.getsockname()[1]
         config = uvicorn.Config(
@@ -66,39 +69,39 @@ def serve(folder: Path, *, port: int = 0, ready: Callable[[str], None]) -> None:
             ws="none",
             timeout_graceful_shutdown=1,
         )
-        ready(f"http://{ADDRESS}:{port}/")
+        on_ready(f"http://{ADDRESS}:{port}/")
         uvicorn.Server(config).run(sockets=[listener])
 
 
 def application(folder: Path, *, port: int) -> ASGIApp:
-    """Build what answers requests for one playback, to a browser that calls this machine by its own name."""
-    cache = Shelf(folder)
-    # A route answers GET and HEAD, and 405 to all else.
-    routes = [Route("/", _page), Route("/static/{name}", _static), Route("/data/{path:path}", cache.answer)]
+    """Build the ASGI application that serves one playback to requests for localhost at `port`."""
+    served = ServedPlayback(folder)
+    # A route answers GET and HEAD, and 405 to all other methods.
+    routes = [Route("/", _page), Route("/static/{name}", _static), Route("/data/{path:path}", served.respond)]
     hosts = {f"{name}:{port}".encode() for name in (ADDRESS, "localhost")}
-    if port == 80:  # browsers leave it out
+    if port == 80:  # browsers omit it
         hosts |= {ADDRESS.encode(), b"localhost"}
     app = Starlette(routes=routes)
     app.router.redirect_slashes = False
-    return Guard(app, hosts=hosts)
+    return HostGuard(app, hosts=hosts)
 
 
-class Guard:
-    """Let in what a browser on this machine asks for, and send headers that keep the page to itself.
+class HostGuard:
+    """Refuse requests with a foreign Host header and add security headers to every response.
 
-    A page elsewhere whose name was made to point here (DNS rebinding) gives itself away by the Host header.
+    The Host header exposes DNS rebinding: a page of another site whose name was made to resolve to this machine.
     """
 
     def __init__(self, app: ASGIApp, *, hosts: set[bytes]) -> None:
-        """Guard `app`, known as `hosts`."""
+        """Guard `app`; `hosts` are the accepted Host headers."""
         self._app, self._hosts = app, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Respond to one request."""
         named = [value for name, value in scope["headers"] if name == b"host"]
         app = self._app
         if len(named) != 1 or named[0].lower() not in self._hosts:
-            app = PlainTextResponse("This server answers to its own address only.\n", 421)
+            app = PlainTextResponse("This server accepts requests for its own address only.\n", 421)
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -110,18 +113,18 @@ class Guard:
         await app(scope, receive, send_guarded)
 
 
-class Shelf:
-    """The files of one playback, read again when its document changes."""
+class ServedPlayback:
+    """The files of one playback; the document is read again when it changes."""
 
     def __init__(self, folder: Path) -> None:
-        """Look after a folder."""
+        """Serve the playback in `folder`."""
         self._folder = folder
         self._lock = threading.Lock()
         self._opened: OpenedPlayback | None = None
         self._stamp: object = None
 
     def open(self) -> OpenedPlayback:
-        """Read and check the playback, unless it is the one that was read before."""
+        """Read and check the playback; reuse the last result if the document is unchanged."""
         with self._lock:
             stamp = _stamp(self._folder / INDEX)
             if self._opened is None or stamp != self._stamp:
@@ -129,16 +132,17 @@ class Shelf:
                 self._opened, self._stamp = open_playback(self._folder), stamp
             return self._opened
 
-    def answer(self, request: Request) -> Response:
-        """Give a file of the playback, or say what is wrong with it."""
+    def respond(self, request: Request) -> Response:
+        """Send a file of the playback, or the error that makes the playback invalid."""
         path = str(request.path_params["path"])
         try:
             opened = self.open()
         except (PlaybackError, OSError) as error:
-            return JSONResponse({"error": str(error)}, 422)
+            # In ASCII: the path of the folder need not be valid Unicode.
+            return Response(json.dumps({"error": str(error)}), 422, media_type="application/json")
         if path not in opened.files:
             return _absent()
-        try:  # once more: a link may have been put in its place since
+        try:  # again: the file may have been replaced by a link since
             file = find_file(self._folder, path)
         except PlaybackError:
             return _absent()
@@ -167,4 +171,4 @@ def _file(file: Path, suffix: str) -> Response:
 
 
 def _absent() -> Response:
-    return PlainTextResponse("There is no such file in this playback.\n", 404)
+    return PlainTextResponse("This playback has no such file.\n", 404)
