@@ -1,9 +1,14 @@
 """What README and docs show runs as it stands there."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+
+from inphase.data import stage
+from inphase.media.probe import probe
+from tests.commands import type_command
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -21,9 +26,39 @@ def test_the_readme_has_an_example() -> None:
     assert "```python" in README
 
 
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Draw two people at the same action, a small file each."""
+    root = tmp_path_factory.mktemp("stage")
+    stage.write(root, split="train", actions=["kick"], videos=2, level="plain", size=64)
+    return sorted(root.rglob("*.mp4"))
+
+
 @pytest.mark.parametrize("block", BLOCKS)
-def test_python_block_runs(block: str) -> None:
+def test_python_block_runs(block: str, films: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a block where the videos that it names lie."""
+    for name, film in zip(dict.fromkeys(re.findall(r'"(\w+\.mp4)"', block)), films, strict=False):
+        shutil.copy(film, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     exec(compile(block, "page", "exec"), {})
+
+
+def test_five_lines_do_what_the_align_command_does(
+    films: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    block = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
+    assert len(block.splitlines()) <= 5
+    for name, film in zip(("student.mp4", "pro.mp4"), films, strict=True):
+        shutil.copy(film, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    exec(compile(block, "page", "exec"), {})
+    assert type_command(monkeypatch, "align", "student.mp4", "pro.mp4", "--out", "typed") == 0
+    for name in ("path.csv", "alignment.png", "playback.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "typed" / name).read_bytes()
+    assert probe(tmp_path / "out" / "aligned.mp4") == probe(tmp_path / "typed" / "aligned.mp4")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)

@@ -1,16 +1,21 @@
 """Temporal alignment of videos of the same action.
 
-Five nouns and the functions between them, all of them importable from here:
+Every command is a function. It takes a `progress` callback, prints nothing, and returns a result with `.write(folder)`
+and a JSON-ready `.to_dict()`:
 
-    Video       what is known of a recording      loaders of `inphase.data.DATASETS` list them
+    align_videos(videos)                    Aligned
+    export(folder, out)                     Exported, a web page for any static host
+
+Below them are nouns and the functions between them:
+
+    Video       an annotated recording            listed by the loaders of `inphase.data.DATASETS`
     Clip        decoded frames and their times    read_clip(path)
     Embedding   a unit vector for each frame      embed(encoder, clip), embed_video(encoder, path), embed_videos(paths)
-    Alignment   which frames go together          dtw(x, y); of embeddings in seconds: synchronize(embeddings)
-    Playback    what the browser plays            read_playback(folder), write_playback(folder, playback);
-                                                  export(folder, out) -> Exported, a web page for any static host
+    Alignment   matched frames of two sequences   dtw(x, y); of several embeddings, in seconds: synchronize(embeddings)
+    Playback    the document the viewer plays     read_playback(folder), write_playback(folder, playback)
 
-An encoder comes from `load_encoder(run)`, a run from `fit(folder, out)` or `train(read_recipe(name), out)`, its numbers
-from `evaluate(run)`. `GTA`, `smooth_dtw` and `soft_dtw` are the losses. docs/api.md has examples.
+`load_encoder(run)` loads an encoder; `fit(folder, out)` and `train(read_recipe(name), out)` make a run, `evaluate(run)`
+measures it. `GTA`, `smooth_dtw` and `soft_dtw` are the losses. docs/api.md has examples.
 """
 
 from importlib import import_module
@@ -18,7 +23,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from inphase.align import Alignment, dtw, smooth_dtw, soft_dtw
-    from inphase.apps.align_videos import synchronize
+    from inphase.apps.align_videos import Aligned, align_videos, synchronize
     from inphase.data.video import Video
     from inphase.evaluation.run import evaluate
     from inphase.losses import GTA
@@ -31,12 +36,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GTA",
+    "Aligned",
     "Alignment",
     "Clip",
     "Embedding",
     "Exported",
     "Playback",
     "Video",
+    "align_videos",
     "dtw",
     "embed",
     "embed_video",
@@ -55,15 +62,17 @@ __all__ = [
     "write_playback",
 ]
 
-# Loaded when first used: a command that only looks at files does not wait for torch.
+# Loaded on first use, so that `import inphase` does not wait for torch.
 _HOME = {
     "GTA": "inphase.losses",
+    "Aligned": "inphase.apps.align_videos",
     "Alignment": "inphase.align",
     "Clip": "inphase.media.frames",
     "Embedding": "inphase.models",
     "Exported": "inphase.viewer.page",
     "Playback": "inphase.playback",
     "Video": "inphase.data.video",
+    "align_videos": "inphase.apps.align_videos",
     "dtw": "inphase.align",
     "embed": "inphase.models",
     "evaluate": "inphase.evaluation.run",
@@ -84,12 +93,12 @@ _HOME = {
 
 
 def __getattr__(name: str) -> object:
-    """Fetch a public name from where it is defined."""
+    """Import a public name from the module that defines it."""
     if name not in _HOME:
         raise AttributeError(f"module 'inphase' has no attribute {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
-    """List what completion offers: the public names, which are not here until they are used, and parts in use."""
+    """List the public names, for completion, and the modules imported so far."""
     return sorted({*globals(), *__all__} - {"TYPE_CHECKING", "import_module"})

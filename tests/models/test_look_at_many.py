@@ -52,9 +52,9 @@ def test_people_are_seen_by_their_poses(
     seen = embed_videos(videos)
     assert seen.encoder is shipped["pose"]
     assert [len(each) for each in seen.embeddings] == [20, 20]
-    assert "a person is found in every video, in at least 90% of its frames" in seen.why
+    assert "a person was found in every video, in at least 90% of its frames" in seen.why
     following(monkeypatch, found=1.0)
-    assert "a person is found in every video, in all of its frames" in embed_videos(videos).why
+    assert "a person was found in every video, in all of its frames" in embed_videos(videos).why
 
 
 def test_where_people_are_rarely_seen_pictures_are_used(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from inphase.storage.errors import MediaError
-from inphase.storage.files import atomic_write
+from inphase.storage.files import atomic_write, refuse_overwrite, require_folder
 
 
 def test_a_file_appears_when_it_is_whole_and_what_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -63,3 +63,15 @@ def test_nobody_waits_for_one_that_was_killed(tmp_path: Path) -> None:
         part.write_text("whole")
     assert [path.name for path in tmp_path.iterdir()] == ["x.txt"]
     assert file.read_text() == "whole"
+
+
+def test_inputs_and_files_are_not_overwritten(tmp_path: Path) -> None:
+    given = tmp_path / "a.mp4"
+    given.write_bytes(b"video")
+    with pytest.raises(ValueError, match=r"a\.mp4 is a file: choose a folder to write"):
+        require_folder(given)
+    require_folder(tmp_path)
+    (tmp_path / "link.mp4").symlink_to(given)
+    with pytest.raises(ValueError, match=r"link\.mp4 would be overwritten: choose another output folder"):
+        refuse_overwrite([given], [tmp_path / "new.mp4", tmp_path / "link.mp4"])
+    refuse_overwrite([given, tmp_path / "gone.mp4"], [tmp_path / "new.mp4", tmp_path / "gone.mp4"])

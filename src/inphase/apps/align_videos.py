@@ -1,78 +1,216 @@
-"""A steady warp: the smooth map of time nearest to an alignment, which neither stands still nor jumps.
+"""Align videos of the same action: one is the reference and keeps its clock, the others follow it."""
 
-An alignment g(tₖ) is a staircase: frames are matched with frames. The steady map f minimises
-
-    (1/T) Σₖ (f(tₖ) − g(tₖ))² Δₖ  +  (τ/2π)⁴ (1/T) ∫ f″(t)² dt
-    subject to    v/b ≤ f′(t) ≤ v·b,    f(0) = g(0),    f(T) = g(T)
-
-where T is the duration, v = (g(T) − g(0))/T the average speed and b bounds how far speeds depart from it. Without the
-constraints f is a smoothing spline, which halves wiggles of period τ and follows slower ones; as τ grows, f becomes the
-straight line of constant speed. f is piecewise linear and its unknowns are the speeds of the pieces, so that the bounds
-are those of the variables; the end is held by its weight. That is a bounded linear least squares, which is convex.
-"""
-# MERGED: Bring recordings in step: one is the reference and keeps its clock, the others follow it.
-
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inphase.apps.alignment_files import OUTPUTS, Output
 from inphase.apps.matching import PairCost, PairMatch, match
-from inphase.apps.tracks import NamedVideo, make_curves, make_pair, make_time_map, make_track
-from inphase.media.render import render
+from inphase.apps.tracks import (
+    Model,
+    NamedVideo,
+    embed_together,
+    make_curves,
+    make_pair,
+    make_time_map,
+    make_track,
+    open_recordings,
+)
 from inphase.models.embedding import Embedding
-from inphase.playback import Playback
+from inphase.models.encoder import ModalityChoice
+from inphase.playback import Pair, Playback
+from inphase.progress import Progress, ignore_progress
+from inphase.storage.files import refuse_overwrite, require_folder
 
-# The speed may be so many times the average, and so many times less.
-BOUND = 8.0
-# Pieces for each τ, and at most.
-FINENESS, PIECES = 8, 300
-# How much more the end weighs than all else.
-HOLD = 1e3
+# As many as the viewer shows.
+MAX_VIDEOS = 9
+# A smoothed time map runs at most so many times faster or slower than on average.
+MAX_SPEED_RATIO = 8.0
+# A smoothed time map has so many linear pieces for each period, and at most so many in all.
+PIECES_PER_PERIOD, MAX_PIECES = 8, 300
+# Weight of the end point against all others in the fit of a smoothed time map.
+END_WEIGHT = 1e3
 
 Seconds = NDArray[np.float64]
 
 
-def smooth_time_map(clock: Seconds, seconds: Seconds, *, period: float, bound: float = BOUND) -> Seconds:
-    """Smooth a map from `clock` [M] to `seconds` [M], neither ever decreasing; wiggles shorter than `period` vanish.
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """Videos aligned with a reference, ready to be written.
 
-    Time: that of a bounded least squares of at most 300 unknowns, about a second.
+    `alignments` and the columns of `seconds` [R, K] have the order of `recordings`; row r belongs to second `clock[r]`
+    of recording number `reference`. `why` says which modality was used and why. `slow` and `height` are the slow-motion
+    factor and the height in pixels of each video in aligned.mp4.
     """
-    from scipy.optimize import lsq_linear
 
-    if not period > 0 or not bound > 1:
-        raise ValueError(f"smoothing needs a period above 0 seconds and a bound above 1, got {period=} and {bound=}")
-    total = clock[-1] - clock[0]
-    if len(clock) < 3 or seconds[-1] <= seconds[0]:
-        return seconds
-    pieces = int(np.clip(np.ceil(FINENESS * total / period), 2, min(PIECES, len(clock) - 1)))
-    width, travel = total / pieces, seconds[-1] - seconds[0]
-    # f(t) = f(0) + Σ speed · (how much of the piece lies before t)
-    before = np.clip(clock[:, None] - clock[0] - width * np.arange(pieces), 0, width)
-    weight = np.sqrt(np.gradient(clock) / total)[:, None]
-    bend = np.diff(np.eye(pieces), axis=0) * np.sqrt((period / (2 * np.pi)) ** 4 / (width * total))
-    rows = np.concatenate([weight * before, bend, np.full((1, pieces), HOLD * width)])
-    aims = np.concatenate([weight[:, 0] * (seconds - seconds[0]), np.zeros(len(bend)), [HOLD * travel]])
-    # As many rows as unknowns say the same.
-    rotation, triangle = np.linalg.qr(rows)
-    speed = travel / total
-    speeds = lsq_linear(triangle, rotation.T @ aims, bounds=(speed / bound, speed * bound)).x
-    way = before @ speeds
-    return np.asarray(seconds[0] + way * (travel / way[-1]))
+    recordings: tuple[NamedVideo, ...]
+    embeddings: tuple[Embedding, ...]
+    synchronization: "Synchronization"
+    why: str
+    cost: PairCost = "contrastive"
+    slow: float = 1.0
+    height: int = 360
+
+    @property
+    def alignments(self) -> tuple[PairMatch, ...]:
+        """Return the alignment of the reference with each recording; with itself, the identity."""
+        return self.synchronization.matches
+
+    @property
+    def reference(self) -> int:
+        """Return the number of the recording whose clock counts, from 0."""
+        return self.synchronization.reference
+
+    @property
+    def clock(self) -> Seconds:
+        """Return the seconds of the reference's frames, [R]."""
+        return self.synchronization.clock
+
+    @property
+    def seconds(self) -> Seconds:
+        """Return the second of each recording at each frame of the reference, [R, K]."""
+        return self.synchronization.seconds
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return the cost matrix and the path of the reference with each other recording."""
+        return make_pairs(self.embeddings, self.synchronization, cost=self.cost)
+
+    def write(
+        self,
+        folder: Path | str,
+        outputs: Mapping[str, Output] | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> list[Path]:
+        """Write output files into a folder and return their paths.
+
+        `outputs` maps a file name to the function that writes it; by default `alignment_files.OUTPUTS`: aligned.mp4,
+        path.csv, alignment.png and playback.json, which `inphase view` shows.
+        """
+        out, chosen = Path(folder), OUTPUTS if outputs is None else outputs
+        require_folder(out)
+        files = [out / name for name in chosen]
+        refuse_overwrite([each.path for each in self.recordings], files)
+        out.mkdir(parents=True, exist_ok=True)
+        for file, write in zip(files, chosen.values(), strict=True):
+            write(self, file, progress or ignore_progress)
+        return files
+
+    def playback(self, media: Sequence[str]) -> Playback:
+        """Describe the aligned videos for the viewer; `media` are the paths of their files in its folder."""
+        return make_playback(self.recordings, media, self.embeddings, self.synchronization, pairs=self.pairs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the alignment as JSON-ready values: seconds of every video at each frame of the reference."""
+        videos = [
+            {
+                "name": each.name,
+                "path": str(each.path),
+                "duration": each.properties.duration,
+                "distance": found.distance,
+                "seconds": column.tolist(),
+            }
+            for each, found, column in zip(self.recordings, self.alignments, self.seconds.T, strict=True)
+        ]
+        return {"reference": self.reference, "why": self.why, "cost": self.cost, "videos": videos}
+
+
+def align_videos(
+    videos: Sequence[Path | str],
+    *,
+    model: Model = None,
+    modality: ModalityChoice = "auto",
+    reference: str | int = "",
+    subsequence: bool = False,
+    smooth: float = 0.0,
+    slow: float = 1.0,
+    cost: PairCost = "contrastive",
+    fps: float | None = None,
+    height: int = 360,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+) -> Aligned:
+    """Align two to nine videos of the same action with a reference video.
+
+    `model` is a run folder, an encoder file or an `Encoder`; without one, `modality` chooses a shipped encoder: "auto"
+    takes pose where a person is found in every video, otherwise images. `reference` is a number from 1, a name, or
+    "medoid" for the video with the least sum of distances to the others; by default the first video, with `subsequence`
+    the shortest, which is then located inside each of the others. `smooth` above 0 removes changes of speed that last
+    less than so many seconds. `fps` embeds only so many frames a second. `cache` is the folder of cached embeddings,
+    by default `~/.cache/inphase`.
+    """
+    paths = [Path(video) for video in videos]
+    if not 2 <= len(paths) <= MAX_VIDEOS:
+        raise ValueError(f"name two to {MAX_VIDEOS} videos to align, got {len(paths)}")
+    if not 0 <= smooth < inf or not 0 < slow < inf:
+        raise ValueError(f"smooth must not be negative and slow must be above 0, got {smooth:g} and {slow:g}")
+    if height < 2:
+        raise ValueError(f"height must be at least 2 pixels, got {height}")
+    recordings = open_recordings(paths)
+    named = find_reference(str(reference), recordings, subsequence=subsequence)
+    if subsequence and named is not None:
+        require_inside(recordings, named)
+    embedded = embed_together(paths, model=model, modality=modality, fps=fps, cache=cache, progress=progress)
+    chosen = medoid(embedded.embeddings) if named is None else named
+    if subsequence and named is None:
+        require_inside(recordings, chosen)
+    synchronization = synchronize(
+        embedded.embeddings, reference=chosen, cost=cost, subsequence=subsequence, smooth=smooth
+    )
+    return Aligned(
+        tuple(recordings),
+        tuple(embedded.embeddings),
+        synchronization,
+        embedded.why,
+        cost=cost,
+        slow=slow,
+        height=height,
+    )
+
+
+def find_reference(wish: str, recordings: Sequence[NamedVideo], *, subsequence: bool) -> int | None:
+    """Find the number of the reference before anything is embedded; None for the medoid, which needs embeddings."""
+    named = [number for number, each in enumerate(recordings) if wish in (each.name, each.path.name, str(each.path))]
+    if wish == "medoid":
+        return None
+    if not wish:
+        return min(range(len(recordings)), key=lambda k: recordings[k].properties.duration) if subsequence else 0
+    if len(named) == 1:  # before numbers, since a name may be a number: 0002.mp4
+        return named[0]
+    if wish.isdecimal() and 1 <= int(wish) <= len(recordings):
+        return int(wish) - 1
+    names = ", ".join(each.name for each in recordings)
+    raise ValueError(f"reference {wish}: give a number from 1 to {len(recordings)}, medoid, or one of {names}")
+
+
+def require_inside(recordings: Sequence[NamedVideo], reference: int) -> None:
+    """Raise if the reference is longer than a video it is to be located in."""
+    lengths = [each.properties.duration for each in recordings]
+    if lengths[reference] > min(lengths):
+        short = recordings[lengths.index(min(lengths))]
+        raise ValueError(
+            f"{recordings[reference].path} lasts {lengths[reference]:.1f} s and cannot be found inside {short.path}, "
+            f"which lasts {min(lengths):.1f} s: make the short one the reference"
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Synchronization:
-    """K recordings in step: `seconds` [R, K] of each at the seconds `clock` [R] of the one called `reference`.
+    """Embeddings aligned with one of them: `seconds` [R, K] of each at the seconds `clock` [R] of the `reference`.
 
-    `matches` holds, for each recording, how the reference goes with it; the reference goes with itself.
+    `matches` holds the alignment of the reference with each embedding; with itself, the identity.
     """
 
     reference: int
-    clock: NDArray[np.float64]
-    seconds: NDArray[np.float64]
+    clock: Seconds
+    seconds: Seconds
     matches: tuple[PairMatch, ...]
 
 
@@ -84,10 +222,10 @@ def synchronize(
     subsequence: bool = False,
     smooth: float = 0.0,
 ) -> Synchronization:
-    """Align all recordings with the reference.
+    """Align all embeddings with the reference.
 
-    With `subsequence` the reference is a short action that is looked for inside each of the others. `smooth` above 0
-    is the period, in seconds, below which changes of speed are taken for noise (`inphase.apps.align_videos`).
+    With `subsequence` the reference is a short action that is located inside each of the others. `smooth` above 0 is
+    the period in seconds below which changes of speed are removed (`smooth_time_map`).
     """
     if not 0 <= reference < len(embeddings):
         raise ValueError(f"reference {reference} does not exist: there are recordings 0 to {len(embeddings) - 1}")
@@ -104,14 +242,14 @@ def synchronize(
     return Synchronization(reference, clock, np.stack(columns, axis=1), tuple(matches))
 
 
-def itself(recording: Embedding) -> PairMatch:
-    """Match a recording with itself."""
-    frames = np.arange(len(recording))
-    return PairMatch(np.stack([frames, frames], axis=1), recording.times, 0.0)
+def itself(embedding: Embedding) -> PairMatch:
+    """Return the identity alignment of an embedding with itself."""
+    frames = np.arange(len(embedding))
+    return PairMatch(np.stack([frames, frames], axis=1), embedding.times, 0.0)
 
 
 def medoid(embeddings: Sequence[Embedding], *, cost: PairCost = "contrastive") -> int:
-    """Choose the recording that goes best with all others: the least sum of distances. K (K − 1) / 2 alignments."""
+    """Find the embedding with the least sum of distances to all others, by K (K − 1) / 2 alignments."""
     distances = np.zeros((len(embeddings), len(embeddings)))
     for i in range(len(embeddings)):
         for j in range(i):
@@ -119,49 +257,70 @@ def medoid(embeddings: Sequence[Embedding], *, cost: PairCost = "contrastive") -
     return int(distances.sum(1).argmin())
 
 
+def make_pairs(
+    embeddings: Sequence[Embedding], synchronization: Synchronization, *, cost: PairCost = "contrastive"
+) -> tuple[Pair, ...]:
+    """Describe the alignment of the reference with each other embedding."""
+    reference = synchronization.reference
+    return tuple(
+        make_pair(
+            embeddings[reference], embeddings[k], synchronization.matches[k], rows=reference, columns=k, cost=cost
+        )
+        for k in range(len(embeddings))
+        if k != reference
+    )
+
+
 def make_playback(
     recordings: Sequence[NamedVideo],
     media: Sequence[str],
     embeddings: Sequence[Embedding],
-    synchrony: Synchronization,
+    synchronization: Synchronization,
     *,
-    cost: PairCost = "contrastive",
+    pairs: Sequence[Pair],
 ) -> Playback:
-    """Describe recordings in step, whose files `media` lie in the playback's folder."""
-    reference = synchrony.reference
-    tracks, pairs = [], []
+    """Describe aligned recordings, whose files `media` are in the playback's folder."""
+    reference = synchronization.reference
+    tracks = []
     for k, (each, file, curves) in enumerate(zip(recordings, media, make_curves(embeddings), strict=True)):
-        time_map = None if k == reference else make_time_map(synchrony.clock, synchrony.seconds[:, k])
+        time_map = None if k == reference else make_time_map(synchronization.clock, synchronization.seconds[:, k])
         tracks.append(make_track(each, file, time_map=time_map, curves=curves))
-        if k != reference:
-            found = synchrony.matches[k]
-            pairs.append(make_pair(embeddings[reference], embeddings[k], found, rows=reference, columns=k, cost=cost))
     title = f"{recordings[reference].name} and what is in step with it"
     return Playback(title, tracks=tuple(tracks), pairs=tuple(pairs), reference=reference)
 
 
-def render_aligned(
-    path: Path,
-    recordings: Sequence[NamedVideo],
-    synchrony: Synchronization,
-    *,
-    slow: float = 1.0,
-    height: int = 360,
-    progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Write recordings side by side on the clock of the reference, whose sound is kept; more than three in a grid."""
-    reference = recordings[synchrony.reference]
-    render(
-        path,
-        [each.path for each in recordings],
-        clock=synchrony.clock,
-        seconds=synchrony.seconds,
-        layout="row" if len(recordings) <= 3 else "grid",
-        height=height,
-        labels=[each.name for each in recordings],
-        rate=min(reference.properties.rate, 60.0),
-        slow=slow,
-        sound=reference.path if reference.properties.has_sound else None,
-        sound_of=synchrony.reference,
-        progress=progress,
-    )
+def smooth_time_map(clock: Seconds, seconds: Seconds, *, period: float, bound: float = MAX_SPEED_RATIO) -> Seconds:
+    """Smooth a monotone map from `clock` [M] to `seconds` [M]; changes of speed shorter than `period` vanish.
+
+    An alignment g(tₖ) is a staircase: frames are matched with frames. The smooth map f minimizes
+
+        (1/T) Σₖ (f(tₖ) − g(tₖ))² Δₖ  +  (τ/2π)⁴ (1/T) ∫ f″(t)² dt
+        subject to    v/b ≤ f′(t) ≤ v·b,    f(0) = g(0),    f(T) = g(T)
+
+    where T is the duration, τ the period, v = (g(T) − g(0))/T the average speed and b bounds how far speeds depart from
+    it. Without the constraints f is a smoothing spline, which halves changes of period τ and follows slower ones; as τ
+    grows, f becomes the straight line of constant speed. f is piecewise linear and its unknowns are the speeds of the
+    pieces, so that the bounds are those of the variables; a large weight holds the end. This is a bounded linear least
+    squares of at most 300 unknowns, which is convex: about a second.
+    """
+    from scipy.optimize import lsq_linear
+
+    if not period > 0 or not bound > 1:
+        raise ValueError(f"smoothing needs a period above 0 seconds and a bound above 1, got {period=} and {bound=}")
+    total = clock[-1] - clock[0]
+    if len(clock) < 3 or seconds[-1] <= seconds[0]:
+        return seconds
+    pieces = int(np.clip(np.ceil(PIECES_PER_PERIOD * total / period), 2, min(MAX_PIECES, len(clock) - 1)))
+    width, travel = total / pieces, seconds[-1] - seconds[0]
+    # f(t) = f(0) + Σ speed · (how much of the piece lies before t)
+    before = np.clip(clock[:, None] - clock[0] - width * np.arange(pieces), 0, width)
+    weight = np.sqrt(np.gradient(clock) / total)[:, None]
+    bend = np.diff(np.eye(pieces), axis=0) * np.sqrt((period / (2 * np.pi)) ** 4 / (width * total))
+    rows = np.concatenate([weight * before, bend, np.full((1, pieces), END_WEIGHT * width)])
+    aims = np.concatenate([weight[:, 0] * (seconds - seconds[0]), np.zeros(len(bend)), [END_WEIGHT * travel]])
+    # QR leaves as many rows as unknowns, with the same least-squares solution.
+    rotation, triangle = np.linalg.qr(rows)
+    speed = travel / total
+    speeds = lsq_linear(triangle, rotation.T @ aims, bounds=(speed / bound, speed * bound)).x
+    way = before @ speeds
+    return np.asarray(seconds[0] + way * (travel / way[-1]))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from inphase.apps.align_videos import Synchronization, itself, make_playback
+from inphase.apps.align_videos import Synchronization, itself, make_pairs, make_playback
 from inphase.apps.matching import PairMatch, match
 from inphase.apps.tracks import NamedVideo, add_video_file
 from inphase.media.frames import read_clip
@@ -134,7 +134,8 @@ def make_videos_playback(
     synchrony = Synchronization(0, seen.times, np.stack([found.seconds for found in matches], axis=1), matches)
     tracks = [asked, *(recordings[hit.name] for hit in best)]
     media = [add_video_file(folder, each) for each in tracks]
-    in_step = make_playback(tracks, media, [seen, *(embeddings[hit.name] for hit in best)], synchrony)
+    aligned = [seen, *(embeddings[hit.name] for hit in best)]
+    in_step = make_playback(tracks, media, aligned, synchrony, pairs=make_pairs(aligned, synchrony))
     result = Result(show_moment(folder, asked, 0.0, duration=asked.properties.duration), tuple(shown))
     return Playback(title, tracks=in_step.tracks, pairs=in_step.pairs, results=(result,))
 

@@ -1,4 +1,4 @@
-"""Recordings as tracks of a playback: their files brought into its folder, what was seen of them as curves."""
+"""Video files on their way into a playback: names, embeddings, media files, tracks and cost matrices."""
 
 import re
 import tempfile
@@ -14,36 +14,44 @@ from inphase.align.coarse_to_fine import CELLS, average_blocks
 from inphase.apps.matching import PairCost, PairMatch, pair_cost
 from inphase.media.probe import Properties, probe
 from inphase.media.render import is_playable, make_playable
+from inphase.models import load_encoder, load_shipped
+from inphase.models.embed_videos import EmbeddedVideos, embed_each, embed_videos, load_image_encoder
 from inphase.models.embedding import Embedding
+from inphase.models.encoder import Encoder, ModalityChoice
 from inphase.playback import Curves, Pair, TimeMap, VideoTrack, add_media, principal_curves
+from inphase.progress import Progress, ignore_progress
+from inphase.storage.cache import Cache, default_cache_folder
 
-# Knots of a time map, at most: a page reads them with every step of its clock.
-KNOTS = 10_000
-# What commands write beside the media has these names.
-RESULTS = ("aligned", "activations")
-# Rows and columns of costs, at most, where all of them would not fit into memory.
-SIDE = 2048
+# Knots of a time map: the viewer interpolates them at every tick of its clock.
+MAX_KNOTS = 10_000
+# Names of result files, which no copied video may take.
+RESULT_STEMS = ("aligned", "activations")
+# Rows and columns of the cost matrix of a pair that is too long for a full one.
+MAX_COST_SIDE = 2048
+
+Model = Path | str | Encoder | None
 
 
 @dataclass(frozen=True)
 class NamedVideo:
-    """A video file as people know it: `name` is what to call it."""
+    """A video file, the name to show for it, and its properties."""
 
     path: Path
     name: str
     properties: Properties
 
 
-def open_recordings(paths: Sequence[Path]) -> list[NamedVideo]:
-    """Measure video files and name them by their stems, with as many of their folders as tell them apart."""
-    for path in paths:
+def open_recordings(paths: Sequence[Path | str]) -> list[NamedVideo]:
+    """Probe video files and name them by their stems, with as many parent folders as make the names unique."""
+    files = [Path(path) for path in paths]
+    for path in files:
         if path.is_dir():
             raise ValueError(f"{path} is a folder: name video files")
-    return [NamedVideo(path, name, probe(path)) for path, name in zip(paths, names_of(paths), strict=True)]
+    return [NamedVideo(path, name, probe(path)) for path, name in zip(files, names_of(files), strict=True)]
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
-    """Call files by their stems; where two would be called alike, by folders as well, failing that by number."""
+    """Name files by their stems; add parent folders, or failing that a number, where two names are equal."""
     for parts in range(1, 1 + max((len(path.parts) for path in paths), default=0)):
         names = ["/".join((*path.parent.parts[len(path.parts) - parts :], path.stem)) for path in paths]
         if len(set(names)) == len(names):
@@ -51,12 +59,66 @@ def names_of(paths: Sequence[Path]) -> list[str]:
     return [f"{path.stem} ({number})" for number, path in enumerate(paths, start=1)]
 
 
+def open_encoder(model: Model, modality: ModalityChoice = "auto") -> Encoder | None:
+    """Load the encoder that `model` names or `modality` implies; None where the videos decide (auto, no model)."""
+    if modality == "both":
+        raise ValueError("modality 'both' is not available yet: use auto, pose or image")
+    if modality not in ("auto", "pose", "image"):
+        raise ValueError(f"modality must be auto, pose or image, got {modality!r}")
+    if model is None:
+        if modality == "auto":
+            return None
+        return load_shipped("pose") if modality == "pose" else load_image_encoder()[0]
+    encoder = model if isinstance(model, Encoder) else load_encoder(model)
+    if modality not in ("auto", encoder.modality):
+        raise ValueError(f"modality {modality!r}: the model embeds {encoder.modality}; leave one of the two out")
+    return encoder
+
+
+def embed_together(
+    paths: Sequence[Path],
+    *,
+    model: Model,
+    modality: ModalityChoice = "auto",
+    fps: float | None,
+    cache: Path | None,
+    progress: Progress | None,
+) -> EmbeddedVideos:
+    """Embed videos with one encoder: the given one, or the shipped one that suits all of them."""
+    report = progress or ignore_progress
+    return embed_videos(
+        paths,
+        encoder=open_encoder(model, modality),
+        cache=Cache(cache or default_cache_folder()),
+        rate=fps,
+        progress=lambda number, done, total: report(f"embedding {paths[number].name}", done, total),
+    )
+
+
+def embed_others(
+    paths: Sequence[Path], *, encoder: Encoder, fps: float | None, cache: Path | None, progress: Progress | None
+) -> tuple[dict[Path, Embedding], dict[Path, str]]:
+    """Embed many videos with one encoder; return the embeddings, and for every unreadable video the reason."""
+    report, finished = progress or ignore_progress, set[int]()
+
+    def on_frame(number: int, done: int, total: int) -> None:
+        finished.update([number] if done == total else [])
+        report(f"embedding {len(paths)} videos", len(finished), len(paths))
+
+    kept = Cache(cache or default_cache_folder())
+    embeddings, failed = embed_each(paths, encoder=encoder, cache=kept, rate=fps, progress=on_frame)
+    if not embeddings:
+        reason = next(iter(failed.values()), "there are none")
+        raise ValueError(f"none of {len(paths)} videos can be embedded by {encoder.modality} ({reason})")
+    return embeddings, failed
+
+
 def add_video_file(folder: Path, recording: NamedVideo, *, progress: Callable[[int, int], None] | None = None) -> str:
-    """Put a recording into a playback's folder, encoded anew where browsers do not play it; give its path there."""
+    """Link or copy a video into a playback's folder, re-encoded if browsers cannot play it; return its path there."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Letters of any script, but nothing that an address or a page could take for something else.
+    # Keep letters of any script; drop characters that are special in a URL or a page.
     stem = re.sub(r"[^\w .-]", "_", recording.path.stem).strip(". ") or "video"
-    stem += " (video)" if stem in RESULTS else ""
+    stem += " (video)" if stem in RESULT_STEMS else ""
     if is_playable(recording.path):
         return add_media(folder, recording.path, name=stem + recording.path.suffix.lower())
     with tempfile.TemporaryDirectory(dir=folder, prefix=".encoding-") as draft:
@@ -68,13 +130,13 @@ def add_video_file(folder: Path, recording: NamedVideo, *, progress: Callable[[i
 def make_track(
     recording: NamedVideo, media: str, *, time_map: TimeMap | None = None, curves: Curves | None = None
 ) -> VideoTrack:
-    """Describe a recording whose file is in the playback's folder."""
-    known = recording.properties
+    """Describe a video whose file is in the playback's folder."""
+    properties = recording.properties
     return VideoTrack(
         recording.name,
-        duration=known.duration,
-        rate=known.rate,
-        size=known.size,
+        duration=properties.duration,
+        rate=properties.rate,
+        size=properties.size,
         media=media,
         time_map=time_map,
         curves=curves,
@@ -82,22 +144,22 @@ def make_track(
 
 
 def make_curves(embeddings: Sequence[Embedding]) -> list[Curves]:
-    """Draw embeddings as curves of their principal components, the same for all."""
+    """Project embeddings onto their shared principal components, as curves over time."""
     values = principal_curves([embedding.values for embedding in embeddings])
-    return [Curves(seen.times, value) for seen, value in zip(embeddings, values, strict=True)]
+    return [Curves(embedding.times, value) for embedding, value in zip(embeddings, values, strict=True)]
 
 
 def make_time_map(clock: NDArray[np.float64], seconds: NDArray[np.float64]) -> TimeMap:
-    """Describe where a recording is at each second of the reference, by at most `KNOTS` knots."""
-    step = -(-len(clock) // KNOTS)
+    """Describe the second of a video at each second of the reference, by at most `MAX_KNOTS` knots."""
+    step = -(-len(clock) // MAX_KNOTS)
     kept = np.unique(np.append(np.arange(0, len(clock), step), len(clock) - 1))
     return TimeMap(clock[kept], seconds[kept])
 
 
 def make_pair(x: Embedding, y: Embedding, found: PairMatch, *, rows: int, columns: int, cost: PairCost) -> Pair:
-    """Lay out the costs a match was found by; those of long recordings as costs of blocks of frames."""
+    """Describe an alignment by its cost matrix and path; average blocks of frames of long recordings."""
     large = len(x) * len(y) > CELLS
-    by = [-(-len(side) // SIDE) if large else 1 for side in (x, y)]
+    by = [-(-len(side) // MAX_COST_SIDE) if large else 1 for side in (x, y)]
     a, b = (average_blocks(torch.from_numpy(side.values), size) for side, size in zip((x, y), by, strict=True))
     row_times, column_times = (side.times[size // 2 :: size] for side, size in zip((x, y), by, strict=True))
     path = np.unique(found.path // np.array(by), axis=0)

@@ -13,7 +13,6 @@ from tyro.extras import SubcommandApp
 
 from inphase.cli import (
     activations,
-    align,
     align_all,
     corpus,
     data,
@@ -26,13 +25,14 @@ from inphase.cli import (
     search,
     train,
     transfer,
+    use,
     viewer,
 )
 from inphase.storage.files import explain_os_error
 
 app = SubcommandApp()
 app.command(demo.demo)
-app.command(align.align)
+app.command(use.align)
 app.command(transfer.transfer)
 app.command(search.search)
 app.command(retrieve.retrieve)
@@ -67,7 +67,7 @@ def main() -> None:
         Console(stderr=True).print(f"[red]{escape(message)}[/red]")
         sys.exit(1)
     except KeyboardInterrupt:
-        Console(stderr=True).print("[red]interrupted: what is written is whole, and the same command goes on[/red]")
+        Console(stderr=True).print("[red]Interrupted. Finished files are kept; run the same command to resume.[/red]")
         sys.exit(130)
 
 

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from inphase.cli.corpus import Ray
-from inphase.cli.device import choose_device
 from inphase.cli.looking import bars
 
 if TYPE_CHECKING:
@@ -59,6 +58,7 @@ def align_all(
     from inphase.corpus.embedding_store import EmbeddingStore
     from inphase.corpus.pair_engines import in_actors, in_threads
     from inphase.evaluation.report import write_report
+    from inphase.models.encoder import choose_device
 
     device = choose_device(device)
     workers = workers or (2 if device == "cuda" else os.cpu_count() or 1)

@@ -9,7 +9,6 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from inphase.cli.device import choose_device
 from inphase.cli.looking import Rate, bars
 
 if TYPE_CHECKING:
@@ -61,6 +60,7 @@ def embed(
     from inphase.corpus.embed_corpus import embed_corpus, here
     from inphase.media.listing import list_videos
     from inphase.models import load_encoder, load_shipped
+    from inphase.models.encoder import choose_device
 
     encoder = load_shipped("pose") if model is None else load_encoder(model)
     device = choose_device(device)

@@ -112,9 +112,8 @@ def _percent(error: float) -> str:
 
 def align_two(encoder: "Encoder", recipe: "Recipe", *, out: Path) -> Path:
     """Film two people of the test split at the first action, align them by the encoder, and write the playback."""
-    from inphase.apps.align_videos import synchronize
+    from inphase.apps.align_videos import Aligned, synchronize
     from inphase.apps.tracks import open_recordings
-    from inphase.cli.align import write_alignment
     from inphase.data import stage
     from inphase.data.frame_source import open_frame_source
     from inphase.evaluation import embed_videos
@@ -126,6 +125,8 @@ def align_two(encoder: "Encoder", recipe: "Recipe", *, out: Path) -> Path:
     seen = open_frame_source(encoder, load_test(recipe, **options), name="stage pair")
     embeddings = [each.embedding for each in embed_videos(encoder, seen.videos, read=seen.read)]
     folder = out / "aligned"
-    synchrony = synchronize(embeddings, smooth=0.3)
-    write_alignment(folder, open_recordings(films), embeddings, synchrony, cost="contrastive", slow=1.0, height=360)
+    synchronization = synchronize(embeddings, smooth=0.3)
+    Aligned(tuple(open_recordings(films)), tuple(embeddings), synchronization, "Using the trained encoder.").write(
+        folder
+    )
     return folder

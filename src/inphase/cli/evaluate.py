@@ -10,8 +10,6 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table as Grid
 
-from inphase.cli.device import choose_device
-
 if TYPE_CHECKING:
     from inphase.evaluation.report import Table
 
@@ -60,6 +58,7 @@ def evaluate(
     from inphase.evaluation.measure import CONTROLS
     from inphase.evaluation.report import write_report
     from inphase.evaluation.summary import DETAILS, summarise_run
+    from inphase.models.encoder import choose_device
     from inphase.training.features import cache_features
 
     console = Console()

@@ -52,7 +52,7 @@ def look_together(
             rate=rate,
             progress=lambda number, done, total: bar.update(tasks[number], completed=done, total=total),
         )
-    Console().print(f"seen by {escape(looked.why)}")
+    Console().print(escape(looked.why), soft_wrap=True)
     return looked
 
 

@@ -100,14 +100,15 @@ def write_labelled(
     out: Path, recordings: "list[NamedVideo]", seen: "list[Embedding]", labels: "Sequence[Labels]"
 ) -> None:
     """Write a playback of labelled videos in step with the first."""
-    from inphase.apps.align_videos import make_playback, synchronize
+    from inphase.apps.align_videos import make_pairs, make_playback, synchronize
     from inphase.apps.labels import label_track
     from inphase.apps.tracks import add_video_file
     from inphase.playback import write_playback
 
     with bars() as bar:
         media = [add_video_file(out, each, progress=task_of(bar, f"encoding {each.path.name}")) for each in recordings]
-    playback = make_playback(recordings, media, seen, synchronize(seen))
+    synchrony = synchronize(seen)
+    playback = make_playback(recordings, media, seen, synchrony, pairs=make_pairs(seen, synchrony))
     tracks = tuple(label_track(track, known) for track, known in zip(playback.tracks, labels, strict=True))
     write_playback(out, playback.replace(tracks=tracks, title=f"labels carried from {recordings[0].name}"))
 

@@ -145,7 +145,7 @@ VideoProgress = Callable[[int, int, int], None]  # which recording, frames done,
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedVideos:
-    """Recordings as one encoder saw them, and in a sentence why it was that one."""
+    """Embeddings of several videos by one encoder; `why` is a sentence on how the encoder was chosen."""
 
     embeddings: list[Embedding]
     encoder: Encoder
@@ -164,7 +164,7 @@ def embed_videos(
     cache = cache or Cache(None)
     if encoder is not None:
         return EmbeddedVideos(
-            _embed_all(paths, encoder, cache, rate, progress), encoder, f"the model that sees {encoder.modality}"
+            _embed_all(paths, encoder, cache, rate, progress), encoder, f"Using the given {encoder.modality} encoder."
         )
     try:
         of_poses = load_shipped("pose")
@@ -173,12 +173,12 @@ def embed_videos(
             raise NoPersonError(f"{empty} shows nobody in most of {PREVIEW_FRAMES} frames looked at")
         poses = _poses(paths, cache, rate, progress)
     except (NoPersonError, MissingExtraError, FileNotFoundError) as error:
-        encoder, name = _encoder_of_pictures()
-        why = f"{name}, since {error}"
+        encoder, name = load_image_encoder()
+        why = f"Using {name} ({error})."
         return EmbeddedVideos(_embed_all(paths, encoder, cache, rate, progress), encoder, why)
     seen = min(float(pose.found.mean()) for pose in poses)
     share = "all" if seen == 1 else f"at least {seen:.0%}"
-    why = f"poses, since a person is found in every video, in {share} of its frames"
+    why = f"Using body pose (a person was found in every video, in {share} of its frames)."
     return EmbeddedVideos([embed_pose(of_poses, pose) for pose in poses], of_poses, why)
 
 
@@ -225,12 +225,12 @@ def estimate_poses(
     return seen, {path: each for path, each in zip(paths, found, strict=True) if isinstance(each, str)}
 
 
-def _encoder_of_pictures() -> tuple[Encoder, str]:
-    """Give the shipped encoder of pictures; failing that, one that was never trained to align."""
+def load_image_encoder() -> tuple[Encoder, str]:
+    """Load the shipped image encoder, or pooled ImageNet features where none ships; return it with its description."""
     try:
-        return load_shipped("image"), "image"
+        return load_shipped("image"), "images"
     except FileNotFoundError:
-        return PooledFeatures(), "pictures by a network that knows ImageNet and was never trained to align"
+        return PooledFeatures(), "images, by ImageNet features that were never trained to align"
 
 
 def _without_people(paths: Sequence[Path]) -> Path | None:

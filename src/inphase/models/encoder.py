@@ -10,6 +10,8 @@ from torch.nn import functional as F
 from inphase.media.sampling import Context, Edges
 
 Modality = Literal["image", "pose", "audio"]
+# What a command or a function is asked to embed: one modality, or the one that suits the videos.
+ModalityChoice = Literal["auto", "pose", "image", "both"]
 
 
 class Encoder(nn.Module):
@@ -94,3 +96,12 @@ def kernels_and_biases(module: nn.Module) -> Iterator[Tensor]:
             yield part.weight
             if part.bias is not None:
                 yield part.bias
+
+
+def choose_device(name: str) -> str:
+    """Resolve "auto" to "cuda" where torch has a GPU, otherwise to "cpu"; raise for a device that is missing."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"device must be auto, cpu or cuda, got {name!r}")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device cuda: torch finds no GPU on this machine; use cpu")
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name

@@ -123,3 +123,17 @@ def fsync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def require_folder(out: Path) -> None:
+    """Raise if an output folder exists as a file; call it before the work that fills the folder."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file: choose a folder to write")
+
+
+def refuse_overwrite(inputs: Iterable[Path], outputs: Iterable[Path]) -> None:
+    """Raise if an output file is the same file as one of the inputs."""
+    given = [path for path in inputs if path.exists()]
+    for output in outputs:
+        if output.exists() and any(output.samefile(path) for path in given):
+            raise ValueError(f"{output} would be overwritten: choose another output folder")

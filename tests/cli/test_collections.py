@@ -192,7 +192,7 @@ def test_an_interrupted_command_says_how_to_go_on(
 
     monkeypatch.setattr(stage, "write", interrupt)
     assert run(monkeypatch, "data", "stage", str(tmp_path)) == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "Finished files are kept; run the same command to resume." in capsys.readouterr().err
 
 
 def test_warnings_are_lines_and_what_the_system_refuses_is_named(

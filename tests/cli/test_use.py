@@ -71,7 +71,7 @@ def test_align_writes_everything(
     with Image.open(out / "alignment.png") as picture:
         assert picture.size == (608, 608)
     printed = capsys.readouterr().out
-    assert "seen by the model that sees pictures" in printed
+    assert "Using the given image encoder." in printed
     assert "b [i]" in printed
 
 
@@ -120,14 +120,14 @@ def test_a_short_action_is_found_inside_a_long_video(
     np.testing.assert_allclose(seconds_of(place)[[0, -1], 1], [10 / 30, 19 / 30], atol=0.05)
 
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("looked at before it was refused")
+        raise AssertionError("embedded before it was refused")
 
-    monkeypatch.setattr("inphase.cli.align.look_together", refuse)
+    monkeypatch.setattr("inphase.apps.align_videos.embed_together", refuse)
     capsys.readouterr()
     assert align(monkeypatch, place, a, b, "--subsequence", "--reference", 1) == 1
     assert "cannot be found inside" in capsys.readouterr().err
     assert align(monkeypatch, place, a, b, "--reference", "c") == 1
-    assert "--reference c: give a number from 1 to 2" in capsys.readouterr().err
+    assert "reference c: give a number from 1 to 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_a_short_action_is_found_inside_a_long_video(
         (["a.mp4", "text.mp4"], "text.mp4 cannot be opened"),
         (["a.mp4", "sound.m4a"], "sound.m4a has no video stream"),
         (["a.mp4", "folder"], "folder is a folder: name video files"),
-        (["a.mp4", "a.mp4", "--reference", "c"], "--reference c: give a number from 1 to 2"),
+        (["a.mp4", "a.mp4", "--reference", "c"], "reference c: give a number from 1 to 2"),
         (["a.mp4", "a.mp4", "--slow", "0"], "slow must be above 0"),
         (["a.mp4", "a.mp4", "--smooth", "nan"], "smooth must not be negative"),
-        (["a.mp4", "a.mp4", "--height", "0"], "--height must be at least 2 pixels, got 0"),
-        (["a.mp4", "a.mp4", "--out", "empty.mp4"], "empty.mp4 is a file: name another --out"),
+        (["a.mp4", "a.mp4", "--height", "0"], "height must be at least 2 pixels, got 0"),
+        (["a.mp4", "a.mp4", "--out", "empty.mp4"], "empty.mp4 is a file: choose a folder to write"),
     ],
 )
 def test_what_cannot_be_aligned_is_named_with_the_fix(
@@ -210,7 +210,7 @@ def test_a_very_long_video_is_aligned_piece_by_piece(place: Path, monkeypatch: p
     b = film(place / "b.mp4", [n for n in walk for _ in range(4)])
     monkeypatch.setattr("inphase.apps.align_videos.match", partial(matching.match, cells=10_000))
     monkeypatch.setattr(track, "CELLS", 10_000)
-    monkeypatch.setattr(track, "SIDE", 50)
+    monkeypatch.setattr(track, "MAX_COST_SIDE", 50)
     assert align(monkeypatch, place, a, b) == 0
     found = seconds_of(place)
     assert np.abs(found[:, 1] - found[:, 0] * 4 / 3).max() < 0.2
@@ -289,7 +289,7 @@ def test_a_video_that_is_called_as_the_result_is_never_lost(
     common = ("--model", place / "model.safetensors", "--out", place)
     assert run(monkeypatch, "align", *map(str, (a, b, *common))) == 1  # into its own folder: refused
     assert a.read_bytes() == before
-    assert "aligned.mp4 would be written over: name another --out" in " ".join(capsys.readouterr().err.split())
+    assert "aligned.mp4 would be overwritten: choose another output folder" in " ".join(capsys.readouterr().err.split())
     table = place / "b.csv"
     table.write_text("second,label\n0.5,middle\n")
     assert run(monkeypatch, "transfer", *map(str, (a, table, b, *common))) == 1

@@ -1,6 +1,6 @@
 import numpy as np
 
-from inphase.apps.alignment_plot import draw_alignments
+from inphase.apps.alignment_files import draw_alignments
 from inphase.playback import Pair
 
 

@@ -1,0 +1,79 @@
+"""Options that several commands share, each with one meaning, and how commands print their results."""
+
+import json
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+Videos = Annotated[
+    tyro.conf.Positional[tuple[Path, ...]],
+    tyro.conf.arg(metavar="VIDEO…", help="video files", help_behavior_hint="(required)"),
+]
+Video = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="VIDEO", help="a video file")]
+Out = Annotated[Path, tyro.conf.arg(metavar="DIR", help="the folder to write")]
+Model = Annotated[
+    Path | None,
+    tyro.conf.arg(metavar="RUN", help="a run folder or an encoder file; by default a shipped encoder"),
+]
+RequiredModel = Annotated[Path, tyro.conf.arg(metavar="RUN", help="a run folder or an encoder file")]
+Modality = Annotated[
+    Literal["auto", "pose", "image", "both"],
+    tyro.conf.arg(help="what to embed; auto: pose where a person is found, otherwise images"),
+]
+Fps = Annotated[
+    float | None, tyro.conf.arg(metavar="FPS", help="embed so many frames per second; by default every frame")
+]
+Device = Annotated[str, tyro.conf.arg(help="where networks run: auto, cpu or cuda")]
+CacheFolder = Annotated[
+    Path | None,
+    tyro.conf.arg(metavar="DIR", help="the folder of cached poses and embeddings; default ~/.cache/inphase"),
+]
+Json = Annotated[bool, tyro.conf.arg(help="print the result as JSON instead of a table", name="json")]
+Top = Annotated[int, tyro.conf.arg(metavar="N", help="how many results to return")]
+Changes = Annotated[
+    tyro.conf.UseAppendAction[tuple[str, ...]],
+    tyro.conf.arg(name="set", metavar="TABLE.KEY=VALUE", help="change an entry of the recipe; repeatable"),
+]
+
+
+class Result(Protocol):
+    """A result of the library, as commands print it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+
+
+def print_json(result: Result) -> None:
+    """Print a result as one JSON document on standard output."""
+    print(json.dumps(result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table whose columns named with a leading ">" are aligned to the right."""
+    table = Table(title=escape(title), title_justify="left")
+    for heading in columns:
+        table.add_column(heading.lstrip(">"), justify="right" if heading[:1] == ">" else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    Console().print(table)
+
+
+def print_line(text: str) -> None:
+    """Print a line as it is, whatever its length."""
+    Console(highlight=False).print(text, soft_wrap=True, markup=False)
+
+
+def warn_line(text: str) -> None:
+    """Print a warning on standard error."""
+    Console(stderr=True).print(f"[yellow]{escape(text)}[/yellow]", soft_wrap=True)
+
+
+def view_command(out: Path) -> str:
+    """Return the shell command that opens a written folder in the viewer."""
+    return f"inphase view {shlex.quote(str(out))}"

@@ -1,0 +1,170 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.interpolate import make_smoothing_spline
+
+from inphase.apps.align_videos import Aligned, align_videos, medoid, smooth_time_map, synchronize
+from inphase.apps.alignment_files import OUTPUTS
+from inphase.apps.matching import match, pair_cost
+from inphase.playback import read_playback
+from inphase.progress import Progress
+from tests.apps.curves import on_curve
+from tests.media.recordings import numbered, write_video
+from tests.models.test_look import small
+
+LINE = np.linspace(0, 1, 60)
+WALK = [int(n) for n in np.random.default_rng(0).permutation(4000)[:20]]
+
+
+@pytest.fixture
+def films(tmp_path: Path) -> list[Path]:
+    """Write a video, and one that shows every frame of it twice."""
+    quick, slow = [numbered(n) for n in WALK], [numbered(n) for n in WALK for _ in range(2)]
+    return [write_video(tmp_path / "quick.mp4", pictures=quick), write_video(tmp_path / "slow.mp4", pictures=slow)]
+
+
+def test_videos_are_aligned_written_and_described(films: list[Path], tmp_path: Path) -> None:
+    stages: dict[str, tuple[int, int]] = {}
+    progress: Progress = lambda stage, done, total: stages.update({stage: (done, total)})  # noqa: E731
+    aligned = align_videos(films, model=small(context=(0,)), height=64, cache=tmp_path / "cache", progress=progress)
+    assert aligned.reference == 0
+    assert aligned.why == "Using the given image encoder."
+    np.testing.assert_allclose(aligned.seconds[:, 1], aligned.clock * 2, atol=0.05)
+    files = aligned.write(tmp_path / "out", progress=progress)
+    assert [file.name for file in files] == ["aligned.mp4", "path.csv", "alignment.png", "playback.json"]
+    assert all(file.stat().st_size for file in files)
+    assert [track.name for track in read_playback(tmp_path / "out").tracks] == ["quick", "slow"]
+    assert stages["embedding quick.mp4"] == (20, 20)
+    assert stages["rendering aligned.mp4"] == (20, 20)
+    described = json.loads(json.dumps(aligned.to_dict(), allow_nan=False))
+    assert [video["name"] for video in described["videos"]] == ["quick", "slow"]
+    np.testing.assert_array_equal(described["videos"][1]["seconds"], aligned.seconds[:, 1])
+
+
+def test_an_output_format_is_a_function_and_a_line(films: list[Path], tmp_path: Path) -> None:
+    def write_lengths(aligned: Aligned, file: Path, progress: Progress) -> None:
+        file.write_text("\n".join(f"{each.properties.duration:.2f}" for each in aligned.recordings))
+
+    aligned = align_videos(films, model=small(context=(0,)), height=64, cache=tmp_path / "cache")
+    chosen = {"path.csv": OUTPUTS["path.csv"], "lengths.txt": write_lengths}
+    assert aligned.write(tmp_path / "out", chosen) == [tmp_path / "out" / name for name in chosen]
+    assert (tmp_path / "out" / "lengths.txt").read_text() == "0.67\n1.33"
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["lengths.txt", "path.csv"]
+
+
+def test_a_modality_that_contradicts_the_model_is_refused(films: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="modality 'both' is not available yet: use auto, pose or image"):
+        align_videos(films, modality="both")
+    with pytest.raises(ValueError, match="modality 'pose': the model embeds image"):
+        align_videos(films, model=small(), modality="pose", cache=tmp_path)
+
+
+@pytest.mark.parametrize("cost", ["contrastive", "cosine"])
+def test_all_follow_the_reference(cost: str) -> None:
+    slow, curved = on_curve(np.linspace(0, 1, 90)), on_curve(np.linspace(0, 1, 70) ** 1.5)
+    found = synchronize([on_curve(LINE), slow, curved], cost=cost)  # type: ignore[arg-type]
+    truth = np.stack([np.arange(60), LINE * 89, LINE ** (1 / 1.5) * 69], axis=1) / 30
+    assert np.abs(found.seconds - truth)[5:-5].max() < 2 / 30
+    assert (np.diff(found.seconds, axis=0) >= 0).all()
+    np.testing.assert_array_equal(found.clock, found.seconds[:, 0])
+
+
+def test_another_reference_keeps_its_own_clock() -> None:
+    found = synchronize([on_curve(LINE), on_curve(np.linspace(0, 1, 90))], reference=1)
+    assert len(found.clock) == 90
+    np.testing.assert_array_equal(found.seconds[:, 1], found.clock)
+    with pytest.raises(ValueError, match="reference 2 does not exist"):
+        synchronize([on_curve(LINE), on_curve(LINE)], reference=2)
+
+
+def test_a_short_action_is_found_inside_a_long_recording() -> None:
+    long = on_curve(np.linspace(0, 1, 300))
+    short = on_curve(np.linspace(0.4, 0.6, 30))
+    seconds = synchronize([short, long], subsequence=True).seconds[:, 1]
+    np.testing.assert_allclose(seconds[[0, -1]], np.array([0.4, 0.6]) * 299 / 30, atol=0.1)
+
+
+def test_smoothing_makes_the_warp_steady() -> None:
+    noisy = [on_curve(LINE, noise=0.2), on_curve(np.linspace(0, 1, 90), noise=0.2, seed=1)]
+    rough, smooth = (synchronize(noisy, smooth=smooth).seconds[:, 1] for smooth in (0.0, 0.5))
+    assert np.abs(np.diff(smooth, 2)).max() < np.abs(np.diff(rough, 2)).max() / 3
+    assert np.abs(smooth - LINE * 89 / 30)[5:-5].mean() <= np.abs(rough - LINE * 89 / 30)[5:-5].mean() + 0.005
+
+
+def test_the_medoid_is_in_the_middle() -> None:
+    middle = on_curve(LINE)
+    strangers = [on_curve(LINE, noise=0.6, seed=seed) for seed in (1, 2, 3)]
+    assert medoid([strangers[0], strangers[1], middle, strangers[2]]) == 2
+
+
+def test_a_single_frame_goes_with_all() -> None:
+    found = match(on_curve([0.5]), on_curve(LINE))
+    assert found.path.tolist() == [[0, j] for j in range(60)]
+    assert match(on_curve(LINE), on_curve([0.5])).seconds.tolist() == [0.0] * 60
+
+
+def test_the_contrastive_cost_treats_both_alike() -> None:
+    import torch
+
+    x, y = (torch.from_numpy(on_curve(np.linspace(0, 1, n), noise=0.1).values) for n in (7, 5))
+    torch.testing.assert_close(pair_cost(x, y), pair_cost(y, x).T)
+
+
+def test_embeddings_of_different_encoders_are_refused() -> None:
+    other = on_curve(LINE)
+    wide = type(other)(np.concatenate([other.values] * 2, axis=1), other.times)
+    with pytest.raises(ValueError, match="6 and 12 dimensions"):
+        match(other, wide)
+
+
+def test_constant_speed_is_left_alone() -> None:
+    clock = np.arange(90) / 30
+    np.testing.assert_allclose(smooth_time_map(clock, 1.5 * clock + 0.2, period=0.5), 1.5 * clock + 0.2, atol=1e-9)
+
+
+def test_a_staircase_becomes_the_curve_behind_it() -> None:
+    clock = np.arange(240) / 30
+    curve = clock + 0.4 * np.sin(clock)
+    stairs = np.round(curve * 10) / 10
+    smooth = smooth_time_map(clock, stairs, period=1.0)
+    assert np.abs(smooth - curve).max() < 0.04 < np.abs(stairs - curve).max()
+    assert np.diff(smooth).min() > 0
+
+
+def test_it_is_a_smoothing_spline_where_no_bound_is_reached() -> None:
+    clock = np.linspace(0, 4, 161)
+    rough = clock + 0.3 * np.sin(2 * clock) + np.random.default_rng(0).normal(0, 0.01, len(clock))
+    rough = np.maximum.accumulate(rough)
+    period = 1.0
+    gap = clock[1] - clock[0]
+    spline = make_smoothing_spline(clock, rough, lam=(period / (2 * np.pi)) ** 4 / gap)(clock)
+    assert np.abs(smooth_time_map(clock, rough, period=period, bound=100) - spline)[40:-40].max() < 0.004
+
+
+def test_speeds_stay_within_the_bound() -> None:
+    clock = np.arange(120) / 30
+    jump = np.where(clock < 2, 0.1 * clock, 3.8 + 0.1 * (clock - 4))
+    speeds = np.diff(smooth_time_map(clock, jump, period=0.1, bound=3)) / np.diff(clock)
+    average = (jump[-1] - jump[0]) / (clock[-1] - clock[0])
+    assert speeds.max() <= 3 * average + 1e-4
+    assert speeds.min() >= average / 3 - 1e-4
+
+
+def test_a_long_period_gives_constant_speed() -> None:
+    clock = np.arange(120) / 30
+    smooth = smooth_time_map(clock, clock + 0.3 * np.sin(3 * clock), period=500)
+    np.testing.assert_allclose(np.diff(smooth, 2), 0, atol=1e-6)
+    assert smooth[[0, -1]].tolist() == (clock + 0.3 * np.sin(3 * clock))[[0, -1]].tolist()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_too_few_frames_are_left_alone(count: int) -> None:
+    clock = np.arange(count) / 30
+    np.testing.assert_array_equal(smooth_time_map(clock, clock, period=1), clock)
+
+
+def test_a_period_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="period"):
+        smooth_time_map(np.arange(9.0), np.arange(9.0), period=0)
