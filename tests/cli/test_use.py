@@ -294,7 +294,7 @@ def test_a_video_that_is_called_as_the_result_is_never_lost(
     table.write_text("second,label\n0.5,middle\n")
     assert run(monkeypatch, "transfer", *map(str, (a, table, b, *common))) == 1
     assert table.read_text() == "second,label\n0.5,middle\n"
-    assert "b.csv would be written over: name another --out" in " ".join(capsys.readouterr().err.split())
+    assert "b.csv would be overwritten: choose another output folder" in " ".join(capsys.readouterr().err.split())
 
 
 def test_tables_of_labels_never_share_a_file(tmp_path: Path) -> None:

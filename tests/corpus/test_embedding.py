@@ -19,9 +19,9 @@ from inphase.corpus.processes import FATAL, run_here
 from inphase.media.listing import ListedVideo
 from inphase.models import AudioEncoder, load_encoder
 from inphase.models.embed_videos import embed_video
-from inphase.storage.cache import content_key
+from inphase.storage.cache import content_hash
 from inphase.storage.errors import StoreError
-from inphase.storage.files import exclusive_lock
+from inphase.storage.files import DRAFT_SUFFIX, exclusive_lock, is_draft
 from tests.commands import type_command as run
 from tests.corpus.made import small_corpus, small_encoder
 from tests.media.recordings import write_video
@@ -111,7 +111,7 @@ def test_contents_that_were_compared_once_are_not_hashed_again(place: Path, monk
     embed(place)
     os.utime(place / "gym" / "vault" / "00.mp4", (1, 1))
     assert embed(place).kept == 5
-    monkeypatch.setattr("inphase.corpus.embed_corpus.content_key", lambda path: pytest.fail(f"{path} was hashed"))
+    monkeypatch.setattr("inphase.corpus.embed_corpus.content_hash", lambda path: pytest.fail(f"{path} was hashed"))
     assert embed(place).kept == 5
 
 
@@ -192,10 +192,10 @@ def test_a_disk_that_fails_is_no_fault_of_the_video(place: Path, monkeypatch: py
     def fail(path: Path) -> str:
         if path.name == "01.mp4":
             raise OSError(errno.EIO, "Input/output error")
-        return content_key(path)
+        return content_hash(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr("inphase.corpus.embed_corpus.content_key", fail)
+        patch.setattr("inphase.corpus.embed_corpus.content_hash", fail)
         came = embed(place)
     assert (came.done, came.failed) == (5, 2)
     assert came.broken["gym/vault/01.mp4"] == f"{place / 'gym/vault/01.mp4'} cannot be read: Input/output error"
@@ -207,7 +207,7 @@ def test_a_disk_that_fails_is_no_fault_of_the_video(place: Path, monkeypatch: py
 
 def test_a_store_whose_making_was_interrupted_is_a_store(place: Path) -> None:
     (place / "store").mkdir()
-    (place / "store" / ".store.part.json").write_text("{")
+    (place / "store" / f".store.json{DRAFT_SUFFIX}").mkdir()
     assert embed(place).done == 5
 
 
@@ -243,7 +243,7 @@ def test_a_killed_command_goes_on(
     assert f"{5 - done} videos embedded" in said
     assert f"{done} kept" in said
     assert len(contents(place / "store")) == 5
-    assert not [path for path in (place / "store" / "shards").iterdir() if path.name.endswith(".parquet.part")]
+    assert not [path for path in (place / "store" / "shards").iterdir() if is_draft(path)]
 
 
 def die_at(job: EmbedJob, *, id: str) -> EmbedJobResult:

@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +6,7 @@ import pytest
 from inphase.corpus.compaction import compact
 from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.shards import write_shard
+from inphase.storage.files import DRAFT_SUFFIX, draft_file
 from tests.corpus.made import made_store, row, walk
 
 RNG = np.random.default_rng(0)
@@ -94,16 +94,15 @@ def test_compaction_merges_what_counts(tmp_path: Path) -> None:
         assert compact(store) == 0
 
 
-def test_what_killed_processes_left_is_removed_after_a_day(tmp_path: Path) -> None:
+def test_drafts_of_killed_processes_are_removed(tmp_path: Path) -> None:
     made_store(tmp_path / "s", {"1": [row("a", walk(RNG))]})
-    old, new = (tmp_path / "s" / "shards" / f".{name}.part" for name in ("old", "new"))
-    for draft in (old, new):
-        draft.write_text("half")
-    os.utime(old, (1, 1))
-    with EmbeddingStore(tmp_path / "s") as store:
+    stale = tmp_path / "s" / "shards" / f".2.parquet{DRAFT_SUFFIX}"
+    stale.mkdir()
+    with EmbeddingStore(tmp_path / "s") as store, draft_file(tmp_path / "s" / "shards" / "3.parquet") as living:
+        living.write_text("half")
         compact(store)
-    assert not old.exists()
-    assert new.exists()
+        assert not stale.exists()
+        assert living.exists()
 
 
 def test_an_interrupted_compaction_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ import pytest
 
 from inphase.data import stage
 from inphase.data.audio_visual import LogMelReader, read_video_sound
-from inphase.data.reading import LRUCache
 from inphase.data.video import Video
 from inphase.media.audio import Sound, cut_sound, log_mel
 
@@ -32,15 +31,18 @@ def test_patches_are_the_spectra_of_their_stretches_heard_once() -> None:
         read(noted, starts, 0.9)
 
 
-def test_memory_forgets_what_was_used_longest_ago() -> None:
+def test_the_sounds_used_longest_ago_are_dropped_first() -> None:
     made: list[str] = []
-    memory: LRUCache[str, bytes] = LRUCache(room=10, size=len)
 
-    def make(name: str) -> bytes:
-        made.append(name)
-        return name.encode() * 4
+    def video(name: str, samples: int = 4) -> Video:
+        def listen() -> Sound:
+            made.append(name)
+            return Sound(np.full(samples, ord(name), np.float32), 16000)
 
+        return Video(name, "kick", "train", hear=listen)
+
+    read = LogMelReader(room=40)  # bytes: two sounds of 4 samples
     for name in "abacab":
-        assert memory.recall(name, lambda name=name: make(name)) == name.encode() * 4  # type: ignore[misc]
+        np.testing.assert_array_equal(read.sound(video(name)).samples, np.full(4, ord(name)))
     assert made == ["a", "b", "c", "b"]
-    assert memory.recall("d", lambda: b"x" * 100) == b"x" * 100, "what is larger than the room is given all the same"
+    assert len(read.sound(video("d", 100))) == 100, "a sound larger than the cache is returned all the same"

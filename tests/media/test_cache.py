@@ -14,6 +14,7 @@ from inphase.media.frame_store import FRAMES, FillSummary, FrameStore, Source, S
 from inphase.media.frames import open_recording, read_clip
 from inphase.storage.array_store import read_index
 from inphase.storage.errors import StoreError
+from inphase.storage.files import DRAFT_SUFFIX, is_draft
 from tests.media.recordings import numbers_of, write_pictures, write_video
 
 SIZE = (48, 40)
@@ -123,7 +124,7 @@ def test_what_is_half_written_does_not_exist(tmp_path: Path, films: dict[str, So
     fill_store(store, films, size=SIZE)
     lines = (store / "index.jsonl").read_bytes()
     (store / "index.jsonl").write_bytes(lines[:-torn])
-    (store / "begun.tmp").write_bytes(b"half a film")
+    (store / f".begun{DRAFT_SUFFIX}").mkdir()
     whole = [id for id in films if id != "film 3"]
     assert sorted(FrameStore(store)) == whole
     filled, told = fill(store, films)
@@ -219,7 +220,7 @@ def test_a_full_disk_is_explained_and_spoils_nothing(tmp_path: Path, films: dict
     assert "keeps what is written so far, but the disk is full; make room" in err
     assert list(FrameStore(tmp_path / "store")) == ["film 0"]
     assert FrameStore(tmp_path / "store").verify() == []
-    assert not list((tmp_path / "store").glob("*.tmp"))
+    assert not [path for path in (tmp_path / "store").iterdir() if is_draft(path)]
     assert ("film 0", "kept") in fill(tmp_path / "store", films)[1]
 
 

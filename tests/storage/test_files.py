@@ -1,15 +1,29 @@
+import errno
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from inphase.storage.cache import Cache
 from inphase.storage.errors import MediaError
-from inphase.storage.files import atomic_write, refuse_overwrite, require_folder
+from inphase.storage.files import (
+    DRAFT_SUFFIX,
+    atomic_write,
+    is_draft,
+    refuse_overwrite,
+    require_folder,
+    scratch_folder,
+    sweep_drafts,
+    write_blocks,
+)
 
 
 def test_a_file_appears_when_it_is_whole_and_what_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -47,22 +61,89 @@ def test_two_that_write_one_file_take_turns(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["aligned.txt"]
 
 
-def test_nobody_waits_for_one_that_was_killed(tmp_path: Path) -> None:
-    file = tmp_path / "x.txt"
-    script = (
-        "import sys, time; from pathlib import Path; from inphase.storage.files import atomic_write\n"
-        "with atomic_write(Path(sys.argv[1])) as part:\n"
-        "    part.write_text('half'); print('there', flush=True); time.sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", script, str(file)], stdout=subprocess.PIPE, text=True) as process:
+WRITER = (
+    "import sys, time; from pathlib import Path; from inphase.storage.files import atomic_write, scratch_folder\n"
+    "file = Path(sys.argv[1])\n"
+    "with scratch_folder(file.parent) as folder, atomic_write(file) as part:\n"
+    "    (folder / 'a').mkdir(); (folder / 'a' / 'b').write_text('b')\n"
+    "    part.write_text('half'); print('there', flush=True); time.sleep(60)"
+)
+
+
+@contextmanager
+def another_writer(file: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a process that holds drafts of a file and of a folder, and kill it at the end."""
+    command = [sys.executable, "-c", WRITER, str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "there\n"
+        yield process
         os.kill(process.pid, signal.SIGKILL)
-    assert [path.name for path in tmp_path.iterdir()] == [".x.part.txt"]
-    with atomic_write(file) as part:
+
+
+@pytest.mark.parametrize("name", ["x.txt", "y.txt"])
+def test_a_killed_writer_blocks_nobody_and_the_next_one_removes_its_drafts(tmp_path: Path, name: str) -> None:
+    with another_writer(tmp_path / "x.txt"):
+        pass
+    assert len([path for path in tmp_path.iterdir() if is_draft(path)]) == len([*tmp_path.iterdir()]) == 2
+    with atomic_write(tmp_path / name) as part:
         part.write_text("whole")
-    assert [path.name for path in tmp_path.iterdir()] == ["x.txt"]
-    assert file.read_text() == "whole"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "whole"
+
+
+def test_drafts_of_living_writers_stay(tmp_path: Path) -> None:
+    with another_writer(tmp_path / "x.txt"):
+        before = sorted(tmp_path.rglob("*"))
+        sweep_drafts(tmp_path)
+        assert sorted(tmp_path.rglob("*")) == before
+    sweep_drafts(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_locks_writers_use_drafts_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, how: int) -> None:
+        raise OSError(errno.ENOTSUP, "no locks here")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with atomic_write(tmp_path / "x") as one, atomic_write(tmp_path / "x") as other:
+        assert one != other
+        one.write_text("one")
+        other.write_text("other")
+        sweep_drafts(tmp_path)
+    assert (tmp_path / "x").read_text() == "one"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    old, young = (tmp_path / f".{name}{DRAFT_SUFFIX}" for name in ("old", "young"))
+    for draft in (old, young):
+        draft.mkdir()
+    os.utime(old, (1, 1))
+    sweep_drafts(tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if is_draft(path)] == [young.name]
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o007, 0o660), (0o077, 0o600)])
+def test_files_follow_the_umask_whoever_writes_them(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        with atomic_write(tmp_path / "plain") as part:
+            part.write_text("")
+        with atomic_write(tmp_path / "private") as part:
+            os.close(os.open(part, os.O_CREAT | os.O_WRONLY, 0o600))
+        write_blocks(tmp_path / "blocks", [b"a", b"b"])
+        Cache(tmp_path).put("key", {"values": np.zeros(1)})
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == dict.fromkeys(
+        ["plain", "private", "blocks", "key.npz"], mode
+    )
+
+
+def test_a_scratch_folder_is_removed_and_moves_out_what_is_renamed(tmp_path: Path) -> None:
+    with scratch_folder(tmp_path) as folder:
+        (folder / "whole" / "deep").mkdir(parents=True)
+        (folder / "rest").write_text("")
+        (folder / "whole").replace(tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_inputs_and_files_are_not_overwritten(tmp_path: Path) -> None:
@@ -71,6 +152,7 @@ def test_inputs_and_files_are_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a\.mp4 is a file: choose a folder to write"):
         require_folder(given)
     require_folder(tmp_path)
+    require_folder(tmp_path / "new")
     (tmp_path / "link.mp4").symlink_to(given)
     with pytest.raises(ValueError, match=r"link\.mp4 would be overwritten: choose another output folder"):
         refuse_overwrite([given], [tmp_path / "new.mp4", tmp_path / "link.mp4"])

@@ -1,7 +1,6 @@
 """Video files on their way into a playback: names, embeddings, media files, tracks and cost matrices."""
 
 import re
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from inphase.models.encoder import Encoder, ModalityChoice
 from inphase.playback import Curves, Pair, TimeMap, VideoTrack, add_media, principal_curves
 from inphase.progress import Progress, ignore_progress
 from inphase.storage.cache import Cache, default_cache_folder
+from inphase.storage.files import scratch_folder
 
 # Knots of a time map: the viewer interpolates them at every tick of its clock.
 MAX_KNOTS = 10_000
@@ -121,8 +121,8 @@ def add_video_file(folder: Path, recording: NamedVideo, *, progress: Callable[[i
     stem += " (video)" if stem in RESULT_STEMS else ""
     if is_playable(recording.path):
         return add_media(folder, recording.path, name=stem + recording.path.suffix.lower())
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".encoding-") as draft:
-        encoded = Path(draft) / "video.mp4"
+    with scratch_folder(folder) as draft:
+        encoded = draft / "video.mp4"
         make_playable(recording.path, encoded, progress=progress)
         return add_media(folder, encoded, name=f"{stem}.mp4")
 

@@ -7,7 +7,8 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from inphase.cli.looking import Out, bars, require_folder, spare, task_of, view_command
+from inphase.cli.looking import Out, bars, task_of, view_command
+from inphase.storage.files import refuse_overwrite, require_folder
 
 
 def activations(
@@ -33,7 +34,7 @@ def activations(
     from inphase.playback import write_playback
 
     require_folder(out)
-    spare([video], [out / "activations.mp4"])
+    refuse_overwrite([video], [out / "activations.mp4"])
     encoder = load_encoder(model)
     (recording,) = open_recordings([video])
     with bars() as bar:

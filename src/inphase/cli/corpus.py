@@ -54,7 +54,7 @@ def embed(
         ray: where a Ray cluster is.
         rate: frames a second to look at.
         device: where the network runs on this machine: auto, cpu or cuda.
-        cache: keep the poses that were found here, for other models to use.
+        cache: folder for poses and embeddings that other commands reuse; ~/.cache/inphase by default.
         shard_videos: videos embedded between one save and the next.
     """
     from inphase.corpus.embed_corpus import embed_corpus, here

@@ -22,6 +22,7 @@ from inphase.data.recipe_tables import find_loader
 from inphase.data.video import summarise
 from inphase.media.frame_store import FillSummary, Source, fill_store
 from inphase.pose.pose_store import fill_poses
+from inphase.storage.cache import Cache, default_cache_folder
 from inphase.storage.files import atomic_write
 
 commands = SubcommandApp()
@@ -130,7 +131,8 @@ def pose_data(
         workers: processes that work side by side; 0 works in this one.
     """
     wanted = _sources(name, root, split=split)
-    fill_behind_bar(store, wanted, "following people", partial(fill_poses, complexity=complexity, workers=workers))
+    fill = partial(fill_poses, complexity=complexity, workers=workers, cache=Cache(default_cache_folder()))
+    fill_behind_bar(store, wanted, "following people", fill)
 
 
 def fill_behind_bar(

@@ -88,19 +88,6 @@ def look_at_others(
     return seen
 
 
-def spare(inputs: Sequence[Path], outputs: Sequence[Path]) -> None:
-    """Refuse to write over what was given."""
-    for output in outputs:
-        if output.exists() and any(given.exists() and output.samefile(given) for given in inputs):
-            raise ValueError(f"{output} would be written over: name another --out")
-
-
-def require_folder(out: Path) -> None:
-    """Refuse a folder to write that is a file, before anything that takes time."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file: name another --out, a folder")
-
-
 def view_command(out: Path) -> str:
     """Word the command that opens a folder, to be copied into a shell: print it with `soft_wrap`, as one line."""
     return f"inphase view {escape(shlex.quote(str(out)))}"

@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from inphase.cli.looking import CacheFolder, require_folder, view_command
+from inphase.cli.looking import CacheFolder, view_command
 from inphase.data import DATASETS
 from inphase.data.frame_source import select_joints
 from inphase.data.video import Video, summarise
 from inphase.pose.pose import JOINTS13
-from inphase.storage.files import atomic_write
+from inphase.storage.files import atomic_write, require_folder
 
 if TYPE_CHECKING:
     from inphase.apps.pose3d.reconstruct import Reconstruction

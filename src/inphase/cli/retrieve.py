@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from inphase.cli.heard import Collection, Corpus, Files
-from inphase.cli.looking import CacheFolder, Rate, bars, require_folder, task_of, view_command
+from inphase.cli.looking import CacheFolder, Rate, bars, task_of, view_command
 from inphase.cli.search import summary
 from inphase.data import DATASETS
+from inphase.storage.files import require_folder
 
 if TYPE_CHECKING:
     from inphase.apps.retrieve_sound import Asked

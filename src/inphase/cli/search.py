@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from inphase.cli.looking import CacheFolder, Model, Rate, look_at_corpus, require_folder, view_command
+from inphase.cli.looking import CacheFolder, Model, Rate, look_at_corpus, view_command
+from inphase.storage.files import require_folder
 
 
 def search(

@@ -17,12 +17,10 @@ from inphase.cli.looking import (
     Videos,
     bars,
     look_together,
-    require_folder,
-    spare,
     task_of,
     view_command,
 )
-from inphase.storage.files import atomic_write
+from inphase.storage.files import atomic_write, refuse_overwrite, require_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +68,7 @@ def transfer(
 
     recordings = open_recordings([labelled, *targets])
     tables = name_tables(out, [each.name for each in recordings[1:]])
-    spare([labels], tables)
+    refuse_overwrite([labels], tables)
     ends = [each.properties.duration for each in recordings]
     times = [open_recording(each.path).times for each in recordings]
     given = parse_labels(read_numbered_table(labels), times=times[0], end=ends[0], source=str(labels))

@@ -4,8 +4,6 @@
 
 import csv
 import random
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,7 +23,7 @@ from inphase.corpus.embedding_store import EmbeddingStore, Fact
 from inphase.corpus.pair_engines import Item, PairEngine, Work
 from inphase.corpus.pairs import Values, align_pairs, fill_matrix, pack
 from inphase.corpus.shards import SUFFIX, read_rows
-from inphase.storage.files import atomic_write, explain_os_errors
+from inphase.storage.files import atomic_write, explain_os_errors, scratch_folder
 
 # Videos read at a time, at most, and numbers in their embeddings, unless one alone has more.
 WINDOW, NUMBERS = 256, 2**22
@@ -255,9 +253,7 @@ def align_action(
     facts, total = draw(store, action, most)
     facts.sort(key=lambda fact: (fact.frames, fact.id))
     began = time.perf_counter()
-    with explain_os_errors(out):
-        scratch = Path(tempfile.mkdtemp(dir=out, prefix=".packed-"))
-    try:
+    with scratch_folder(out) as scratch:
         pack(scratch, [fact.frames for fact in facts], facts[0].dimension, _numbered(store, facts))
         pairs = fill_matrix(
             out / "distances.npy",
@@ -266,8 +262,6 @@ def align_action(
             engine=engine,
             progress=lambda done, count: tell("comparing pairs", done, count),
         )
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     pair_seconds = time.perf_counter() - began
     distances: NDArray[np.float32] = np.load(out / "distances.npy", mmap_mode="r", allow_pickle=False)
     scores = typical(distances)

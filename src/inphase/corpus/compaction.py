@@ -4,9 +4,7 @@ A merged shard appears before the shards it replaces go: whatever interrupts thi
 twice for a moment is the same row.
 """
 
-import contextlib
 import hashlib
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,10 +12,10 @@ from filelock import FileLock, Timeout
 
 from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.shards import ShardRow, read_rows, write_shard
+from inphase.storage.files import sweep_drafts
 
 # A shard is large from here on, in bytes: a million videos of 100 frames are a few hundred such shards.
 LARGE = 64 * 2**20
-DAY = 86400.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def compact(store: EmbeddingStore, *, large: int = LARGE) -> int:
             for found in batch:
                 store.file(found.name).unlink(missing_ok=True)
                 gone += 1
-        _sweep(store)
+        sweep_drafts(store.shards)
         store.refresh()
         return gone
     finally:
@@ -77,14 +75,6 @@ def _batches(store: EmbeddingStore, *, large: int) -> Iterator[list[_Found]]:
     # A last one that stays small is worth it where many are, or where anything is stale.
     if len(batch) >= 8 or any(found.stale for found in batch):
         yield batch
-
-
-def _sweep(store: EmbeddingStore) -> None:
-    """Remove what killed processes left: drafts that nobody has written to for a day."""
-    for draft in store.shards.glob(".*.part"):
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - draft.stat().st_mtime > DAY:
-                draft.unlink()
 
 
 def _look(store: EmbeddingStore, name: str) -> _Found:

@@ -31,7 +31,7 @@ from inphase.media.listing import ListedVideo, list_videos
 from inphase.models import Encoder, save_encoder
 from inphase.models.embed_videos import require_video_encoder
 from inphase.models.weights import fingerprint
-from inphase.storage.cache import content_key
+from inphase.storage.cache import content_hash, default_cache_folder
 from inphase.storage.errors import MediaError
 from inphase.storage.files import atomic_write, exclusive_lock, explain_os_errors
 
@@ -88,7 +88,16 @@ def embed_corpus(
         writer = hashlib.blake2b(os.fsencode(corpus.resolve()), digest_size=8).hexdigest()
         with exclusive_lock(out / "writers" / writer, doing=f"embedding {corpus} into"):
             _keep_encoder(store, encoder, model, rate)
-            settings = EmbedSettings(out, store.encoder_file(model), model, device, rate, cache, threads, side_by_side)
+            settings = EmbedSettings(
+                out,
+                store.encoder_file(model),
+                model,
+                device=device,
+                rate=rate,
+                cache=cache or default_cache_folder(),
+                threads=threads,
+                side_by_side=side_by_side,
+            )
             for done in engine(_jobs(_missing(list_videos(corpus), store, model, came), videos=videos), settings):
                 came.done += done.videos
                 came.frames += done.frames
@@ -163,7 +172,7 @@ def _missing(
 
 def _same_contents(video: ListedVideo, content: str) -> bool:
     try:
-        return content_key(video.path) == content
+        return content_hash(video.path) == content
     except (MediaError, OSError):
         return False
 

@@ -20,7 +20,7 @@ from inphase.media.listing import ListedVideo
 from inphase.models import Encoder, load_encoder
 from inphase.models.embed_videos import embed_video
 from inphase.pose.blazepose import deprecations_ignored
-from inphase.storage.cache import Cache, content_key
+from inphase.storage.cache import Cache, content_hash
 from inphase.storage.errors import MediaError
 
 
@@ -119,7 +119,7 @@ def _row(video: ListedVideo, settings: EmbedSettings, encoder: Encoder) -> Shard
     content, reason, embedding = "", "", None
     try:
         _require_text(video)
-        content = content_key(path)
+        content = content_hash(path)
         embedding = embed_video(encoder, path, cache=Cache(settings.cache), rate=settings.rate)
         if stamp_of(video) != stamp:
             stamp = ""

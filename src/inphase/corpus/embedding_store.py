@@ -21,7 +21,7 @@ import pyarrow as pa
 from inphase.corpus.shards import SUFFIX, ShardRow, read_facts, read_rows
 from inphase.media.listing import ListedVideo
 from inphase.storage.errors import StoreError
-from inphase.storage.files import atomic_write, explain_os_errors
+from inphase.storage.files import atomic_write, explain_os_errors, is_draft
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS shards (name TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -186,7 +186,7 @@ class EmbeddingStore:
         self.folder = folder
         if create and not is_store(folder):
             # Half a mark is left by a process that was killed at the very beginning.
-            if folder.exists() and any(path.name != ".store.part.json" for path in folder.iterdir()):
+            if folder.exists() and not all(is_draft(path) for path in folder.iterdir()):
                 raise ValueError(f"{folder} holds something else than a store of embeddings: name another folder")
             with explain_os_errors(folder):
                 folder.mkdir(parents=True, exist_ok=True)

@@ -5,8 +5,6 @@ nobody has to be asked. Values are float16, flattened; a row group holds a few v
 not read the shard.
 """
 
-import os
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 
 from inphase.models.embedding import Embedding
 from inphase.storage.errors import StoreError
-from inphase.storage.files import explain_os_errors, fsync_folder
+from inphase.storage.files import draft_file, explain_os_errors
 
 FORMAT = b"inphase corpus 1"
 SUFFIX = ".parquet"
@@ -63,10 +61,7 @@ def write_shard(folder: Path, name: str, rows: Iterable[ShardRow]) -> None:
     """Write rows as they come into a shard that appears when all of them are on disk; the same name is replaced."""
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    # A name of its own: a job that is done twice at once has two writers.
-    draft = folder / f".{name}.{uuid.uuid4().hex[:8]}.part"
-    try:
-        with explain_os_errors(folder):
+        with draft_file(folder / (name + SUFFIX)) as draft:
             writer = pq.ParquetWriter(
                 draft,
                 SCHEMA,
@@ -74,21 +69,9 @@ def write_shard(folder: Path, name: str, rows: Iterable[ShardRow]) -> None:
                 use_byte_stream_split=["values.list.element"],
                 use_dictionary=["action", "model"],
             )
-        try:
-            for group in _grouped(rows):
-                with explain_os_errors(folder):
+            with writer:
+                for group in _grouped(rows):
                     writer.write_table(_table(group), row_group_size=len(group))
-        finally:
-            # On a disk that is full this fails, too.
-            with explain_os_errors(folder):
-                writer.close()
-        with explain_os_errors(folder):
-            with draft.open("rb") as written:
-                os.fsync(written.fileno())
-            draft.replace(folder / (name + SUFFIX))
-            fsync_folder(folder)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def read_facts(file: Path) -> list[dict[str, Any]]:

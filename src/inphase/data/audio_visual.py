@@ -4,16 +4,18 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import torch
+from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 from torch import Tensor
 
 from inphase.data.augmentation import ImageAugmentation
 from inphase.data.batches import Prepare, SampledFrames, Skip, pad, read_sampled_frames, stack, try_reading
-from inphase.data.reading import LRUCache, Read, annotated_measure
+from inphase.data.reading import Read, annotated_measure
 from inphase.data.stream import Group, Stream
 from inphase.data.video import Video, summarise
 from inphase.media.audio import RATE, Sound, cut_sound, log_mel_windows, read_sound
@@ -47,7 +49,9 @@ class LogMelReader:
 
     def __init__(self, *, room: int = 2**29) -> None:
         """Begin with nothing heard."""
-        self._sounds: LRUCache[str, Sound] = LRUCache(room=room, size=lambda sound: sound.samples.nbytes)
+        self._room = room
+        sounds: LRUCache[Any, Sound] = LRUCache(maxsize=room, getsizeof=lambda sound: sound.samples.nbytes)
+        self._read = cached(sounds, key=lambda video: video.id, lock=Lock())(read_video_sound)
 
     def __call__(self, video: Video, starts: NDArray[np.float64], seconds: float) -> NDArray[np.float32]:
         """Give the spectra of some stretches of a video's sound."""
@@ -55,11 +59,11 @@ class LogMelReader:
 
     def sound(self, video: Video) -> Sound:
         """Give the whole sound of a video, heard now or before."""
-        return self._sounds.recall(video.id, partial(read_video_sound, video))
+        return self._read(video)
 
     def __reduce__(self) -> tuple[Callable[[], "LogMelReader"], tuple[()]]:
         """Go to another process without the sounds."""
-        return partial(LogMelReader, room=self._sounds.room), ()
+        return partial(LogMelReader, room=self._room), ()
 
 
 # A video and the second at which each stretch of sound begins, and how long each is → [N, …]: waveforms or spectra.

@@ -4,9 +4,10 @@
 from collections.abc import Callable, Iterable
 from functools import partial
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
+from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
 from inphase.data.video import Video
@@ -15,42 +16,6 @@ from inphase.media.frames import Clip, open_recording, read_clip, read_spans
 from inphase.media.probe import probe
 from inphase.media.sampling import Frames
 from inphase.pose.pose_store import PoseStore
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-
-
-class LRUCache(Generic[Key, Value]):
-    """Values by key, of which those used longest ago are forgotten where all together take more than `room` bytes.
-
-    Threads share one; two that miss the same value at once both make it.
-    """
-
-    def __init__(self, *, room: int, size: Callable[[Value], int]) -> None:
-        """Begin with nothing; `size` tells the bytes a value takes."""
-        self.room, self._size, self._used = room, size, 0
-        self._values: dict[Key, Value] = {}
-        self._lock = Lock()
-
-    def recall(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Give the value of a key, kept from before or made now."""
-        with self._lock:
-            value = self._values.get(key)
-        if value is None:
-            value = make()
-        with self._lock:
-            # A dictionary keeps the order of insertion: the value used longest ago comes first.
-            self._used += self._size(value) - self._forget(key)
-            self._values[key] = value
-            while self._used > self.room and len(self._values) > 1:
-                self._used -= self._forget(next(iter(self._values)))
-        return value
-
-    def _forget(self, key: Key) -> int:
-        """Drop a value and give the bytes it took."""
-        value = self._values.pop(key, None)
-        return 0 if value is None else self._size(value)
-
 
 # A video and some of its frames, distinct and increasing → their values [T, …] and their seconds [T].
 Read = Callable[[Video, Frames], tuple[NDArray[Any], NDArray[np.float64]]]
@@ -90,18 +55,24 @@ class Drawings:
 
     def __init__(self, *, room: int = 2**30) -> None:
         """Begin with nothing drawn."""
-        self._clips: LRUCache[Callable[[], Clip], Clip] = LRUCache(room=room, size=lambda clip: clip.frames.nbytes)
+        self._room = room
+        clips: LRUCache[Any, Clip] = LRUCache(maxsize=room, getsizeof=lambda clip: clip.frames.nbytes)
+        self._draw = cached(clips, lock=Lock())(_draw)
 
     def __call__(self, video: Video, frames: Frames) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
         """Give some frames of a video, drawn now or before."""
         if video.draw is None:
             raise ValueError(f"{video.id} is not drawn: use read_pictures or read_stored")
-        clip = self._clips.recall(video.draw, video.draw)
+        clip = self._draw(video.draw)
         return clip.frames[frames], clip.times[frames]
 
     def __reduce__(self) -> tuple[Callable[[], "Drawings"], tuple[()]]:
         """Go to another process without the clips."""
-        return partial(Drawings, room=self._clips.room), ()
+        return partial(Drawings, room=self._room), ()
+
+
+def _draw(draw: Callable[[], Clip]) -> Clip:
+    return draw()
 
 
 def read_pose(video: Video, frames: Frames) -> tuple[NDArray[np.float32], NDArray[np.float64]]:

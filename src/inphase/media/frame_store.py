@@ -18,9 +18,9 @@ from typing import TypeVar
 import numpy as np
 
 from inphase.media.frames import Clip, Recording, choose, describe_damage, in_clips, open_recording, spliced
-from inphase.storage.array_store import Entry, StoreFormat, append_entry, create_index, is_whole, read_index
+from inphase.storage.array_store import Entry, StoreFormat, append_entry, create_index, is_complete, read_index
 from inphase.storage.errors import MediaError, StoreError
-from inphase.storage.files import exclusive_lock, explain_os_errors, write_blocks
+from inphase.storage.files import exclusive_lock, explain_os_errors, sweep_drafts, write_blocks
 
 Item = TypeVar("Item")
 
@@ -49,7 +49,7 @@ class ArrayStore(Mapping[str, Item]):
         if id in self.broken:
             raise StoreError(f"{id} is not in {self.folder}, since it could not be decoded: {self.broken[id]}")
         entry = self._entries[id]
-        if not is_whole(self.folder, entry, frame_bytes=self.frame_bytes):
+        if not is_complete(self.folder, entry, frame_bytes=self.frame_bytes):
             raise StoreError(f"{self.folder / entry.file} ({id}) is not as it was written: cache the recording again")
         return self._read(self.folder / entry.file, entry.frames)
 
@@ -74,7 +74,7 @@ class ArrayStore(Mapping[str, Item]):
         return [id for id, entry in self._entries.items() if not self._is_intact(entry)]
 
     def _is_intact(self, entry: Entry) -> bool:
-        if not is_whole(self.folder, entry, frame_bytes=self.frame_bytes):
+        if not is_complete(self.folder, entry, frame_bytes=self.frame_bytes):
             return False
         with (self.folder / entry.file).open("rb") as file:
             return hashlib.file_digest(file, hashlib.blake2b).hexdigest() == entry.digest
@@ -188,7 +188,7 @@ def fill(
         done: list[Entry] = []
         for id, source in sources.items():
             entry = entries.get(id)
-            kept = entry is not None and (entry.broken or is_whole(folder, entry, frame_bytes=kind.frame_bytes))
+            kept = entry is not None and (entry.broken or is_complete(folder, entry, frame_bytes=kind.frame_bytes))
             if entry and kept and entry.source == identify(source) != "":
                 done.append(entry)
                 _tell(progress, entry, "kept", len(done), len(sources))
@@ -233,7 +233,8 @@ def _tell(progress: Callable[[StoredVideo], None] | None, entry: Entry, outcome:
 def _sweep(folder: Path, entries: Mapping[str, Entry], *, suffix: str) -> None:
     """Remove what an interrupted run left behind."""
     named = {entry.file for entry in entries.values()}
-    for file in [*folder.glob("*.tmp"), *folder.glob(f"*{suffix}")]:
+    sweep_drafts(folder)
+    for file in folder.glob(f"*{suffix}"):
         if file.name not in named:
             file.unlink()
 

@@ -23,7 +23,7 @@ from inphase.models.weights import fingerprint, load_shipped
 from inphase.pose.blazepose import Landmarker, deprecations_ignored
 from inphase.pose.pose import JOINTS13, Pose
 from inphase.pose.pose_store import cached_pose, is_pose_cached
-from inphase.storage.cache import Cache, content_key
+from inphase.storage.cache import Cache, cache_key
 from inphase.storage.errors import MediaError, MissingExtraError, NoPersonError
 
 # Pictures decoded ahead of the network: clips of so many frames, so many of them.
@@ -53,8 +53,8 @@ def embed_video(
     require_video_encoder(encoder)
     if encoder.modality == "pose":
         return embed_pose(encoder, cached_pose(path, cache=cache, rate=rate, progress=progress))
-    key = content_key(path, "embedding", fingerprint(encoder), rate) if cache.folder else ""
-    kept = cache.find(key)
+    key = cache_key(path, "embedding", fingerprint(encoder), rate) if cache.folder else ""
+    kept = cache.get(key)
     if kept is not None and {"values", "times"} <= kept.keys():
         embedding = Embedding(kept["values"], kept["times"])
         if progress is not None:
@@ -63,7 +63,7 @@ def embed_video(
     embedding = _embed_pictures(encoder, path, rate=rate, progress=progress)
     if isinstance(encoder, PooledFeatures):
         embedding = encoder.settle(embedding)
-    cache.keep(key, {"values": embedding.values, "times": embedding.times})
+    cache.put(key, {"values": embedding.values, "times": embedding.times})
     return embedding
 
 

@@ -3,7 +3,6 @@
 
 import hashlib
 import json
-import os
 from pathlib import Path
 
 import torch
@@ -12,6 +11,7 @@ from safetensors.torch import save_file
 
 from inphase.models.encoder import Encoder, Modality
 from inphase.storage.errors import MediaError
+from inphase.storage.files import atomic_write
 
 
 def fingerprint(encoder: Encoder, *, source: str = "", head: bool = True) -> str:
@@ -45,16 +45,13 @@ def save_encoder(path: Path | str, encoder: Encoder) -> None:
     path = Path(path)
     description = json.dumps({"name": names[0], "config": encoder.config})
     tensors = {name: value.detach().contiguous() for name, value in encoder.state_dict().items()}
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        save_file(tensors, draft, metadata={KEY: description})
-        draft.replace(path)
+        with atomic_write(path) as draft:
+            save_file(tensors, draft, metadata={KEY: description})
     except SafetensorError as error:
         raise MediaError(
             f"{path} cannot be written ({error}): check the folder and whether the disk is full, then run this again"
         ) from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def load_encoder(path: Path | str, *, device: torch.device | str = "cpu") -> Encoder:

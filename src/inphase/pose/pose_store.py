@@ -19,7 +19,7 @@ from inphase.media.frames import describe_damage, open_recording
 from inphase.pose.blazepose import LANDMARKS, require_mediapipe
 from inphase.pose.pose import Pose, pose_of, read_pose
 from inphase.storage.array_store import StoreFormat
-from inphase.storage.cache import Cache, content_key
+from inphase.storage.cache import Cache, cache_key
 from inphase.storage.errors import NoPersonError
 from inphase.storage.files import write_blocks
 
@@ -107,7 +107,7 @@ def write_pose(source: Source, file: Path, *, complexity: int, cache: Cache | No
 
     if cache is not None and not source.spans and source.native_rate is None:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="nothing is kept")  # the store does, whatever the shelf does
+            warnings.filterwarnings("ignore", message="nothing is cached")  # the store does, whatever the shelf does
             pose = cached_pose(source.path, cache=cache, rate=source.rate, complexity=complexity, read=read)
     else:
         pose = read()
@@ -129,7 +129,7 @@ def cached_pose(
     another way to the same pose gives it as `read`.
     """
     key = _pose_key(path, complexity=complexity, rate=rate)
-    kept = cache.find(key)
+    kept = cache.get(key)
     if kept is not None and "nobody" in kept:
         raise NoPersonError(str(kept["nobody"]).replace("{path}", str(path)))
     if kept is not None and "pose" in kept:
@@ -141,16 +141,16 @@ def cached_pose(
         pose = read() if read else read_pose(path, rate=rate, complexity=complexity, progress=progress)
     except NoPersonError as error:
         # Kept without the name of the file, which may be another the next time.
-        cache.keep(key, {"nobody": np.array(str(error).replace(str(path), "{path}"))})
+        cache.put(key, {"nobody": np.array(str(error).replace(str(path), "{path}"))})
         raise
-    cache.keep(key, {"pose": pack(pose)})
+    cache.put(key, {"pose": pack(pose)})
     return pose
 
 
 def is_pose_cached(path: Path | str, *, cache: Cache, rate: float | None = None, complexity: int = 1) -> bool:
     """Tell whether `cached_pose` would answer at once."""
-    return cache.folder is not None and cache.find(_pose_key(path, complexity=complexity, rate=rate)) is not None
+    return cache.folder is not None and cache.get(_pose_key(path, complexity=complexity, rate=rate)) is not None
 
 
 def _pose_key(path: Path | str, *, complexity: int, rate: float | None) -> str:
-    return content_key(path, "pose", complexity, rate)
+    return cache_key(path, "pose", complexity, rate)

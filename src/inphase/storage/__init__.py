@@ -1,1 +1,1 @@
-"""Files, locks, caches and stores: the lowest room, which imports nothing of the package."""
+"""Atomic files, locks, the cache and array stores: the lowest room, which imports nothing of the package."""

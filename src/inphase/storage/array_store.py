@@ -1,7 +1,7 @@
-"""The index of a store: which recordings it holds whole.
+"""The index of an array store: one line of JSON for each complete recording.
 
-`index.jsonl` opens with a line on the store; a recording is added in one line once its file is whole and on disk. A
-file that no line names does not exist; a last line without its end was never written.
+The first line of `index.jsonl` describes the store; a recording gets its line once its file is complete and on disk. A
+file without a line does not count, and neither does a last line without a line end.
 """
 
 import errno
@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from inphase.storage.errors import StoreError
-from inphase.storage.files import fsync_folder
+from inphase.storage.files import write_blocks
 
 INDEX = "index.jsonl"
 
 
 @dataclass(frozen=True)
 class StoreFormat:
-    """What a store holds: a file with `suffix` for each recording, `frame_bytes` long for each of its frames.
+    """The format of a store: a file with `suffix` per recording, `frame_bytes` long for each of its frames.
 
-    `format` is the kind and version, such as "inphase frames 1", and `settings` is what all its recordings were made
-    with: both stand in the first line of the index.
+    `format` is the kind and version, such as "inphase frames 1"; `settings` hold for all recordings. Both are written
+    in the first line of the index.
     """
 
     format: str
@@ -33,10 +33,10 @@ class StoreFormat:
 
 @dataclass(frozen=True)
 class Entry:
-    """What the index says of one recording.
+    """The index line of one recording.
 
-    `file` holds `frames` frames and `digest` is its BLAKE2 hash. A recording that could not be cached has no file, and
-    `broken` says why. `source` identifies what was decoded and `damage` says what of it was lost.
+    `file` holds `frames` frames and `digest` is its BLAKE2 hash. A recording that could not be read has no file but a
+    reason in `broken`. `source` identifies the decoded file and its settings; `damage` describes lost frames.
     """
 
     id: str
@@ -48,14 +48,14 @@ class Entry:
     broken: str = ""
 
 
-def is_whole(folder: Path, entry: Entry, *, frame_bytes: int) -> bool:
-    """Tell whether the file of an entry is there in full length."""
+def is_complete(folder: Path, entry: Entry, *, frame_bytes: int) -> bool:
+    """Report whether the file of an entry exists in full length."""
     file = folder / entry.file
     return file.is_file() and file.stat().st_size == frame_bytes * entry.frames
 
 
 def read_index(folder: Path, *, format: str) -> tuple[dict[str, Any], dict[str, Entry]]:
-    """Read the settings of a store and its entries; of two lines for one id the later holds."""
+    """Read the settings of a store and its entries; the last of several lines for one id counts."""
     try:
         lines = (folder / INDEX).read_bytes().split(b"\n")[:-1]
     except FileNotFoundError:
@@ -83,26 +83,20 @@ def _settings(header: dict[str, Any], folder: Path, *, format: str) -> dict[str,
 
 
 def create_index(folder: Path, kind: StoreFormat) -> None:
-    """Start the index of a new store; cut off a line that was never finished."""
+    """Start the index of a new store; cut off an unfinished line of an existing one."""
     index = folder / INDEX
     if index.exists():
         data = index.read_bytes()
         if not data.endswith(b"\n"):
             os.truncate(index, data.rfind(b"\n") + 1)
     if not index.exists() or not index.stat().st_size:
-        fresh = folder / f"{INDEX}.tmp"
-        with fresh.open("wb") as file:
-            file.write(_line({"format": kind.format, **kind.settings}))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(index)
-        fsync_folder(folder)
+        write_blocks(index, [_line({"format": kind.format, **kind.settings})])
 
 
 def append_entry(folder: Path, entry: Entry) -> None:
-    """Add a line to the index, whole or not at all."""
+    """Append a line to the index; after a failure the index is as before."""
     line = _line({name: value for name, value in asdict(entry).items() if value})
-    # Unbuffered, so that closing the file after a failure cannot write again what was just cut off.
+    # Unbuffered, so that closing the file after a failure cannot write the line after all.
     with (folder / INDEX).open("ab", buffering=0) as index:
         before = index.tell()
         try:

@@ -1,83 +1,89 @@
-"""A shelf of results that took long to make, found again by what they were made from.
+"""A content-addressed cache of computed arrays, shared by every command.
 
-A key is a hash of contents and settings, so that a file that was renamed or copied is known and one that changed is
-not. Every result is a file of its own which appears once it is whole: any number of processes share a cache, and
-removing anything from it costs time only.
+A key is a hash of a file's bytes and of settings: a renamed or copied file is found, a changed one is not. Each entry
+is one file, written atomically, so any number of processes share a cache folder, and any file in it may be deleted.
 """
 
 import hashlib
 import os
-import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Condition
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
+from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
 from inphase.storage.errors import MediaError
-from inphase.storage.files import explain_os_error
+from inphase.storage.files import draft_file, explain_os_error, file_stamp
 
 
 class Cache:
-    """Named arrays kept by key in a folder; without a folder nothing is kept."""
+    """Named arrays by key in a folder; without a folder nothing is cached."""
 
     def __init__(self, folder: Path | None) -> None:
-        """Keep results in `folder`, which is made when the first one is kept."""
+        """Cache in `folder`, which is created with the first entry."""
         self.folder = folder
 
-    def find(self, key: str) -> dict[str, NDArray[Any]] | None:
-        """Give the arrays kept under a key; nothing where there are none, or where they are damaged."""
+    def get(self, key: str) -> dict[str, NDArray[Any]] | None:
+        """Return the arrays of a key; None where there are none or they are damaged."""
         if self.folder is None:
             return None
         try:
-            with (self.folder / f"{key}.npz").open("rb") as file, np.load(file, allow_pickle=False) as kept:
-                return {name: kept[name] for name in kept.files}
+            with self._file(key).open("rb") as file, np.load(file, allow_pickle=False) as stored:
+                return {name: stored[name] for name in stored.files}
         except (OSError, ValueError, EOFError, KeyError, BadZipFile):
             return None
 
-    def keep(self, key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Keep arrays under a key; a shelf that cannot be written is warned of, since work goes on without it."""
+    def put(self, key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Store arrays under a key; warn if the folder cannot be written, since the work can go on without it."""
         if self.folder is None:
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            descriptor, draft = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".npz")
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    np.savez(file, allow_pickle=False, **arrays)
-                Path(draft).replace(self.folder / f"{key}.npz")
-            finally:
-                Path(draft).unlink(missing_ok=True)
+            with draft_file(self._file(key)) as draft:
+                np.savez(draft, allow_pickle=False, **arrays)
         except OSError as error:
-            warnings.warn(f"nothing is kept in {self.folder}: {explain_os_error(error)}", stacklevel=2)
+            warnings.warn(f"nothing is cached in {self.folder}: {explain_os_error(error)}", stacklevel=2)
+
+    def _file(self, key: str) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{key}.npz"
 
 
 def default_cache_folder() -> Path:
-    """Name the folder for what can be made again: $XDG_CACHE_HOME/inphase, or ~/.cache/inphase."""
+    """Return the user's cache folder: $XDG_CACHE_HOME/inphase, or ~/.cache/inphase."""
     # The standard asks to ignore a relative path.
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (named if named.is_absolute() else Path.home() / ".cache") / "inphase"
 
 
-def content_key(path: Path | str, *settings: object) -> str:
-    """Hash what a file, or a folder of pictures, holds together with settings, which are told apart by how they print.
+def cache_key(path: Path | str, *settings: object) -> str:
+    """Hash the contents of a file, or of a folder of images, together with settings, compared by their `repr`."""
+    return hashlib.blake2b(f"{content_hash(path)} {settings!r}".encode(), digest_size=20).hexdigest()
 
-    About a gigabyte a second.
-    """
-    path, digest = Path(path), hashlib.blake2b(digest_size=20)
-    if not path.exists():
+
+def content_hash(path: Path | str) -> str:
+    """Hash the bytes of a file, or the names and bytes of a folder's files; once per process, at about 1 GB/s."""
+    if not Path(path).exists():
         raise MediaError(f"{path} does not exist: check the path")
-    for file in sorted(path.iterdir()) if path.is_dir() else [path]:
-        if not file.is_file():
-            continue
+    path = Path(path).absolute()
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+    return _hash_files(path, tuple((file, file_stamp(file)) for file in files))
+
+
+# Threads that ask for the same file wait for one of them to read it.
+@cached(LRUCache(maxsize=4096), condition=Condition())
+def _hash_files(path: Path, stamped: tuple[tuple[Path, tuple[int, ...]], ...]) -> str:
+    digest = hashlib.blake2b(digest_size=20)
+    for file, _ in stamped:
         try:
             with file.open("rb") as opened:
                 digest.update(hashlib.file_digest(opened, hashlib.blake2b).digest())
         except PermissionError as error:
             raise MediaError(f"{file} may not be read: give yourself the right to, as `chmod u+r` does") from error
         digest.update(file.name.encode(errors="surrogatepass") if path.is_dir() else b"")
-    digest.update(repr(settings).encode())
     return digest.hexdigest()

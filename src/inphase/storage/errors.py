@@ -1,21 +1,21 @@
-"""What goes wrong with files of pictures and sound, under names a caller can catch."""
+"""Errors and warnings about files, by names a caller can catch."""
 
 
 class MediaError(Exception):
-    """A file gives nothing to work with; the message names the file and what to do about it."""
+    """A file cannot be used; the message names the file and what to do about it."""
 
 
 class NoPersonError(MediaError):
-    """A file shows nobody whose pose could be read; the message names the file."""
+    """A recording shows no person whose pose can be estimated; the message names the file."""
 
 
 class StoreError(MediaError):
-    """A frame store cannot be written or read; the message says which and what to do about it."""
+    """A store cannot be read or written; the message names it and what to do about it."""
 
 
 class DamagedMediaWarning(UserWarning):
-    """A file is damaged: what could be decoded was, and the message counts what was lost."""
+    """A file is damaged: the rest was decoded, and the message counts what was lost."""
 
 
 class MissingExtraError(ImportError):
-    """An optional part of the installation is not there; the message says how to get it."""
+    """An optional dependency is not installed; the message says how to install it."""

@@ -1,9 +1,18 @@
-"""Writing that leaves a folder valid: files that appear once they are whole, one process at a time."""
+"""Write files atomically, lock folders against concurrent writers, and check outputs before long work.
+
+A file is written inside a hidden draft folder beside it, `.NAME.inphase-draft`, and renamed out of it when it is
+complete and on disk. The writer holds a lock in the draft folder: a second writer of the same file waits for it, and a
+draft whose lock is free belongs to a killed process and is removed by the next process that writes beside it.
+"""
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
+import shutil
+import time
+import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -16,57 +25,185 @@ except ModuleNotFoundError:  # Windows
 
 from inphase.storage.errors import MediaError, StoreError
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+DRAFT_SUFFIX = ".inphase-draft"
+# File systems without locks cannot show that a draft's writer is alive: there a draft is stale after a day.
+MAX_DRAFT_SECONDS = 24 * 3600
+_LOCK = ".lock"
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Give a place to write to, of the same ending, which becomes `path` at the end; whatever fails leaves nothing.
+    """Yield a draft to write, which replaces `path` when the block succeeds; on failure `path` stays as it was.
 
-    Who wants to write the same file meanwhile waits: the last one's stays, and it is whole.
+    The file gets the permissions of the umask. Concurrent writers of one file take turns. An `OSError` becomes a
+    `MediaError` that names the file and what to do.
     """
-    part = path.with_name(f".{path.stem}.part{path.suffix}")
     try:
-        with _alone(part):
-            try:
-                yield part
-                part.replace(path)
-            finally:
-                with contextlib.suppress(OSError):
-                    part.unlink(missing_ok=True)
+        with draft_file(path) as draft:
+            yield draft
     except OSError as error:
         raise MediaError(f"{path} cannot be written: {explain_os_error(error)}") from error
 
 
 @contextlib.contextmanager
-def _alone(part: Path) -> Iterator[None]:
-    """Wait for a lock on a draft and hold it; it dies with its process, and what that left is written over."""
-    descriptor = os.open(part, os.O_RDWR | os.O_CREAT, 0o666)
-    while fcntl is not None:
-        # Some network file systems have no locks: there the last one to finish wins, whole or not.
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if _is_open(part, descriptor):
-            break
-        os.close(descriptor)
-        descriptor = os.open(part, os.O_RDWR | os.O_CREAT, 0o666)
+def draft_file(path: Path) -> Iterator[Path]:
+    """Write atomically like `atomic_write`, but let an `OSError` through."""
+    _sweep_once(path.parent.absolute())
+    with _locked_draft(path.with_name(f".{path.name}{DRAFT_SUFFIX}")) as folder:
+        draft = folder / path.name
+        yield draft
+        # Some writers create their file with mode 0600; the folder was created under the umask.
+        draft.chmod(folder.stat().st_mode & 0o666)
+        with draft.open("rb") as written:
+            os.fsync(written.fileno())
+        draft.replace(path)
+    fsync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def scratch_folder(parent: Path) -> Iterator[Path]:
+    """Yield a new hidden folder inside `parent` and remove it at the end, or at the next write after a kill."""
+    _sweep_once(parent.absolute())
+    with _locked_draft(parent / f".{uuid.uuid4().hex[:12]}{DRAFT_SUFFIX}") as folder:
+        yield folder
+
+
+def is_draft(path: Path) -> bool:
+    """Report whether a path is the draft of a running or killed writer."""
+    return path.name.startswith(".") and path.name.endswith(DRAFT_SUFFIX)
+
+
+def sweep_drafts(folder: Path) -> None:
+    """Remove the drafts in a folder whose writers were killed."""
     try:
-        yield
+        drafts = [Path(entry.path) for entry in os.scandir(folder) if is_draft(Path(entry.name))]
+    except OSError:
+        return
+    for draft in drafts:
+        with contextlib.suppress(OSError):
+            _remove_if_stale(draft)
+
+
+@functools.lru_cache(maxsize=1024)
+def _sweep_once(folder: Path) -> None:
+    # Listing a large folder at every write would cost more than the write.
+    sweep_drafts(folder)
+
+
+def _remove_if_stale(draft: Path) -> None:
+    """Remove a draft unless its writer holds the lock or, on a file system without locks, may be alive."""
+    is_old = time.time() - draft.stat().st_mtime > MAX_DRAFT_SECONDS
+    if fcntl is None:
+        if is_old:
+            _remove_draft(draft)
+        return
+    descriptor = os.open(draft / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_stale = _is_same_file(draft / _LOCK, descriptor)
+    except BlockingIOError:
+        is_stale = False
+    except OSError:
+        is_stale = is_old
+    try:
+        if is_stale:
+            _remove_draft(draft)
     finally:
         os.close(descriptor)
 
 
-def _is_open(part: Path, descriptor: int) -> bool:
-    """Tell whether a draft still is the file that was opened: who held the lock may have renamed or removed it."""
+@contextlib.contextmanager
+def _locked_draft(folder: Path) -> Iterator[Path]:
+    """Create an empty draft folder and hold its lock; wait where another writer holds it."""
+    descriptor = _lock(folder)
+    if descriptor is None:  # no locks on this file system: a unique name keeps concurrent writers apart
+        folder = folder.with_name(f".{uuid.uuid4().hex[:12]}{folder.name}")
+        folder.mkdir()
     try:
-        return os.path.samestat(os.stat(part), os.fstat(descriptor))
+        _clear(folder)
+        yield folder
+    finally:
+        with contextlib.suppress(OSError):
+            _remove_draft(folder)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _lock(folder: Path) -> int | None:
+    """Create a draft folder, wait for its lock, and return the open lock file; None where locks do not work."""
+    while fcntl is not None:
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+        try:
+            descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:  # the last holder has just removed the folder
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:
+            os.close(descriptor)
+            _remove_draft(folder)
+            return None
+        if _is_same_file(folder / _LOCK, descriptor):
+            return descriptor
+        os.close(descriptor)
+    return None
+
+
+def _is_same_file(path: Path, descriptor: int) -> bool:
+    """Report whether a path still leads to the opened file: the holder of its lock may have removed it."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:
         return False
 
 
+def _remove_draft(folder: Path) -> None:
+    # The lock goes last: from then on the folder may belong to the next writer.
+    _clear(folder)
+    (folder / _LOCK).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _clear(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        elif entry.name != _LOCK:
+            entry.unlink(missing_ok=True)
+
+
+def write_blocks(file: Path, blocks: Iterable[bytes | memoryview]) -> str:
+    """Write blocks to a file atomically and return their BLAKE2 hash."""
+    digest = hashlib.blake2b()
+    with draft_file(file) as draft, draft.open("wb") as opened:
+        for block in blocks:
+            opened.write(block)
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def fsync_folder(folder: Path) -> None:
+    """Flush a rename to disk, where the system can open a folder."""
+    with contextlib.suppress(PermissionError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def file_stamp(path: Path) -> tuple[int, int, int, int]:
+    """Return size, modification time, change time and inode of a file: a file that changes gets another stamp."""
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
 @contextlib.contextmanager
 def exclusive_lock(folder: Path, *, doing: str = "filling") -> Iterator[None]:
-    """Hold a folder for writing: no other process can until the end."""
+    """Lock a folder against other writing processes; raise `StoreError` if another one holds it."""
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / "lock", timeout=0)
@@ -82,7 +219,7 @@ def exclusive_lock(folder: Path, *, doing: str = "filling") -> Iterator[None]:
 
 @contextlib.contextmanager
 def explain_os_errors(folder: Path) -> Iterator[None]:
-    """Turn what the disk refuses into an error that says what to do."""
+    """Turn an `OSError` into a `StoreError` that names the folder and what to do."""
     try:
         yield
     except OSError as error:
@@ -90,39 +227,12 @@ def explain_os_errors(folder: Path) -> Iterator[None]:
 
 
 def explain_os_error(error: OSError) -> str:
-    """Say what the disk refuses and what to do about it."""
-    if error.errno in _FULL:
+    """Describe why a write failed and what to do about it."""
+    if error.errno in _DISK_FULL:
         return "the disk is full; make room, then run this again"
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         return "a file is where a folder is to be made; name another folder"
     return f"{error.strerror or error}; check the folder and your rights to it, then run this again"
-
-
-def write_blocks(file: Path, blocks: Iterable[bytes | memoryview]) -> str:
-    """Write blocks into a file that appears when all of them are on disk, or not at all; give their BLAKE2 hash."""
-    part, digest = file.with_suffix(".tmp"), hashlib.blake2b()
-    try:
-        with part.open("wb") as opened:
-            for block in blocks:
-                opened.write(block)
-                digest.update(block)
-            opened.flush()
-            os.fsync(opened.fileno())
-        part.replace(file)
-        fsync_folder(file.parent)
-    finally:
-        part.unlink(missing_ok=True)
-    return digest.hexdigest()
-
-
-def fsync_folder(folder: Path) -> None:
-    """Make a rename last, where the system lets a folder be opened."""
-    with contextlib.suppress(PermissionError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def require_folder(out: Path) -> None:

@@ -1,7 +1,6 @@
 """The state of a run in one file: weights, optimiser, chance. It is there whole or not at all; nothing is unpickled."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from inphase.storage.files import atomic_write, fsync_folder
+from inphase.storage.files import atomic_write
 
 STATE_FILE = "state.safetensors"
 KEY = "inphase_state"
@@ -37,10 +36,6 @@ def save_state(folder: Path, *, step: int, method: nn.Module, optimiser: Optimiz
     metadata = {KEY: json.dumps({"step": step, "groups": packed["param_groups"]})}
     with atomic_write(folder / STATE_FILE) as part:
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, part, metadata=metadata)
-        # A rename may reach the disk before what it names.
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
-    fsync_folder(folder)
 
 
 def load_state(folder: Path) -> State | None:

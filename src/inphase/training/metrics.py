@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from inphase.storage.files import atomic_write
+
 # Two embeddings of unrelated frames point the same way within 8 degrees on average: nothing is told apart.
 COLLAPSED = 0.99
 
@@ -66,9 +68,8 @@ class Metrics:
         """Go on after `step` steps."""
         self._file = folder / METRICS_FILE
         kept = [row for row in read_metrics(folder) if row["step"] <= step]
-        draft = self._file.with_suffix(".tmp")
-        draft.write_text("".join(_line(row) for row in kept), encoding="utf-8")
-        draft.replace(self._file)
+        with atomic_write(self._file) as draft:
+            draft.write_text("".join(_line(row) for row in kept), encoding="utf-8")
         self._lines = self._file.open("a", encoding="utf-8")
         self._events = _open_events(folder / EVENTS, step=step)
 

@@ -4,13 +4,13 @@ import base64
 import json
 import re
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from inphase.playback import INDEX, open_playback
 from inphase.progress import Progress, ignore_progress
+from inphase.storage.files import scratch_folder
 
 STATIC = Path(__file__).parent / "static"
 
@@ -41,8 +41,8 @@ class Exported:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ValueError(f"{folder} is {'not empty' if folder.is_dir() else 'a file'}: name a new folder")
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as made:
-            whole = Path(made) / "whole"
+        with scratch_folder(folder.parent) as made:
+            whole = made / "whole"
             for path in (*self.texts, *self.media):
                 (whole / path).parent.mkdir(parents=True, exist_ok=True)
             for path, text in self.texts.items():

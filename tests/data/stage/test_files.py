@@ -17,6 +17,7 @@ from inphase.data.video import Problem
 from inphase.media.audio import read_sound
 from inphase.media.frames import read_clip
 from inphase.storage.errors import MediaError, StoreError
+from inphase.storage.files import DRAFT_SUFFIX
 
 ACTIONS = ("golf_swing", "squat")
 
@@ -117,7 +118,9 @@ def test_interrupted_writing_leaves_whole_recordings_and_goes_on(tmp_path: Path)
     how: dict[str, Any] = {"split": "train", "actions": ["squat"], "videos": 3, "size": 16}
     with pytest.raises(KeyboardInterrupt):
         write(tmp_path, **how, progress=stop)
-    (tmp_path / "videos" / f".{Slate('squat', 'train', 2).id}.part.mp4").write_bytes(b"killed half-way")
+    draft = tmp_path / "videos" / f".{Slate('squat', 'train', 2).id}.mp4{DRAFT_SUFFIX}"
+    draft.mkdir()
+    (draft / "x.mp4").write_bytes(b"killed half-way")
     assert len(load(tmp_path, split="all")) == 2
     assert write(tmp_path, **how) == (1, 2)
     assert check(load, tmp_path, name="stage", frame_count=file_length).whole
