@@ -195,7 +195,7 @@ def test_a_disk_that_fails_is_no_fault_of_the_video(place: Path, monkeypatch: py
         return content_hash(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr("inphase.corpus.embed_corpus.content_hash", fail)
+        patch.setattr("inphase.corpus.embed_job.content_hash", fail)
         came = embed(place)
     assert (came.done, came.failed) == (5, 2)
     assert came.broken["gym/vault/01.mp4"] == f"{place / 'gym/vault/01.mp4'} cannot be read: Input/output error"
