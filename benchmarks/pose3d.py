@@ -20,11 +20,12 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.timing import lay_out, machine
+from inphase.align.matching import match
 from inphase.align.path import shortest_path
 from inphase.apps.pose3d.factorization import factorise, orthonormalise, upgrade
 from inphase.apps.pose3d.orientation import procrustes
 from inphase.apps.pose3d.reconstruct import reconstruct
-from inphase.apps.pose3d.views import Performance, Views, align, gather
+from inphase.apps.pose3d.views import Performance, Views, gather
 from inphase.data import stage, utd_mhad
 from inphase.data.frame_source import select_joints
 from inphase.data.reading import read_pose
@@ -87,7 +88,8 @@ def by_embedding(videos: list[Video], encoder: PoseEncoder) -> Maps:
         known[video.id] = embed(encoder, read_pose(video, np.arange(video.length or 0)), batch=512)
 
     def find(query: Video, other: Video) -> Array:
-        return align(known[query.id], known[other.id]).time_map(seconds_of(query), seconds_of(other))
+        found = match(known[query.id].values, known[other.id].values, keep_cost=False)
+        return found.time_map(seconds_of(query), seconds_of(other))
 
     return find
 

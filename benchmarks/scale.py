@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from benchmarks.soak import CEILING, soak
+from inphase.align.matching import match_many
 from inphase.cli.align_all import report_of
 from inphase.corpus.align_corpus import align_action
 from inphase.corpus.compaction import LARGE
@@ -33,7 +34,6 @@ from inphase.corpus.embed_corpus import EmbedSummary, embed_corpus
 from inphase.corpus.embed_job import EmbedJob, EmbedJobResult, EmbedSettings, stamp_of
 from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.pair_engines import in_threads
-from inphase.corpus.pairs import align_pairs
 from inphase.corpus.shards import ShardRow, write_shard
 from inphase.corpus.store_search import find_moments
 from inphase.corpus.vector_index import SAMPLE, Index
@@ -147,7 +147,7 @@ def search(size: Size, *, exact: int) -> Measured:
 def align(size: Size) -> Measured:
     """Align all videos of an action with a reference, and pairs of at most `most`."""
     # Compiled once per installation, not once per corpus.
-    list(align_pairs([(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32))]))
+    list(match_many([(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32))]))
     began = time.process_time()
     with EmbeddingStore(size.store) as store:
         place = Path(size.place, "aligned")

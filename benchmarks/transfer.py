@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from inphase.align.matching import match
 from inphase.apps.labels import Instant, Labels
-from inphase.apps.matching import match
 from inphase.apps.transfer_labels import NEAR, carry
 from inphase.data import golfdb, stage
 from inphase.data.frame_source import add_poses, select_joints
@@ -76,7 +76,9 @@ def measure(
         labels = Labels(instants=tuple(Instant(frame / rate, name) for frame, name in zip(frames, events, strict=True)))
         carried = carry(labels, x, y, y_end=len(y) / rate).instants
         found["linear stretch"] += np.abs(frames * (len(y) - 1) / (len(x) - 1) - truth).tolist()
-        found["cheapest path"] += np.abs(match(x, y).seconds[frames] * rate - truth).tolist()
+        found["cheapest path"] += np.abs(
+            match(x.values, y.values).time_map(x.times, y.times)[frames] * rate - truth
+        ).tolist()
         found["inphase transfer"] += [abs(each.second * rate - true) for each, true in zip(carried, truth, strict=True)]
         found["confidence"] += [each.confidence or 0.0 for each in carried]
     return {name: np.array(values) for name, values in found.items()}

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from benchmarks.transfer import embed_labelled, pairs, shared_events
-from inphase.apps.matching import match
+from inphase.align.matching import match
 from inphase.apps.transfer_labels import NEAR, PLACING, confidence_near, likeness_of, medians_of, posterior
 from inphase.data import golfdb, stage
 from inphase.data.frame_source import add_poses, select_joints
@@ -38,9 +38,9 @@ def measure(encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, 
     for source, target in pairs(videos, alike=alike, rng=np.random.default_rng(0)):
         x, y = seen[source.id], seen[target.id]
         _, frames, truth = shared_events(source, target, names)
-        path = match(x, y).path
-        weights = {gamma: posterior(x, y, frames, path=path, gamma=gamma) for gamma in TEMPERATURES}
-        places, alike_there = medians_of(y.times, weights[PLACING]), likeness_of(x, y, path)
+        found = match(x.values, y.values)
+        weights = {gamma: posterior(x, y, frames, alignment=found, gamma=gamma) for gamma in TEMPERATURES}
+        places, alike_there = medians_of(y.times, weights[PLACING]), likeness_of(x, y, found.path)
         for gamma, rows in weights.items():
             errors[gamma] += np.abs(medians_of(y.times, rows) * rate - truth).tolist()
             for place, row in zip(places, rows, strict=True):

@@ -7,7 +7,6 @@ import torch
 from matplotlib.figure import Figure
 
 from inphase import dtw
-from inphase.align import cosine_cost
 
 FILE = Path("out/demo/alignment.png")
 
@@ -26,7 +25,8 @@ in_step = alignment.time_map(x_times, y_times)  # the second of y that goes with
 
 figure = Figure(figsize=(12, 3.6), layout="constrained")
 left, middle, right = figure.subplots(1, 3)
-for axis, name, values in (left, "cost", cosine_cost(x[None], y[None])[0]), (middle, "table", alignment.table):
+for axis, name, values in (left, "cost", alignment.cost_matrix), (middle, "table", alignment.table):
+    assert values is not None
     axis.contourf(x_times, y_times, values.T, levels=24)
     axis.plot(x_times, in_step, color="white", linewidth=1.5)
     axis.set(title=f"{name} and path", xlabel="seconds of x", ylabel="seconds of y")

@@ -4,7 +4,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.align.coarse_to_fine import average_blocks, coarse_to_fine_path
+from inphase.align.coarse_to_fine import align_coarse_to_fine, average_blocks
 from inphase.align.cost import cosine_cost
 from inphase.align.path import shortest_path
 from tests.oracles import is_monotone
@@ -28,15 +28,15 @@ def warped() -> Warped:
     return np.linspace(0, 399, 400), np.linspace(0, 1, 600) ** 1.7 * 399
 
 
-def error(warped: Warped, path: Tensor, *, first: int = 0) -> float:
+def error(warped: Warped, path: NDArray[np.int64], *, first: int = 0) -> float:
     """Measure how far apart the moments are that a path matches, at worst."""
-    i, j = path.T.numpy()
+    i, j = path.T
     return float(np.abs(warped[0][i + first] - warped[1][j]).max())
 
 
 def test_what_fits_is_exact(warped: Warped) -> None:
     x, y = map(spiral, warped)
-    assert torch.equal(coarse_to_fine_path(x, y, cost=cosine), shortest_path(cosine(x, y)).path)
+    np.testing.assert_array_equal(align_coarse_to_fine(x, y, cost=cosine).path, shortest_path(cosine(x, y)).path)
 
 
 @pytest.mark.parametrize("cells", [60_000, 15_000, 5_000])
@@ -49,7 +49,7 @@ def test_what_does_not_fit_is_found_in_pieces(warped: Warped, cells: int) -> Non
         largest = max(largest, len(a) * len(b))
         return cosine(a, b)
 
-    path = coarse_to_fine_path(x, y, cost=counted, cells=cells)
+    path = align_coarse_to_fine(x, y, cost=counted, max_cells=cells).path
     assert largest <= 1.2 * cells
     assert is_monotone([(i, j) for i, j in path.tolist()])
     assert path[0].tolist() == [0, 0]
@@ -60,7 +60,7 @@ def test_what_does_not_fit_is_found_in_pieces(warped: Warped, cells: int) -> Non
 
 def test_a_short_sequence_is_found_inside_a_long_one(warped: Warped) -> None:
     x, y = map(spiral, warped)
-    path = coarse_to_fine_path(x[150:250], y, cost=cosine, subsequence=True, cells=6_000)
+    path = align_coarse_to_fine(x[150:250], y, cost=cosine, subsequence=True, max_cells=6_000).path
     assert error(warped, path, first=150) <= 2.5
     assert path[0, 0] == 0
     assert path[-1, 0] == 99

@@ -34,6 +34,7 @@ def test_cheapest_of_all_paths(grid: Grid) -> None:
     assert tuple(path) in oracles.monotone_paths(m, n)
     assert alignment.cost == pytest.approx(oracles.hard_dtw(grid), abs=1e-9)
     assert sum(grid[cell] for cell in path) == pytest.approx(alignment.cost, abs=1e-9)
+    assert alignment.table is not None
     np.testing.assert_allclose(alignment.table, oracles.table(grid, "hard", 0), atol=1e-9)
 
 
@@ -100,14 +101,14 @@ def test_types_strides_and_gradients_do_not_matter(device: torch.device, dtype: 
     alignment, expected = shortest_path(cost.mT), shortest_path(cost.detach().cpu().double().mT.contiguous())
     assert alignment.path.tolist() == expected.path.tolist()
     assert alignment.cost == expected.cost
-    assert alignment.path.dtype == torch.int64
-    assert alignment.table.dtype == torch.float64
-    assert not alignment.table.requires_grad
+    assert alignment.path.dtype == np.int64
+    assert alignment.table is not None
+    assert alignment.table.dtype == np.float64
 
 
 def test_time_map_by_hand() -> None:
-    path = torch.tensor([[0, 0], [0, 1], [1, 2], [2, 2], [3, 3], [3, 4], [3, 5]])
-    alignment = Alignment(path=path, cost=0.0, table=torch.zeros(4, 6))
+    path = np.array([[0, 0], [0, 1], [1, 2], [2, 2], [3, 3], [3, 4], [3, 5]])
+    alignment = Alignment(path=path, cost=0.0, shape=(4, 6))
     y_times = np.array([0.0, 1.0, 3.0, 4.0, 6.0, 10.0])
     # Frame 0 goes with 0 and 1, frames 1 and 2 with 3, frame 3 with what lies from 4 to 10.
     np.testing.assert_array_equal(alignment.time_map(np.arange(4) / 30, y_times), [0.5, 3.0, 3.0, 7.0])

@@ -1,13 +1,16 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.interpolate import make_smoothing_spline
+from torch import Tensor
 
+from inphase.align import matching
+from inphase.align.cost import contrastive_costs
 from inphase.apps.align_videos import Aligned, align_videos, medoid, smooth_time_map, synchronize
 from inphase.apps.alignment_files import OUTPUTS
-from inphase.apps.matching import match, pair_cost
 from inphase.playback import read_playback
 from inphase.progress import Progress
 from tests.apps.curves import on_curve
@@ -41,6 +44,25 @@ def test_videos_are_aligned_written_and_described(films: list[Path], tmp_path: P
     described = json.loads(json.dumps(aligned.to_dict(), allow_nan=False))
     assert [video["name"] for video in described["videos"]] == ["quick", "slow"]
     np.testing.assert_array_equal(described["videos"][1]["seconds"], aligned.seconds[:, 1])
+
+
+def test_costs_are_computed_once_for_aligning_and_drawing(
+    films: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, costs = [], []
+
+    def counted(x: Tensor, y: Tensor, **settings: Any) -> Tensor:
+        calls.append((x.shape[1], y.shape[1]))
+        costs.append(contrastive_costs(x, y, **settings))
+        return costs[-1]
+
+    monkeypatch.setattr(matching, "contrastive_costs", counted)
+    aligned = align_videos(films, model=small(context=(0,)), height=64, cache=tmp_path / "cache")
+    aligned.write(tmp_path / "out")
+    assert calls == [(20, 40)]
+    (pair,) = read_playback(tmp_path / "out").pairs
+    np.testing.assert_array_equal(pair.cost, costs[0].mean(0)[0].numpy().astype(np.float16))
+    np.testing.assert_array_equal(pair.path, aligned.alignments[1].path)
 
 
 def test_an_output_format_is_a_function_and_a_line(films: list[Path], tmp_path: Path) -> None:
@@ -97,26 +119,6 @@ def test_the_medoid_is_in_the_middle() -> None:
     middle = on_curve(LINE)
     strangers = [on_curve(LINE, noise=0.6, seed=seed) for seed in (1, 2, 3)]
     assert medoid([strangers[0], strangers[1], middle, strangers[2]]) == 2
-
-
-def test_a_single_frame_goes_with_all() -> None:
-    found = match(on_curve([0.5]), on_curve(LINE))
-    assert found.path.tolist() == [[0, j] for j in range(60)]
-    assert match(on_curve(LINE), on_curve([0.5])).seconds.tolist() == [0.0] * 60
-
-
-def test_the_contrastive_cost_treats_both_alike() -> None:
-    import torch
-
-    x, y = (torch.from_numpy(on_curve(np.linspace(0, 1, n), noise=0.1).values) for n in (7, 5))
-    torch.testing.assert_close(pair_cost(x, y), pair_cost(y, x).T)
-
-
-def test_embeddings_of_different_encoders_are_refused() -> None:
-    other = on_curve(LINE)
-    wide = type(other)(np.concatenate([other.values] * 2, axis=1), other.times)
-    with pytest.raises(ValueError, match="6 and 12 dimensions"):
-        match(other, wide)
 
 
 def test_constant_speed_is_left_alone() -> None:

@@ -56,4 +56,4 @@ def test_a_short_query_is_found_inside_a_long_recording() -> None:
     found = nearest_recordings(query, CORPUS, top=2, subsequence=True)
     assert {each.name for each in found} == {"same", "late"}
     same = next(each for each in found if each.name == "same")
-    np.testing.assert_allclose(same.match.seconds[[0, -1]], np.array([0.5, 0.75]) * 89 / 30, atol=0.15)
+    np.testing.assert_allclose(same.seconds[[0, -1]], np.array([0.5, 0.75]) * 89 / 30, atol=0.15)

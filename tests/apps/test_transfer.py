@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from inphase.align.matching import match, pair_cost
 from inphase.apps.labels import Instant, Labels, Stretch
-from inphase.apps.matching import match, pair_cost
 from inphase.apps.transfer_labels import DOUBTING, carry, posterior
 from inphase.models.embedding import Embedding
 from tests.apps.curves import on_curve
@@ -17,14 +17,14 @@ def test_the_posterior_is_that_of_all_paths() -> None:
     x, y = on_curve(np.linspace(0, 1, 4), noise=0.5), on_curve(np.linspace(0, 1, 5), noise=0.5, seed=1)
     cost = pair_cost(torch.from_numpy(x.values), torch.from_numpy(y.values)).double().numpy()
     weights = soft_path(cost, DOUBTING)[[1, 3]]
-    found = posterior(x, y, np.array([1, 3]), path=match(x, y).path, gamma=DOUBTING)
+    found = posterior(x, y, np.array([1, 3]), alignment=match(x.values, y.values), gamma=DOUBTING)
     np.testing.assert_allclose(found, weights / weights.sum(1, keepdims=True), atol=1e-5)
 
 
 def test_of_long_recordings_the_surroundings_are_weighed() -> None:
     x, y = on_curve(LINE, noise=0.1), on_curve(SLOW, noise=0.1, seed=1)
-    frames, path = np.array([0, 30, 59]), match(x, y).path
-    whole, part = (posterior(x, y, frames, path=path, gamma=0.5, cells=cells) for cells in (10**6, 1600))
+    frames, found = np.array([0, 30, 59]), match(x.values, y.values)
+    whole, part = (posterior(x, y, frames, alignment=found, gamma=0.5, max_cells=cells) for cells in (10**6, 1600))
     np.testing.assert_allclose(part.sum(1), 1)
     assert np.abs(whole - part).sum(1).max() < 0.05
 

@@ -202,14 +202,14 @@ def test_one_frame_is_enough(place: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_very_long_video_is_aligned_piece_by_piece(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory for 100 × 100 frames has to do for 300 × 400, as that for 4000 × 4000 has to for longer ones."""
-    from inphase.apps import matching
+    from inphase.align.matching import match
     from inphase.apps import tracks as track
 
     walk = [int(n) for n in np.random.default_rng(1).permutation(4000)[:100]]
     a = film(place / "a.mp4", [n for n in walk for _ in range(3)])
     b = film(place / "b.mp4", [n for n in walk for _ in range(4)])
-    monkeypatch.setattr("inphase.apps.align_videos.match", partial(matching.match, cells=10_000))
-    monkeypatch.setattr(track, "CELLS", 10_000)
+    monkeypatch.setattr("inphase.apps.align_videos.match", partial(match, max_cells=10_000))
+    monkeypatch.setattr(track, "MAX_CELLS", 10_000)
     monkeypatch.setattr(track, "MAX_COST_SIDE", 50)
     assert align(monkeypatch, place, a, b) == 0
     found = seconds_of(place)

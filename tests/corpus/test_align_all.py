@@ -4,16 +4,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
 
-from inphase.align.numba.path_numba import backtrack
-from inphase.apps.matching import match
+from inphase.align.matching import match
 from inphase.corpus import align_corpus as reference_module
-from inphase.corpus import pairs
 from inphase.corpus.align_corpus import Spread, align_action, arrange, limit, medoid, typical
 from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.pair_engines import in_threads
-from inphase.corpus.pairs import Packed, align_pairs, blocks, pack
+from inphase.corpus.pairs import Packed, blocks, pack
 from inphase.corpus.shards import ShardRow
 from inphase.models import Embedding
 from tests.conftest import CUDA
@@ -45,40 +42,6 @@ def folder(tmp_path: Path, rows: list[ShardRow]) -> Path:
     return made_store(tmp_path / "s", {"1": rows[:10], "2": [broken, *rows[10:]]})
 
 
-@pytest.mark.parametrize("device", ["cpu", CUDA])
-def test_pairs_in_batches_are_pairs_one_by_one(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs, "CELLS", 2500)
-    rng = np.random.default_rng(1)
-    drawn = [(walk(rng, frames=int(m)), walk(rng, frames=int(n))) for m, n in rng.integers(1, 40, (25, 2))]
-    found = list(align_pairs([(x.values, y.values) for x, y in drawn], device=device))
-    for (x, y), each in zip(drawn, found, strict=True):
-        expected = match(x, y)
-        if device == "cpu":  # elsewhere products are rounded in another order, and decide between equals
-            np.testing.assert_array_equal(each.path, expected.path)
-        assert each.distance == pytest.approx(expected.distance, abs=1e-5)
-
-
-def test_a_pair_too_long_for_one_table_is_aligned_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs, "LONG", 500)
-    rng = np.random.default_rng(1)
-    x, y = walk(rng, frames=40), walk(rng, frames=30)
-    (found,) = align_pairs([(x.values, y.values)])
-    assert found.distance == pytest.approx(match(x, y).distance, abs=1e-5)
-
-
-@pytest.mark.parametrize("long", [False, True])
-def test_copies_are_no_less_than_nothing_apart(long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if long:
-        monkeypatch.setattr("inphase.corpus.pairs.LONG", 0)
-        monkeypatch.setattr("inphase.corpus.pairs.CELLS", 1)
-    rng = np.random.default_rng(0)
-    copies = [rng.normal(size=(7, 32)).astype(np.float32) for _ in range(40)]
-    copies = [values / np.linalg.norm(values, axis=1, keepdims=True) for values in copies]
-    distances = [found.distance for found in align_pairs([(values, values) for values in copies])]
-    assert min(distances) >= 0
-    assert max(distances) < 1e-6
-
-
 def test_blocks_hold_every_pair_once() -> None:
     for count in (1, 2, 7, 20):
         held = [pair for block in blocks(count, side=4) for pair in block.pairs()]
@@ -108,7 +71,7 @@ def test_all_videos_of_an_action_are_compared(folder: Path, rows: list[ShardRow]
         x, y = seen[names[i]], seen[names[j]]
         assert x is not None
         assert y is not None
-        assert distances[i, j] == pytest.approx(match(x, y).distance, abs=2e-3)
+        assert distances[i, j] == pytest.approx(match(x.values, y.values).distance, abs=2e-3)
     assert {fact.id for fact, _ in compared.misfits} == {"squat/wrong0", "squat/wrong1"}
     assert {fact.id for fact, _ in compared.far} == {"squat/wrong0", "squat/wrong1"}
     assert compared.reference.id == names[int(distances.sum(0).argmin())]
@@ -140,9 +103,9 @@ def test_every_video_is_aligned_with_the_reference(
     reference, other = seen["squat/7"], seen["squat/12"]
     assert reference is not None
     assert other is not None
-    expected = match(reference, other)
+    expected = match(reference.values, other.values)
     assert found["squat/12"]["distance"] == pytest.approx(expected.distance, abs=2e-3)
-    np.testing.assert_allclose(found["squat/12"]["seconds"], expected.seconds, atol=0.09)
+    np.testing.assert_allclose(found["squat/12"]["seconds"], expected.time_map(reference.times, other.times), atol=0.09)
     np.testing.assert_allclose(found["squat/7"]["seconds"], reference.times)
     assert {fact.id for fact, _ in compared.far} == {"squat/wrong0", "squat/wrong1"}
 
@@ -195,22 +158,6 @@ def test_the_page_names_what_does_not_fit(
     page = (tmp_path / "one" / "report.html").read_text(encoding="utf-8")
     assert page.count("data:image/png;base64,") == 1
     assert "squat/wrong1" in page
-
-
-@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
-def test_tables_filled_at_once_are_those_filled_one_by_one(kind: torch.dtype) -> None:
-    """What a GPU does, done here: padding reaches no cell that is read, and ways back are the same."""
-    rng = np.random.default_rng(2)
-    rows, columns = (rng.integers(1, 24, 9).tolist() for _ in range(2))
-    costs = torch.from_numpy(rng.random((9, max(rows), max(columns)))).to(kind)
-    for number, (m, n) in enumerate(zip(rows, columns, strict=True)):
-        costs[number, m:], costs[number, :, n:] = torch.nan, torch.nan
-    one_by_one = list(pairs.tables_one_by_one(costs, rows, columns))
-    at_once = list(pairs.tables_at_once(costs, rows, columns))
-    for one, other, m, n in zip(one_by_one, at_once, rows, columns, strict=True):
-        assert one.shape == other.shape == (m, n)
-        np.testing.assert_allclose(other, one, rtol=1e-12)
-        np.testing.assert_array_equal(backtrack(other, n - 1, False), backtrack(one, n - 1, False))
 
 
 @pytest.mark.parametrize("device", [CUDA])

@@ -118,7 +118,7 @@ def pair(videos: Sequence[Video], other: int) -> Pair:
 
     x, y = features(videos[0]), features(videos[other])
     cost = ((x[:, None] - y[None]) ** 2).sum(-1)
-    path = shortest_path(torch.from_numpy(cost)).path.numpy()
+    path = shortest_path(torch.from_numpy(cost)).path
     return Pair(0, other, cost, seconds(videos[0]), seconds(videos[other]), path)
 
 

@@ -13,10 +13,12 @@ from torch import Tensor
 from inphase.align.inputs import Lengths, no_autocast, require_pair, require_temperature, single_precision, valid
 
 Cost = Literal["contrastive", "cosine", "squared_euclidean"]
+# The temperature of the contrastive cost, as in the paper.
+BETA = 0.1
 
 
 def contrastive_cost(
-    x: Tensor, y: Tensor, *, beta: float = 0.1, x_lengths: Lengths = None, y_lengths: Lengths = None
+    x: Tensor, y: Tensor, *, beta: float = BETA, x_lengths: Lengths = None, y_lengths: Lengths = None
 ) -> Tensor:
     """Take the negative log probability that x_i matches y_j among all of y, eq. (8).
 
@@ -30,7 +32,7 @@ def contrastive_cost(
 
 
 def contrastive_costs(
-    x: Tensor, y: Tensor, *, beta: float = 0.1, x_lengths: Lengths = None, y_lengths: Lengths = None
+    x: Tensor, y: Tensor, *, beta: float = BETA, x_lengths: Lengths = None, y_lengths: Lengths = None
 ) -> Tensor:
     """Take the contrastive cost of x to y and of y to x from one product, [2, B, M, N].
 
@@ -54,20 +56,20 @@ def cosine_cost(x: Tensor, y: Tensor, *, x_lengths: Lengths = None, y_lengths: L
 
 
 def squared_euclidean_cost(x: Tensor, y: Tensor, *, x_lengths: Lengths = None, y_lengths: Lengths = None) -> Tensor:
-    """Take the squared distance, c(i, j) = ‖x_i − y_j‖², as soft-DTW and LAV do. No normalisation."""
+    """Take the squared distance, c(i, j) = ‖x_i − y_j‖², as soft-DTW and LAV do. No normalization."""
     x, y, real = _prepare(x, y, x_lengths, y_lengths)
     with no_autocast(x):
-        # Centring leaves distances alone and keeps the expanded square from cancelling. Padding, 0, does not count.
+        # Centering leaves distances alone and keeps the expanded square from cancelling. Padding, 0, does not count.
         _, y_real = real
         count = y.shape[1] if y_real is None else y_real.sum(1)[:, None, None]
-        centre = y.detach().sum(1, keepdim=True) / count
-        x, y = x - centre, y - centre
+        center = y.detach().sum(1, keepdim=True) / count
+        x, y = x - center, y - center
         squares = x.square().sum(2)[:, :, None] + y.square().sum(2)[:, None, :]
         return _mask((squares - 2 * x @ y.mT).clamp_min(0), real, 0.0)
 
 
 def pairwise_cost(
-    x: Tensor, y: Tensor, *, cost: Cost, beta: float = 0.1, x_lengths: Lengths = None, y_lengths: Lengths = None
+    x: Tensor, y: Tensor, *, cost: Cost, beta: float = BETA, x_lengths: Lengths = None, y_lengths: Lengths = None
 ) -> Tensor:
     """Take the cost of the given name; `beta` is the contrastive one's temperature."""
     if cost == "contrastive":

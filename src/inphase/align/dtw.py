@@ -1,14 +1,14 @@
 """The front door: align two sequences, exactly or differentiably."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from inphase.align.cost import Cost, pairwise_cost
+from inphase.align.cost import BETA, Cost, pairwise_cost
 from inphase.align.inputs import Lengths, last_frame, require_tensor, valid
 from inphase.align.minimum import min_gamma, smooth_min
-from inphase.align.path import Alignment, shortest_path
+from inphase.align.path import Alignment, cosine_distance, shortest_path
 from inphase.align.recursion import Kind, accumulate
 
 
@@ -20,7 +20,7 @@ class Warping:
     table: Tensor
 
 
-def dtw(x: Tensor, y: Tensor, *, cost: Cost = "cosine", beta: float = 0.1, subsequence: bool = False) -> Alignment:
+def dtw(x: Tensor, y: Tensor, *, cost: Cost = "cosine", beta: float = BETA, subsequence: bool = False) -> Alignment:
     """Align x [M, D] with y [N, D] by the cheapest monotone path.
 
     With `subsequence` all of x is matched with whichever part of y costs least. O(MN (D + 1)) time, O(MN) memory.
@@ -32,7 +32,8 @@ def dtw(x: Tensor, y: Tensor, *, cost: Cost = "cosine", beta: float = 0.1, subse
     require_tensor("x", x, "[M, D]")
     require_tensor("y", y, "[N, D]")
     with torch.no_grad():
-        return shortest_path(pairwise_cost(x[None], y[None], cost=cost, beta=beta)[0], subsequence=subsequence)
+        found = shortest_path(pairwise_cost(x[None], y[None], cost=cost, beta=beta)[0], subsequence=subsequence)
+        return replace(found, distance=cosine_distance(x, y, found.path))
 
 
 def smooth_dtw(
@@ -41,7 +42,7 @@ def smooth_dtw(
     *,
     gamma: float = 0.1,
     cost: Cost = "contrastive",
-    beta: float = 0.1,
+    beta: float = BETA,
     x_lengths: Lengths = None,
     y_lengths: Lengths = None,
     subsequence: bool = False,
@@ -56,7 +57,7 @@ def soft_dtw(
     *,
     gamma: float = 0.1,
     cost: Cost = "squared_euclidean",
-    beta: float = 0.1,
+    beta: float = BETA,
     x_lengths: Lengths = None,
     y_lengths: Lengths = None,
     subsequence: bool = False,

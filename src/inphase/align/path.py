@@ -1,9 +1,12 @@
-"""The alignment of two sequences: its path, its cost, and what it says about time."""
+"""The alignment of two sequences: its path, its cost, and the map of time it gives."""
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -11,18 +14,27 @@ from inphase.align.inputs import require_tensor, single_precision
 from inphase.align.numba.path_numba import backtrack, hard_table
 from inphase.align.recursion import Kind, accumulate
 
+Path = NDArray[np.int64]  # [L, 2]
+
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Which frame of x goes with which frame of y.
+    """Which frame of x goes with which frame of y, as numpy arrays.
 
     `path` [L, 2] int64, from the first matched pair (i, j) to the last, each step by one in i, in j or in both; `cost`
-    the sum of the costs along it; `table` [M, N] the accumulated costs it was found in.
+    the sum of the costs along it; `shape` (M, N) the lengths of x and y; `distance` the mean of 1 − cos along the path,
+    whatever cost it was found by: it does not grow with length, so it compares alignments (NaN where only costs were
+    given). `confidence` [M], from 0 to 1 for each frame of x, where it was estimated. `cost_matrix` [M, N], where it
+    was computed in one piece and kept; `table` [M, N] the accumulated costs, where kept.
     """
 
-    path: Tensor
+    path: Path
     cost: float
-    table: Tensor
+    shape: tuple[int, int]
+    distance: float = math.nan
+    confidence: NDArray[np.float64] | None = None
+    cost_matrix: NDArray[Any] | None = None
+    table: NDArray[np.float64] | None = None
 
     def time_map(self, x_times: NDArray[np.float64], y_times: NDArray[np.float64]) -> NDArray[np.float64]:
         """Give for each frame of x the second of y that goes with it, [M], never decreasing.
@@ -30,19 +42,19 @@ class Alignment:
         A frame of x matched with several of y gets the middle of their times. Read the map at other seconds by
         `np.interp(seconds, x_times, map)`.
         """
-        m, n = self.table.shape
+        m, n = self.shape
         x_times, y_times = np.asarray(x_times, np.float64), np.asarray(y_times, np.float64)
         if x_times.shape != (m,) or y_times.shape != (n,):
             raise ValueError(f"times must be [{m}] and [{n}], got {list(x_times.shape)} and {list(y_times.shape)}")
-        return seconds_along(self.path, x_times, y_times)
+        i, j = self.path.T
+        first = np.searchsorted(i, np.arange(m), side="left")
+        last = np.searchsorted(i, np.arange(m), side="right") - 1
+        return np.asarray((y_times[j[first]] + y_times[j[last]]) / 2)
 
-
-def seconds_along(path: Tensor, x_times: NDArray[np.float64], y_times: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Read a path [L, 2] through all of x as the second of y at each frame of x: the middle where there are several."""
-    i, j = path.numpy().T
-    first = np.searchsorted(i, np.arange(len(x_times)), side="left")
-    last = np.searchsorted(i, np.arange(len(x_times)), side="right") - 1
-    return np.asarray((y_times[j[first]] + y_times[j[last]]) / 2)
+    def frame_map(self) -> NDArray[np.float64]:
+        """Give for each frame of x the frame of y that goes with it, [M]: the middle where there are several."""
+        m, n = self.shape
+        return self.time_map(np.arange(m, dtype=np.float64), np.arange(n, dtype=np.float64))
 
 
 def shortest_path(cost: Tensor, *, subsequence: bool = False) -> Alignment:
@@ -50,15 +62,39 @@ def shortest_path(cost: Tensor, *, subsequence: bool = False) -> Alignment:
 
     With `subsequence` all of x is matched with whichever part of y costs least. Of equal steps the diagonal one is
     taken. O(MN) time and memory, in float64 on the CPU.
+
+    >>> shortest_path(torch.tensor([[0.0, 1.0, 1.0], [1.0, 0.0, 0.0]])).path.tolist()
+    [[0, 0], [1, 1], [1, 2]]
     """
     require_tensor("cost", cost, "[M, N]")
     (cost,) = single_precision(cost.detach().cpu())
-    table = torch.from_numpy(hard_table(cost.contiguous().numpy(), subsequence))
-    if table[-1, -1].isnan():  # where one NaN anywhere ends up
+    matrix = cost.contiguous().numpy()
+    return trace(hard_table(matrix, subsequence), subsequence=subsequence, cost_matrix=matrix)
+
+
+def trace(
+    table: NDArray[np.float64], *, subsequence: bool = False, cost_matrix: NDArray[Any] | None = None
+) -> Alignment:
+    """Trace the cheapest path back through a hard table [M, N] of accumulated costs."""
+    if np.isnan(table[-1, -1]):  # where one NaN anywhere ends up
         raise ValueError("cost holds NaN, through which no path is shortest; mend the embeddings it comes from")
-    end = int(table[-1].argmin()) if subsequence else table.shape[1] - 1
-    path = torch.from_numpy(backtrack(table.numpy(), end, subsequence))
-    return Alignment(path=path, cost=float(table[-1, end]), table=table)
+    m, n = table.shape
+    end = int(table[-1].argmin()) if subsequence else n - 1
+    path = backtrack(table, end, subsequence)
+    return Alignment(path, float(table[-1, end]), (m, n), cost_matrix=cost_matrix, table=table)
+
+
+def cosine_distance(x: Tensor, y: Tensor, path: Path) -> float:
+    """Take the mean of 1 − cos along a path between x [M, D] and y [N, D]."""
+    i, j = torch.from_numpy(path).T
+    # The mean of the cosines of a video and its copy rounds to a little above 1.
+    return max(0.0, float(1 - F.cosine_similarity(x[i], y[j]).mean()))
+
+
+def align_with_itself(length: int) -> Alignment:
+    """Align a sequence with itself, frame by frame."""
+    frames = np.arange(length)
+    return Alignment(np.stack([frames, frames], axis=1), 0.0, (length, length), distance=0.0)
 
 
 def expected_path(cost: Tensor, *, kind: Kind = "soft", gamma: float = 0.1, free_start: bool = False) -> Tensor:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from inphase.align.matching import PairCost, match
+from inphase.align.path import Alignment, align_with_itself
 from inphase.apps.alignment_files import OUTPUTS, Output
-from inphase.apps.matching import PairCost, PairMatch, match
 from inphase.apps.tracks import (
     Model,
     NamedVideo,
@@ -58,7 +59,7 @@ class Aligned:
     height: int = 360
 
     @property
-    def alignments(self) -> tuple[PairMatch, ...]:
+    def alignments(self) -> tuple[Alignment, ...]:
         """Return the alignment of the reference with each recording; with itself, the identity."""
         return self.synchronization.matches
 
@@ -211,7 +212,7 @@ class Synchronization:
     reference: int
     clock: Seconds
     seconds: Seconds
-    matches: tuple[PairMatch, ...]
+    matches: tuple[Alignment, ...]
 
 
 def synchronize(
@@ -233,19 +234,14 @@ def synchronize(
     matches, columns = [], []
     for number, other in enumerate(embeddings):
         if number == reference:
-            found = itself(other)
+            found = align_with_itself(len(other))
         else:
-            found = match(embeddings[reference], other, cost=cost, subsequence=subsequence)
+            found = match(embeddings[reference].values, other.values, cost=cost, subsequence=subsequence)
         follows = number != reference and smooth > 0
-        columns.append(smooth_time_map(clock, found.seconds, period=smooth) if follows else found.seconds)
+        seconds = found.time_map(clock, other.times)
+        columns.append(smooth_time_map(clock, seconds, period=smooth) if follows else seconds)
         matches.append(found)
     return Synchronization(reference, clock, np.stack(columns, axis=1), tuple(matches))
-
-
-def itself(embedding: Embedding) -> PairMatch:
-    """Return the identity alignment of an embedding with itself."""
-    frames = np.arange(len(embedding))
-    return PairMatch(np.stack([frames, frames], axis=1), embedding.times, 0.0)
 
 
 def medoid(embeddings: Sequence[Embedding], *, cost: PairCost = "contrastive") -> int:
@@ -253,7 +249,8 @@ def medoid(embeddings: Sequence[Embedding], *, cost: PairCost = "contrastive") -
     distances = np.zeros((len(embeddings), len(embeddings)))
     for i in range(len(embeddings)):
         for j in range(i):
-            distances[i, j] = distances[j, i] = match(embeddings[i], embeddings[j], cost=cost).distance
+            found = match(embeddings[i].values, embeddings[j].values, cost=cost, keep_cost=False)
+            distances[i, j] = distances[j, i] = found.distance
     return int(distances.sum(1).argmin())
 
 

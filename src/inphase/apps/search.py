@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from inphase.apps.align_videos import Synchronization, itself, make_pairs, make_playback
-from inphase.apps.matching import PairMatch, match
+from inphase.align.matching import match
+from inphase.align.path import Alignment, align_with_itself
+from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
 from inphase.apps.tracks import NamedVideo, add_video_file
 from inphase.media.frames import read_clip
 from inphase.models.embedding import Embedding
@@ -32,10 +33,14 @@ class MomentHit:
 
 @dataclass(frozen=True, eq=False)
 class VideoHit:
-    """A recording that was found: how the query goes with it, and `score` = 1 − the mean distance, 1 at best."""
+    """A recording that was found: the query's `alignment` with it, and `score` = 1 − its distance, 1 at best.
+
+    `seconds` [M] of the recording go with the frames of the query.
+    """
 
     name: str
-    match: PairMatch
+    alignment: Alignment
+    seconds: NDArray[np.float64]
     score: float
 
 
@@ -88,13 +93,14 @@ def nearest_recordings(
 
     The mean does not grow with length. With `subsequence` the query may be found inside a longer recording.
     """
-    found = []
+    found: list[VideoHit] = []
     for number, (name, seen) in enumerate(corpus.items(), start=1):
-        matched = match(query, seen, subsequence=subsequence)
-        found.append(VideoHit(name, matched, 1 - matched.distance))
+        matched = match(query.values, seen.values, subsequence=subsequence)
+        hit = VideoHit(name, matched, matched.time_map(query.times, seen.times), 1 - matched.distance)
+        found = sorted([*found, hit], key=lambda each: -each.score)[:top]
         if progress is not None:
             progress(number, len(corpus))
-    return sorted(found, key=lambda each: -each.score)[:top]
+    return found
 
 
 # Height of a thumbnail in pixels, and how many recordings are shown in step with the query.
@@ -123,15 +129,16 @@ def make_videos_playback(
         show_moment(
             folder,
             recordings[hit.name],
-            float(hit.match.seconds[0]),
+            float(hit.seconds[0]),
             score=hit.score,
-            duration=float(hit.match.seconds[-1] - hit.match.seconds[0]),
+            duration=float(hit.seconds[-1] - hit.seconds[0]),
         )
         for hit in hits
     ]
     best = hits[:IN_STEP]
-    matches = (itself(seen), *(hit.match for hit in best))
-    synchrony = Synchronization(0, seen.times, np.stack([found.seconds for found in matches], axis=1), matches)
+    alignments = (align_with_itself(len(seen)), *(hit.alignment for hit in best))
+    seconds = np.stack([seen.times, *(hit.seconds for hit in best)], axis=1)
+    synchrony = Synchronization(0, seen.times, seconds, alignments)
     tracks = [asked, *(recordings[hit.name] for hit in best)]
     media = [add_video_file(folder, each) for each in tracks]
     aligned = [seen, *(embeddings[hit.name] for hit in best)]

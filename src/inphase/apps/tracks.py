@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inphase.align.coarse_to_fine import CELLS, average_blocks
-from inphase.apps.matching import PairCost, PairMatch, pair_cost
+from inphase.align.coarse_to_fine import MAX_CELLS, average_blocks
+from inphase.align.matching import PairCost, pair_cost
+from inphase.align.path import Alignment
 from inphase.media.probe import Properties, probe
 from inphase.media.render import is_playable, make_playable
 from inphase.models import load_encoder, load_shipped
@@ -156,9 +157,11 @@ def make_time_map(clock: NDArray[np.float64], seconds: NDArray[np.float64]) -> T
     return TimeMap(clock[kept], seconds[kept])
 
 
-def make_pair(x: Embedding, y: Embedding, found: PairMatch, *, rows: int, columns: int, cost: PairCost) -> Pair:
+def make_pair(x: Embedding, y: Embedding, found: Alignment, *, rows: int, columns: int, cost: PairCost) -> Pair:
     """Describe an alignment by its cost matrix and path; average blocks of frames of long recordings."""
-    large = len(x) * len(y) > CELLS
+    if found.cost_matrix is not None:
+        return Pair(rows, columns, found.cost_matrix, x.times, y.times, found.path)
+    large = len(x) * len(y) > MAX_CELLS
     by = [-(-len(side) // MAX_COST_SIDE) if large else 1 for side in (x, y)]
     a, b = (average_blocks(torch.from_numpy(side.values), size) for side, size in zip((x, y), by, strict=True))
     row_times, column_times = (side.times[size // 2 :: size] for side, size in zip((x, y), by, strict=True))

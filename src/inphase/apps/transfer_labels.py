@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inphase.align.coarse_to_fine import CELLS
-from inphase.align.path import expected_path
+from inphase.align.coarse_to_fine import MAX_CELLS
+from inphase.align.matching import match, pair_cost
+from inphase.align.path import Alignment, expected_path
 from inphase.apps.labels import ROUNDING, Instant, Labels, Stretch
-from inphase.apps.matching import match, pair_cost
 from inphase.models.embedding import Embedding
 
 # The temperatures, in units of the contrastive cost, at which labels are placed and doubted (docs/apps.md).
@@ -72,7 +72,7 @@ def carry(labels: Labels, x: Embedding, y: Embedding, *, y_end: float) -> Labels
 
 
 def believe(x: Embedding, y: Embedding, seconds: NDArray[np.float64]) -> Belief:
-    """Find where moments of x, at `seconds` [E], lie in y. O(MN) time and memory, as far as `CELLS` allows."""
+    """Find where moments of x, at `seconds` [E], lie in y. O(MN) time and memory, as far as `MAX_CELLS` allows."""
     inside = np.clip(seconds, x.times[0], x.times[-1])
     after = np.minimum(np.searchsorted(x.times, inside), len(x) - 1)
     before = np.maximum(after - 1, 0)
@@ -82,12 +82,12 @@ def believe(x: Embedding, y: Embedding, seconds: NDArray[np.float64]) -> Belief:
     ]  # of the frame after
     frames, rows = np.unique(np.concatenate([before, after]), return_inverse=True)
     first, second = np.split(rows, 2)
-    path = match(x, y).path
-    placing, doubting = (posterior(x, y, frames, path=path, gamma=gamma) for gamma in (PLACING, DOUBTING))
+    found = match(x.values, y.values)
+    placing, doubting = (posterior(x, y, frames, alignment=found, gamma=gamma) for gamma in (PLACING, DOUBTING))
     medians = medians_of(y.times, placing)[:, None]
     places = medians[first] * (1 - share) + medians[second] * share
     mass = doubting[first] * (1 - share) + doubting[second] * share
-    return Belief(places[:, 0], mass, likeness_of(x, y, path))
+    return Belief(places[:, 0], mass, likeness_of(x, y, found.path))
 
 
 def posterior(
@@ -95,20 +95,22 @@ def posterior(
     y: Embedding,
     frames: NDArray[np.int64],
     *,
-    path: NDArray[np.int64],
+    alignment: Alignment,
     gamma: float,
-    cells: int = CELLS,
+    max_cells: int = MAX_CELLS,
 ) -> NDArray[np.float64]:
     """Give for some frames [E] of x how probably each frame of y goes with them: [E, N], rows of sum 1.
 
     Of recordings too long for one table, only the surroundings of each frame are weighed: between two points of the
-    cheapest `path`, half of √cells steps before and after.
+    cheapest path, half of √max_cells steps before and after.
     """
     a, b = torch.from_numpy(x.values), torch.from_numpy(y.values)
-    if len(x) * len(y) <= cells:
-        weights = expected_path(pair_cost(a, b)[None], kind="soft", gamma=gamma)[0].double().numpy()[frames]
+    path, kept = alignment.path, alignment.cost_matrix
+    if len(x) * len(y) <= max_cells:
+        cost = pair_cost(a, b) if kept is None else torch.from_numpy(kept)
+        weights = expected_path(cost[None], kind="soft", gamma=gamma)[0].double().numpy()[frames]
         return np.asarray(weights / weights.sum(1, keepdims=True))
-    reach = math.isqrt(cells) // 2
+    reach = math.isqrt(max_cells) // 2
     mass = np.zeros((len(frames), len(y)))
     for row, frame in zip(mass, frames.tolist(), strict=True):
         middle = int(np.searchsorted(path[:, 0], frame))

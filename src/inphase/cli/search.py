@@ -83,7 +83,7 @@ def search(
         title = f"videos that go with {asked.name}"
         hits = nearest_recordings(seen, embeddings, top=top, subsequence=subsequence)
         playback = make_videos_playback(out, title, (asked, seen), hits, found, embeddings)
-        rows = [(hit.name, f"{hit.match.seconds[0]:.2f} – {hit.match.seconds[-1]:.2f}", hit.score) for hit in hits]
+        rows = [(hit.name, f"{hit.seconds[0]:.2f} – {hit.seconds[-1]:.2f}", hit.score) for hit in hits]
     else:
         title = f"moments like {asked.name} at {at:g} s"
         moments = nearest_moments(moment_of(seen, at), embeddings, top=top)

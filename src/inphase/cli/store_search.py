@@ -50,7 +50,7 @@ def search_store(
             found, embeddings = find_videos(
                 store, index, seen, top=top, action=action, subsequence=subsequence, file=query.resolve()
             )
-            rows = [(hit.name, f"{hit.match.seconds[0]:.2f} – {hit.match.seconds[-1]:.2f}", hit.score) for hit in found]
+            rows = [(hit.name, f"{hit.seconds[0]:.2f} – {hit.seconds[-1]:.2f}", hit.score) for hit in found]
             console.print(summary(title, rows))
             _show_videos(out, title, query, seen, found, embeddings)
         else:

@@ -13,15 +13,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from inphase.align.path import seconds_along
+from inphase.align.matching import match_many
 from inphase.corpus.embedding_store import EmbeddingStore, Fact
 from inphase.corpus.pair_engines import Item, PairEngine, Work
-from inphase.corpus.pairs import Values, align_pairs, fill_matrix, pack
+from inphase.corpus.pairs import Values, fill_matrix, pack
 from inphase.corpus.shards import SUFFIX, read_rows
 from inphase.storage.files import atomic_write, explain_os_errors, scratch_folder
 
@@ -134,11 +133,8 @@ def aligning(shards: Path, shard: str, row: int, device: str) -> Work:
         read = read_rows(shards / (item["shard"] + SUFFIX), numbers)
         seen = [(found.id, found.embedding) for found in read if found.embedding is not None]
         seen.sort(key=lambda each: len(each[1]))
-        aligned = list(align_pairs([(middle.values, other.values) for _, other in seen], device=device))
-        seconds = [
-            seconds_along(torch.from_numpy(each.path), middle.times, other.times)
-            for each, (_, other) in zip(aligned, seen, strict=True)
-        ]
+        aligned = list(match_many([(middle.values, other.values) for _, other in seen], device=device))
+        seconds = [each.time_map(middle.times, other.times) for each, (_, other) in zip(aligned, seen, strict=True)]
         return {
             "ids": [id for id, _ in seen],
             "distances": np.array([each.distance for each in aligned], np.float32),

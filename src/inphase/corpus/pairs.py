@@ -1,8 +1,4 @@
-"""Align many pairs of embeddings: costs and tables of a batch at once, where the device is, then the way back of each.
-
-The path is the cheapest through the contrastive cost, x to y plus y to x; the distance is the mean of 1 − cos along it,
-as in `inphase.apps.matching`, and does not grow with length. O(MN) time a pair; memory that of `CELLS` costs.
-"""
+"""Compare all pairs of videos of an action: blocks of pairs, and the matrix of their distances on disk."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -12,82 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from inphase.align.coarse_to_fine import CELLS as LONG
-from inphase.align.cost import contrastive_costs
-from inphase.align.numba.path_numba import backtrack, hard_table
-from inphase.align.recursion import accumulate
-from inphase.apps.matching import BETA, match
+from inphase.align.matching import match_many
 from inphase.corpus.pair_engines import Item, PairEngine, Work
-from inphase.models.embedding import Embedding
 from inphase.storage.files import atomic_write, explain_os_errors
 
-# Costs laid out at a time, and videos on the side of a block of pairs.
-CELLS, SIDE = 2**21, 32
+# Videos on the side of a block of pairs.
+SIDE = 32
 
 Values = NDArray[np.float32]
-Table = NDArray[np.float64]
-Pair = tuple[Values, Values]
-
-
-@dataclass(frozen=True, eq=False)
-class Aligned:
-    """A pair's path [L, 2] and its distance."""
-
-    path: NDArray[np.int64]
-    distance: float
-
-
-def align_pairs(pairs: Sequence[Pair], *, device: str = "cpu") -> Iterator[Aligned]:
-    """Align every pair of unit vectors [M, D], [N, D], in the order given; neighbours should be alike in length."""
-    batch: list[Pair] = []
-    m = n = 0
-    for x, y in pairs:
-        m, n = max(m, len(x)), max(n, len(y))
-        if batch and (len(batch) + 1) * m * n > CELLS:
-            yield from _align(batch, device)
-            batch, m, n = [], len(x), len(y)
-        batch.append((x, y))
-    if batch:
-        yield from _align(batch, device)
-
-
-def _align(pairs: Sequence[Pair], device: str) -> Iterator[Aligned]:
-    if len(pairs) == 1 and len(pairs[0][0]) * len(pairs[0][1]) > LONG:
-        found = match(*(Embedding(side, np.arange(len(side), dtype=np.float64)) for side in pairs[0]))
-        yield Aligned(found.path, found.distance)
-        return
-    x, y = (_stack([pair[side] for pair in pairs]).to(device) for side in (0, 1))
-    x_lengths, y_lengths = [len(pair[0]) for pair in pairs], [len(pair[1]) for pair in pairs]
-    cosines = (x @ y.mT).cpu().numpy()
-    costs = contrastive_costs(x, y, beta=BETA, x_lengths=x_lengths, y_lengths=y_lengths).sum(0)
-    tables = (tables_one_by_one if costs.is_cpu else tables_at_once)(costs, x_lengths, y_lengths)
-    for cosine, table in zip(cosines, tables, strict=True):
-        path = backtrack(table, table.shape[1] - 1, False)
-        # Of a video and its copy the mean rounds to a little above 1, and a negative distance cannot be clustered.
-        yield Aligned(path, max(0.0, float(1 - cosine[path[:, 0], path[:, 1]].mean())))
-
-
-def tables_one_by_one(costs: torch.Tensor, rows: Sequence[int], columns: Sequence[int]) -> Iterator[Table]:
-    """Fill the hard table of every pair [B, M, N] without its padding: what a core does fastest."""
-    for cost, m, n in zip(costs.numpy(), rows, columns, strict=True):
-        yield hard_table(np.ascontiguousarray(cost[:m, :n]), False)
-
-
-def tables_at_once(costs: torch.Tensor, rows: Sequence[int], columns: Sequence[int]) -> Iterator[Table]:
-    """Fill the hard tables of all pairs [B, M, N] side by side, then cut the padding off: what a GPU does fastest.
-
-    In double precision, as the other way: rounding a table would decide between ways that cost about the same.
-    """
-    tables = accumulate(costs.double(), kind="hard").cpu().numpy()
-    for table, m, n in zip(tables, rows, columns, strict=True):
-        yield np.ascontiguousarray(table[:m, :n])
-
-
-def _stack(values: Sequence[Values]) -> torch.Tensor:
-    return torch.nn.utils.rnn.pad_sequence([torch.from_numpy(each) for each in values], batch_first=True)
 
 
 class Packed:
@@ -162,7 +92,7 @@ def comparing(folder: Path, device: str) -> Work:
         block = PairBlock.of(item)
         videos = {number: packed[number] for number in {*block.rows, *block.columns}}
         pairs = [(videos[i], videos[j]) for i, j in block.pairs()]
-        distances = np.array([each.distance for each in align_pairs(pairs, device=device)], np.float32)
+        distances = np.array([each.distance for each in match_many(pairs, device=device)], np.float32)
         return item | {"distances": distances}
 
     return compare

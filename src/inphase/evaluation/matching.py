@@ -8,6 +8,7 @@
 A frame matched by a path with several frames gets the middle of them, as in `Alignment.time_map`.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,12 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inphase.align.cost import contrastive_costs, cosine_cost
-from inphase.align.numba.path_numba import backtrack, hard_table
+from inphase.align.cost import BETA, cosine_cost
+from inphase.align.matching import match_many
+from inphase.align.path import shortest_path
 from inphase.evaluation.embedded import Embedded, require_two
 
 METHODS = ("nearest", "dtw", "contrastive", "linear")
-BETA = 0.1
 CELLS = 2**21  # of costs laid out at a time
 
 Pair = tuple[Embedded, Embedded]
@@ -98,14 +99,16 @@ def _batches(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
 
 def _match(pairs: Sequence[Pair], *, beta: float) -> dict[str, list[NDArray[np.float64]]]:
     """Match by the methods that look at embeddings: rows of y for each row of x."""
-    x, y = _stacked(pairs)
-    lengths = {"x_lengths": [len(a) for a, _ in pairs], "y_lengths": [len(b) for _, b in pairs]}
-    cosine = _cut(cosine_cost(x, y), pairs)
-    contrastive = _cut(contrastive_costs(x, y, beta=beta, **lengths).sum(0), pairs)
+    values = [(x.values, y.values) for x, y in pairs]
+    # The batch was cut by `_batches`: it is aligned whole, and its cost matrices are needed for the nearest frames.
+    cosine = list(match_many(values, cost="cosine", keep_cost=True, max_cells=sys.maxsize, batch_cells=sys.maxsize))
+    contrastive = match_many(values, beta=beta, max_cells=sys.maxsize, batch_cells=sys.maxsize)
     return {
-        "nearest": [cost.argmin(1).astype(np.float64) for cost in cosine],
-        "dtw": [along_path(cost) for cost in cosine],
-        "contrastive": [along_path(cost) for cost in contrastive],
+        "nearest": [
+            found.cost_matrix.argmin(1).astype(np.float64) for found in cosine if found.cost_matrix is not None
+        ],
+        "dtw": [found.frame_map() for found in cosine],
+        "contrastive": [found.frame_map() for found in contrastive],
     }
 
 
@@ -125,7 +128,4 @@ def _cut(costs: torch.Tensor, pairs: Sequence[Pair]) -> list[NDArray[np.float32]
 
 def along_path(cost: NDArray[np.float32]) -> NDArray[np.float64]:
     """Give the middle of the columns that the cheapest path through a cost [M, N] meets in each row, [M]."""
-    i, j = backtrack(hard_table(np.ascontiguousarray(cost), False), cost.shape[1] - 1, False).T
-    rows = np.arange(len(cost))
-    first, last = np.searchsorted(i, rows, side="left"), np.searchsorted(i, rows, side="right") - 1
-    return np.asarray((j[first] + j[last]) / 2)
+    return shortest_path(torch.from_numpy(cost)).frame_map()

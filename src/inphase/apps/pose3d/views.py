@@ -4,11 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from inphase.align.cost import contrastive_costs
-from inphase.align.path import Alignment, shortest_path
+from inphase.align.matching import match
 from inphase.models.embedding import Embedding, embed
 from inphase.models.encoder import Encoder
 
@@ -105,7 +103,7 @@ def choose_partners(
     goal = embed_performance(encoder, query)
     costs, partners = [], []
     for index, other in enumerate(others):
-        alignment = align(goal, embed_performance(encoder, other))
+        alignment = match(goal.values, embed_performance(encoder, other).values, keep_cost=False)
         costs.append(alignment.cost / len(alignment.path))
         partners.append(Partner(index, alignment.time_map(query.times, other.times)))
         if progress is not None:
@@ -117,12 +115,6 @@ def embed_performance(encoder: Encoder, shown: Performance) -> Embedding:
     """Embed the joints of every frame."""
     poses = np.concatenate([shown.points, shown.seen[..., None]], axis=-1).astype(np.float32)
     return embed(encoder, (poses, shown.times), batch=512)
-
-
-def align(query: Embedding, other: Embedding, *, beta: float = 0.1) -> Alignment:
-    """Align another video with the query by DTW of the contrastive costs of both directions."""
-    x, y = (torch.from_numpy(embedding.values)[None] for embedding in (query, other))
-    return shortest_path(contrastive_costs(x, y, beta=beta).sum(0)[0])
 
 
 def gather(query: Performance, others: Sequence[Performance], maps: Sequence[NDArray[np.float64]]) -> Views:

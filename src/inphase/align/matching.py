@@ -1,0 +1,214 @@
+"""Align two embedded sequences, or many pairs at once: the path through their costs, and how alike they are along it.
+
+The contrastive cost is the mean of both directions: how improbable y_j is among all of y for x_i, and x_i among all of
+x for y_j. Either direction alone treats x and y differently. Time O(MND) a pair.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from inphase.align.coarse_to_fine import MAX_CELLS, align_coarse_to_fine
+from inphase.align.cost import BETA, contrastive_costs, cosine_cost
+from inphase.align.inputs import Lengths
+from inphase.align.numba.path_numba import hard_table
+from inphase.align.path import Alignment, cosine_distance, trace
+from inphase.align.recursion import accumulate
+
+PairCost = Literal["contrastive", "cosine"]
+Vectors = Tensor | NDArray[np.float32]  # [T, D]
+# Costs of a batch of pairs, padding included, that `match_many` holds in memory.
+BATCH_CELLS = 2**21
+# Vectors whose length differs from 1 by less, as float16 rounds it, count as unit vectors.
+UNIT_TOLERANCE = 2e-3
+
+
+def match(
+    x: Vectors,
+    y: Vectors,
+    *,
+    cost: PairCost = "contrastive",
+    beta: float = BETA,
+    subsequence: bool = False,
+    max_cells: int = MAX_CELLS,
+    keep_cost: bool = True,
+) -> Alignment:
+    """Align x [M, D] with y [N, D]; with `subsequence`, with whichever part of y fits best.
+
+    Sequences whose cost matrix would have more than `max_cells` entries are aligned coarsely first, then piece by
+    piece; the alignment of shorter ones holds its cost matrix, unless `keep_cost` is False.
+
+    >>> frames = torch.eye(3)
+    >>> alignment = match(frames, frames[[0, 1, 1, 2]])
+    >>> alignment.path.tolist(), alignment.distance
+    ([[0, 0], [1, 1], [1, 2], [2, 3]], 0.0)
+    >>> match(frames[1:], frames, subsequence=True).path.tolist()
+    [[0, 1], [1, 2]]
+    """
+    a, b = torch.as_tensor(x).detach(), torch.as_tensor(y).detach()
+    _require_one_dimension(a, b)
+
+    def cost_function(some: Tensor, others: Tensor) -> Tensor:
+        if subsequence:
+            return subsequence_cost(some, others, cost=cost)
+        return pair_cost(some, others, cost=cost, beta=beta)
+
+    found = align_coarse_to_fine(a, b, cost=cost_function, subsequence=subsequence, max_cells=max_cells)
+    distance = cosine_distance(a, b, found.path)
+    return replace(found, distance=distance, cost_matrix=found.cost_matrix if keep_cost else None, table=None)
+
+
+def match_many(
+    pairs: Iterable[tuple[Vectors, Vectors]],
+    *,
+    cost: PairCost = "contrastive",
+    beta: float = BETA,
+    subsequence: bool = False,
+    max_cells: int = MAX_CELLS,
+    keep_cost: bool = False,
+    device: str | torch.device = "cpu",
+    batch_cells: int | None = None,
+) -> Iterator[Alignment]:
+    """Align every pair of x [M, D] and y [N, D], in the order given, in padded batches.
+
+    Consecutive pairs should have similar lengths. A batch has at most `batch_cells` costs (`BATCH_CELLS`); costs and
+    tables are computed on the device, except those of a pair longer than `max_cells`, which `match` aligns.
+
+    >>> frames = torch.eye(3)
+    >>> [alignment.path.tolist() for alignment in match_many([(frames, frames), (frames[:2], frames[:1])])]
+    [[[0, 0], [1, 1], [2, 2]], [[0, 0], [1, 0]]]
+    """
+    limit = BATCH_CELLS if batch_cells is None else batch_cells
+    for batch in _batches(pairs, limit):
+        (m, n) = len(batch[0][0]), len(batch[0][1])
+        if len(batch) == 1 and m * n > max_cells:
+            x, y = batch[0]
+            yield match(x, y, cost=cost, beta=beta, subsequence=subsequence, max_cells=max_cells, keep_cost=keep_cost)
+        else:
+            yield from _match_batch(
+                batch, cost=cost, beta=beta, subsequence=subsequence, keep_cost=keep_cost, device=device
+            )
+
+
+def pair_cost(x: Tensor, y: Tensor, *, cost: PairCost = "contrastive", beta: float = BETA) -> Tensor:
+    """Take the cost of matching frames x [M, D] with y [N, D], [M, N]."""
+    return _pair_costs(x[None], y[None], cost=cost, beta=beta)[0]
+
+
+def subsequence_cost(x: Tensor, y: Tensor, *, cost: PairCost = "contrastive") -> Tensor:
+    """Take the cost of matching x [M, D] with a part of y [N, D]: 0 where a frame of x finds its best match.
+
+    A logarithm of probabilities is far from 0 for the best match, too, so that the part with the fewest frames would
+    cost least. From there on, −log softmax_j(x_i · y_j / β) is the cosine distance, but for a factor.
+    """
+    _require_cost(cost)
+    distance = cosine_cost(x[None], y[None])[0]
+    return distance if cost == "cosine" else distance - distance.amin(1, keepdim=True)
+
+
+def _pair_costs(
+    x: Tensor, y: Tensor, *, cost: PairCost, beta: float, x_lengths: Lengths = None, y_lengths: Lengths = None
+) -> Tensor:
+    """Take the costs of matching a batch x [B, M, D] with y [B, N, D], [B, M, N]."""
+    _require_cost(cost)
+    if cost == "contrastive":
+        return contrastive_costs(x, y, beta=beta, x_lengths=x_lengths, y_lengths=y_lengths).mean(0)
+    return cosine_cost(x, y, x_lengths=x_lengths, y_lengths=y_lengths)
+
+
+def _batches(pairs: Iterable[tuple[Vectors, Vectors]], limit: int) -> Iterator[list[tuple[Vectors, Vectors]]]:
+    """Cut a list of pairs so that the costs of a batch, padded, are at most `limit`, unless one pair has more."""
+    batch: list[tuple[Vectors, Vectors]] = []
+    m = n = 0
+    for x, y in pairs:
+        m, n = max(m, len(x)), max(n, len(y))
+        if batch and (len(batch) + 1) * m * n > limit:
+            yield batch
+            batch, m, n = [], len(x), len(y)
+        batch.append((x, y))
+    if batch:
+        yield batch
+
+
+def _match_batch(
+    pairs: Sequence[tuple[Vectors, Vectors]],
+    *,
+    cost: PairCost,
+    beta: float,
+    subsequence: bool,
+    keep_cost: bool,
+    device: str | torch.device,
+) -> Iterator[Alignment]:
+    """Align the pairs of one batch."""
+    x_lengths, y_lengths = [len(x) for x, _ in pairs], [len(y) for _, y in pairs]
+    x, y = _stack([x for x, _ in pairs]), _stack([y for _, y in pairs])
+    _require_one_dimension(x, y)
+    _require_cost(cost)
+    cosines = (_unit(x).to(device) @ _unit(y).to(device).mT).cpu().numpy()
+    x, y = x.to(device), y.to(device)
+    costs = _pair_costs(
+        x, y, cost="cosine" if subsequence else cost, beta=beta, x_lengths=x_lengths, y_lengths=y_lengths
+    )
+    if subsequence and cost == "contrastive":  # see `subsequence_cost`; padding is no match
+        real = torch.arange(costs.shape[2]) < torch.tensor(y_lengths)[:, None]
+        costs = costs - costs.where(real[:, None].to(device), float("inf")).amin(2, keepdim=True)
+    fill = _fill_tables_one_by_one if costs.is_cpu else _fill_tables_at_once
+    tables = fill(costs, x_lengths, y_lengths, subsequence)
+    matrices = list(costs.cpu().numpy()) if keep_cost else [None] * len(pairs)
+    for cosine, table, matrix in zip(cosines, tables, matrices, strict=True):
+        m, n = table.shape
+        found = trace(table, subsequence=subsequence)
+        # The mean of a video and its copy rounds to a little above 1, and a negative distance cannot be clustered.
+        distance = max(0.0, float(1 - cosine[found.path[:, 0], found.path[:, 1]].mean()))
+        yield replace(
+            found, distance=distance, cost_matrix=None if matrix is None else matrix[:m, :n].copy(), table=None
+        )
+
+
+def _fill_tables_one_by_one(
+    costs: Tensor, rows: Sequence[int], columns: Sequence[int], free_start: bool
+) -> Iterator[NDArray[np.float64]]:
+    """Fill the hard table of every pair [B, M, N] without its padding, which is fastest on a CPU core."""
+    for cost, m, n in zip(costs.numpy(), rows, columns, strict=True):
+        yield hard_table(np.ascontiguousarray(cost[:m, :n]), free_start)
+
+
+def _fill_tables_at_once(
+    costs: Tensor, rows: Sequence[int], columns: Sequence[int], free_start: bool
+) -> Iterator[NDArray[np.float64]]:
+    """Fill the hard tables of all pairs [B, M, N] in parallel, then cut off the padding, which is fastest on a GPU.
+
+    In double precision, as on the CPU: rounding a table would decide between paths that cost about the same.
+    """
+    tables = accumulate(costs.double(), kind="hard", free_start=free_start).cpu().numpy()
+    for table, m, n in zip(tables, rows, columns, strict=True):
+        yield np.ascontiguousarray(table[:m, :n])
+
+
+def _stack(values: Sequence[Vectors]) -> Tensor:
+    """Pad sequences with zeros to the longest, [B, T, D]."""
+    return torch.nn.utils.rnn.pad_sequence([torch.as_tensor(each).detach() for each in values], batch_first=True)
+
+
+def _unit(values: Tensor) -> Tensor:
+    """Normalize vectors [B, T, D], unless all are unit vectors or 0 already."""
+    norms = values.norm(dim=2)
+    if bool((((norms - 1).abs() < UNIT_TOLERANCE) | (norms == 0)).all()):
+        return values
+    return F.normalize(values, dim=2)
+
+
+def _require_one_dimension(x: Tensor, y: Tensor) -> None:
+    if x.shape[-1] != y.shape[-1]:
+        raise ValueError(f"embeddings have {x.shape[-1]} and {y.shape[-1]} dimensions: embed both with one encoder")
+
+
+def _require_cost(cost: str) -> None:
+    if cost not in ("contrastive", "cosine"):
+        raise ValueError(f"cost must be 'contrastive' or 'cosine', got {cost!r}")
