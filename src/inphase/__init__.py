@@ -11,7 +11,8 @@ Below them are nouns and the functions between them:
     Video       an annotated recording            listed by the loaders of `inphase.data.DATASETS`
     Clip        decoded frames and their times    read_clip(path)
     Embedding   a unit vector for each frame      embed(encoder, clip), embed_video(encoder, path), embed_videos(paths)
-    Alignment   matched frames of two sequences   dtw(x, y); of several embeddings, in seconds: synchronize(embeddings)
+    Alignment   matched frames of two sequences   match(x, y), match_many(pairs), dtw(x, y); of several embeddings,
+                                                  in seconds: synchronize(embeddings)
     Playback    the document the viewer plays     read_playback(folder), write_playback(folder, playback)
 
 `load_encoder(run)` loads an encoder; `fit(folder, out)` and `train(read_recipe(name), out)` make a run, `evaluate(run)`
@@ -22,7 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from inphase.align import Alignment, dtw, smooth_dtw, soft_dtw
+    from inphase.align import Alignment, dtw, match, match_many, smooth_dtw, soft_dtw
     from inphase.apps.align_videos import Aligned, align_videos, synchronize
     from inphase.data.video import Video
     from inphase.evaluation.run import evaluate
@@ -52,6 +53,8 @@ __all__ = [
     "export",
     "fit",
     "load_encoder",
+    "match",
+    "match_many",
     "read_clip",
     "read_playback",
     "read_recipe",
@@ -79,6 +82,8 @@ _HOME = {
     "export": "inphase.viewer.page",
     "fit": "inphase.training",
     "load_encoder": "inphase.models",
+    "match": "inphase.align",
+    "match_many": "inphase.align",
     "embed_video": "inphase.models.embed_videos",
     "embed_videos": "inphase.models.embed_videos",
     "read_clip": "inphase.media.frames",

@@ -147,7 +147,7 @@ def test_wrong_inputs_are_named() -> None:
             find(x, y[:, :8])
         for subsequence in (False, True):
             with pytest.raises(ValueError, match="cost must be 'contrastive' or 'cosine', got 'euclid'"):
-                find(x, y, cost="euclid", subsequence=subsequence)  # type: ignore[operator]
+                find(x, y, cost="euclid", subsequence=subsequence)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="cost holds NaN"):
             find(np.where(np.arange(len(x))[:, None] == 1, np.float32(np.nan), x), y)
 

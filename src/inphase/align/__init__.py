@@ -15,6 +15,7 @@ From "Representation Learning via Global Temporal Alignment and Cycle-Consistenc
 from inphase.align.cost import contrastive_cost, cosine_cost, squared_euclidean_cost
 from inphase.align.cycle import cycle_consistency
 from inphase.align.dtw import Warping, dtw, smooth_dtw, soft_dtw
+from inphase.align.matching import match, match_many
 from inphase.align.minimum import min_gamma, min_gamma_penalty, smooth_min, smooth_min_penalty
 from inphase.align.path import Alignment, expected_path, shortest_path
 from inphase.align.recursion import accumulate
@@ -28,6 +29,8 @@ __all__ = [
     "cycle_consistency",
     "dtw",
     "expected_path",
+    "match",
+    "match_many",
     "min_gamma",
     "min_gamma_penalty",
     "shortest_path",
