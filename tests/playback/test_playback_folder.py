@@ -1,7 +1,7 @@
+"""Playbacks on disk: what is written, what is read back, and which documents are refused."""
+
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -9,13 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from inphase.playback import (
     INDEX,
-    Curves,
-    Keypoints,
     Pair,
     Phase,
     Playback,
@@ -23,67 +19,14 @@ from inphase.playback import (
     PlaybackEvent,
     PlaybackMoment,
     Result,
-    Skeleton,
     TimeMap,
     VideoTrack,
     add_media,
     open_playback,
-    principal_curves,
     read_playback,
     write_playback,
 )
-from inphase.playback.part import Part
-
-RNG = np.random.default_rng(0)
-A = np.array
-JOINTS = ("head", "left_wrist", "right_wrist")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Make a folder with the media of `whole`."""
-    for name in ("a.mp4", "b ü%#?.webm", "heat.mp4", "query.wav", "pictures/hit.jpg"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(b"media")
-    return tmp_path
-
-
-def whole() -> Playback:
-    """Build a playback that has something in every field."""
-    times = np.arange(7) / 30
-    points = RNG.random((7, 3, 3)).astype(np.float32)
-    points[2, 1] = np.nan
-    first = VideoTrack(
-        "a <b>&",
-        duration=7 / 30,
-        rate=30,
-        size=(64, 96),
-        media="a.mp4",
-        phases=(Phase(0, 0.1, "up"), Phase(0.1, 0.2, "down", 0.5)),
-        events=(PlaybackEvent(0.1, "top", 0.9), PlaybackEvent(0.2, "end")),
-        curves=Curves(times, RNG.random((7, 2)), ("PC 1", "PC 2")),
-        keypoints=Keypoints(times, points, JOINTS, ((0, 1), (0, 2))),
-        overlay="heat.mp4",
-    )
-    second = VideoTrack(
-        "b", 0.5, 29.97, (64, 96), media="b ü%#?.webm", time_map=TimeMap(A([0, 0.1, 0.2]), A([0, 0, 0.4]))
-    )
-    pair = Pair(0, 1, RNG.random((7, 5)), times, np.arange(5) / 10, A([[0, 0], [1, 1], [6, 4]]))
-    skeleton = Skeleton("a", times, points, JOINTS, ((0, 1),), up="-y")
-    query = PlaybackMoment("q", 0.3, media="query.wav")
-    hits = (PlaybackMoment("h", 1.5, score=0.5, media="a.mp4", thumbnail="pictures/hit.jpg", duration=2, note="right"),)
-    return Playback("T", (first, second), (pair,), (skeleton,), (Result(query, hits),))
-
-
-def same(one: Any, other: Any) -> bool:
-    """Compare parts field by field, arrays with their types."""
-    if isinstance(one, Part):
-        return type(one) is type(other) and all(same(getattr(one, f), getattr(other, f)) for f in one.__struct_fields__)
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-    return bool(one == other)
+from tests.playback.conftest import RNG, A, same, whole
 
 
 def test_what_is_written_is_read_back_exactly(folder: Path) -> None:
@@ -121,13 +64,6 @@ def test_one_array_in_two_fields_is_two_files(folder: Path) -> None:
     content = json.loads(write_playback(folder, whole().replace(pairs=(pair,))).read_text())
     names = [content["pairs"][0][name]["file"].split("-")[0] for name in ("row_times", "column_times")]
     assert names == ["arrays/row_times", "arrays/column_times"]
-
-
-def test_every_field_is_really_compared(folder: Path) -> None:
-    playback = whole()
-    assert not same(playback.replace(title="other"), playback)
-    pair = playback.pairs[0].replace(cost=playback.pairs[0].cost + 1)
-    assert not same(playback.replace(pairs=(pair,)), playback)
 
 
 def test_arrays_are_little_endian_and_lie_beside_the_document(folder: Path) -> None:
@@ -176,95 +112,6 @@ def test_a_long_cost_is_written_as_means_of_blocks(folder: Path) -> None:
     np.testing.assert_allclose(read.cost[-1], cost[-2:].mean(0), atol=2e-3)
     np.testing.assert_allclose(read.row_times[:2], [1 / 30, 4 / 30])
     assert read.path.tolist() == [[0, 0], [0, 1], [1, 1], [1666, 2]]
-
-
-@given(st.lists(st.tuples(st.floats(0.01, 9), st.floats(0, 9)), min_size=1, max_size=20), st.floats(-5, 200))
-def test_a_time_map_is_read_between_its_knots(steps: list[tuple[float, float]], second: float) -> None:
-    reference, own = np.cumsum(steps, axis=0).T
-    found = float(TimeMap(reference, own)(second))
-    assert own[0] - 1e-9 <= found <= own[-1] + 1e-9
-    after = int(np.searchsorted(reference, second))
-    if 0 < after < len(reference):
-        part = (second - reference[after - 1]) / (reference[after] - reference[after - 1])
-        assert found == pytest.approx(own[after - 1] + part * (own[after] - own[after - 1]))
-
-
-TIMES = np.arange(3) / 30
-TRACK: dict[str, Any] = {"name": "a", "duration": 1.0, "rate": 30.0, "size": (64, 96), "media": "a.mp4"}
-WRONG: list[tuple[str, Callable[[], object]]] = [
-    (r"own runs backwards at knot 2 \(2 s, then 1 s\)", lambda: TimeMap(A([0, 1, 2]), A([0, 2, 1]))),
-    (r"reference must increase, but entry 1 is 1 s after 1 s", lambda: TimeMap(A([1, 1]), A([0, 1]))),
-    (
-        r"own must be \[2\], one second for each second of the reference; got \[3\]",
-        lambda: TimeMap(A([0, 1]), A([0, 1, 2])),
-    ),
-    (r"own\[1\] is nan", lambda: TimeMap(A([0, 1]), A([0, np.nan]))),
-    (r"reference must be a list of seconds", lambda: TimeMap(A([]), A([]))),
-    (r"reference must be an array of numbers", lambda: TimeMap(A(["x"]), A([0]))),
-    (r"reference\[1\] is None: it must be a finite number", lambda: TimeMap([0, None], [0, 1])),  # type: ignore[arg-type]
-    (r"own must be an array of numbers", lambda: TimeMap([0, 1], [0, 10**400])),  # type: ignore[arg-type]
-    (r"duration must be a finite number, got 1000", lambda: VideoTrack("a", 10**400, 30, (1, 1), "a.mp4")),
-    (r"'up' ends at 1 s, before it starts at 1 s", lambda: Phase(1, 1, "up")),
-    (r"start must be a finite number, got nan", lambda: Phase(float("nan"), 1, "up")),
-    (r"label must be text, got 3", lambda: Phase(0, 1, 3)),  # type: ignore[arg-type]
-    (r"confidence is 1\.5: it must be in \[0, 1\]", lambda: PlaybackEvent(0, "x", 1.5)),
-    (r"second must be a finite number, got '1'", lambda: PlaybackEvent("1", "x")),  # type: ignore[arg-type]
-    (r"second must be a finite number, got True", lambda: PlaybackEvent(True, "x")),
-    (r"values must be \[3, any\]", lambda: Curves(TIMES, np.zeros((2, 2)))),
-    (r"values has 9 columns", lambda: Curves(TIMES, np.zeros((3, 9)))),
-    (r"names has 1 entries for 2 curves", lambda: Curves(TIMES, np.zeros((3, 2)), ("x",))),
-    (r"points must be \[3, 1, any\]", lambda: Keypoints(TIMES, np.zeros((3, 2, 2)), ("head",))),
-    (r"points has 4 columns", lambda: Keypoints(TIMES, np.zeros((3, 1, 4)), ("head",))),
-    (r"points\[0, 0, 0\] is inf", lambda: Keypoints(TIMES, np.full((3, 1, 2), np.inf), ("head",))),
-    (r"the bone \(0, 1\) connects", lambda: Keypoints(TIMES, np.zeros((3, 1, 2)), ("head",), ((0, 1),))),
-    (r"bones\[0\] must be a list of 2", lambda: Skeleton("s", TIMES, np.zeros((3, 1, 3)), ("a",), ((0,),))),  # type: ignore[arg-type]
-    (r"up is 'w'", lambda: Skeleton("s", TIMES, np.zeros((3, 1, 3)), ("a",), (), up="w")),
-    (r"points must be \[3, 1, 3\]", lambda: Skeleton("s", TIMES, np.zeros((3, 1, 2)), ("a",), ())),
-    (r"must be positive, got 0, 30", lambda: VideoTrack(**{**TRACK, "duration": 0})),
-    (r"neither media nor keypoints", lambda: VideoTrack(**{**TRACK, "media": None})),
-    (r"size must be a list of 2", lambda: VideoTrack(**{**TRACK, "size": (1, 2, 3)})),
-    (r"phases\[0\] must be a Phase", lambda: VideoTrack(**TRACK, phases=((0, 1, "x"),))),  # type: ignore[arg-type]
-    (r"cost must be \[3, 2\]", lambda: Pair(0, 1, np.zeros((2, 3)), TIMES, TIMES[:2], A([[0, 0]]))),
-    (r"cost\[0, 1\] is nan", lambda: Pair(0, 1, A([[0, np.nan]]), A([0]), A([0, 1]), A([[0, 0]]))),
-    (
-        r"cost\[0, 0\] is 1e\+06, too large for float16",
-        lambda: Pair(0, 1, A([[1e6]]), A([0]), A([0]), A([[0, 0]])),
-    ),
-    (r"path must contain indices of a cost of 1 × 1", lambda: Pair(0, 1, A([[0]]), A([0]), A([0]), A([[0, 1]]))),
-    (r"path must contain whole numbers", lambda: Pair(0, 1, A([[0]]), A([0]), A([0]), A([[0, 0.5]]))),
-    (r"path runs backwards after step 0", lambda: Pair(0, 1, A([[0, 0]]), A([0]), A([0, 1]), A([[0, 1], [0, 0]]))),
-    (r"second must not be negative", lambda: PlaybackMoment("m", -1)),
-    (r"nothing to show", lambda: Playback("t")),
-    (r"10 tracks are too many", lambda: Playback("t", (VideoTrack(**TRACK),) * 10)),
-    (r"reference is 1, but there are 1", lambda: Playback("t", (VideoTrack(**TRACK),), reference=1)),
-    (
-        r"its time_map must be None",
-        lambda: Playback("t", (VideoTrack(**TRACK, time_map=TimeMap(A([0, 1]), A([0, 2]))),)),
-    ),
-    (
-        r"pairs\[0\]\.columns is track 1",
-        lambda: Playback("t", (VideoTrack(**TRACK),), (Pair(0, 1, A([[0]]), A([0]), A([0]), A([[0, 0]])),)),
-    ),
-]
-
-
-@pytest.mark.parametrize(("message", "build"), WRONG, ids=[message for message, _ in WRONG])
-def test_wrong_parts_are_refused_by_name(message: str, build: Callable[[], object]) -> None:
-    with pytest.raises(PlaybackError, match=message):
-        build()
-
-
-BAD_PATHS = [
-    "/etc/a.mp4", "../a.mp4", "x/../../a.mp4", "./a.mp4", "a//b.mp4", "..\\a.mp4", "C:/a.mp4", "", ".", ".hidden.mp4",
-    "x/.git/a.mp4", "a\n.mp4", "a\x00.mp4", "a.html", "a.svg", "a.js", "a", "a.avi", "//host/a.mp4",
-    "http://host/a.mp4",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("path", BAD_PATHS)
-def test_media_lie_in_the_folder_and_are_media(path: str) -> None:
-    with pytest.raises(PlaybackError, match="media is "):
-        VideoTrack(**{**TRACK, "media": path})
 
 
 def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
@@ -403,19 +250,3 @@ def test_media_are_copied_where_links_are_refused(tmp_path: Path, monkeypatch: p
     assert add_media(tmp_path / "to", tmp_path / "a.mp4") == "a.mp4"
     assert (tmp_path / "to" / "a.mp4").read_bytes() == b"media"
     assert [file.name for file in (tmp_path / "to").iterdir()] == ["a.mp4"]
-
-
-def test_principal_curves_are_those_of_a_singular_value_decomposition() -> None:
-    values = RNG.random((40, 6)) * np.array([9, 5, 3, 1, 1, 1])
-    (curves,) = principal_curves([values])
-    _, _, directions = np.linalg.svd(values - values.mean(0), full_matrices=False)
-    expected = (values - values.mean(0)) @ directions[:3].T
-    expected *= np.sign(expected[-1] - expected[0])
-    np.testing.assert_allclose(curves, expected, atol=1e-5)
-    both = principal_curves([values, np.repeat(values, 2, axis=0)])
-    np.testing.assert_allclose(both[1][::2], both[0], atol=1e-6)
-
-
-def test_a_playback_needs_no_torch() -> None:
-    code = "import sys, inphase.playback; sys.exit('torch' in sys.modules or 'av' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
