@@ -44,13 +44,13 @@ def test_a_screen_reader_finds_its_way(open_page: Open, pair_url: str) -> None:
     page = open_page(pair_url)
     for role, name in (
         ("button", "Play"),
-        ("button", "One frame on"),
+        ("button", "One frame forward"),
         ("slider", "Time"),
         ("slider", "Cost matrix and path of the alignment"),
         ("combobox", "Speed"),
         ("button", "Repeat"),
         ("button", "top, 1.00 seconds, 80 % sure"),
-        ("button", "Light or dark"),
+        ("button", "Light or dark theme"),
         ("region", "Videos"),
     ):
         assert page.get_by_role(role, name=name, exact=True).count() == 1, name  # type: ignore[arg-type]

@@ -92,23 +92,23 @@ function actionsOf(playback, clock, layers) {
   return [
     [["Space", "K"], "Play or pause", () => clock.toggle()],
     [["←", ","], "One frame back", () => clock.step(-1)],
-    [["→", "."], "One frame on", () => clock.step(1)],
+    [["→", "."], "One frame forward", () => clock.step(1)],
     [["Shift ←"], "One second back", () => clock.seek(clock.time - 1)],
-    [["Shift →"], "One second on", () => clock.seek(clock.time + 1)],
-    [["Home"], "To the start", () => clock.seek(0)],
-    [["End"], "To the end", () => clock.seek(most)],
+    [["Shift →"], "One second forward", () => clock.seek(clock.time + 1)],
+    [["Home"], "Go to the start", () => clock.seek(0)],
+    [["End"], "Go to the end", () => clock.seek(most)],
     [["↑"], "Faster", () => faster(1)],
     [["↓"], "Slower", () => faster(-1)],
-    [["B"], "To the mark before", () => clock.seek(marks.findLast((mark) => mark < clock.time - 0.02) ?? 0)],
-    [["N"], "To the next mark", () => clock.seek(next((mark) => mark > clock.time + 0.02) ?? most)],
+    [["B"], "Go to the previous mark", () => clock.seek(marks.findLast((mark) => mark < clock.time - 0.02) ?? 0)],
+    [["N"], "Go to the next mark", () => clock.seek(next((mark) => mark > clock.time + 0.02) ?? most)],
     [["L"], "Repeat", () => clock.setLoop({ looping: !clock.looping })],
     [["["], "Repeat from here", () => clock.setLoop({ loop: { start: clock.time, end: Math.max(clock.loop.end, clock.time + 0.1) } })],
     [["]"], "Repeat up to here", () => clock.setLoop({ loop: { start: Math.min(clock.loop.start, clock.time - 0.1), end: clock.time } })],
     [["M"], "Sound of the reference", () => mute(clock)],
     [["P"], "Joints", () => layers.set({ joints: !layers.joints })],
     [["H"], "Heat map", () => layers.set({ heat: !layers.heat })],
-    [["T"], "Light or dark", toggleTheme],
-    [["?"], "These keys", () => $("keys").showModal()],
+    [["T"], "Light or dark theme", toggleTheme],
+    [["?"], "Show these keys", () => $("keys").showModal()],
   ];
 }
 
@@ -158,6 +158,6 @@ function bindSpeech(playback, clock) {
   clock.addEventListener("state", () => {
     if (clock.playing === before) return speak();
     before = clock.playing;
-    if (clock.playing) $("live").textContent = `Playing at ${clock.speed} times the speed.`;
+    if (clock.playing) $("live").textContent = `Playing at ${clock.speed}× speed.`;
   });
 }

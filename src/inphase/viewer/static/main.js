@@ -62,7 +62,7 @@ function showProblem(error) {
   $("problem").hidden = false;
   $("problem").append(element("h2", { text: "This playback cannot be shown" }),
     element("p", { class: "reason", text: error.message }),
-    element("p", { class: "muted", text: "Mend it or write it again, then load this page anew." }));
+    element("p", { class: "muted", text: "Fix the playback or write it again, then reload this page." }));
 }
 
 start();

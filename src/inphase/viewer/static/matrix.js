@@ -9,7 +9,7 @@ export function matrixPanel(playback, clock, card) {
   const views = playback.pairs.map((pair) => new View(pair, playback));
   let view = views[0];
   const canvas = element("canvas", { class: "plot matrix" });
-  const readout = element("p", { class: "muted readout", text: "Press or drag in the matrix to seek." });
+  const readout = element("p", { class: "muted readout", text: "Click or drag in the matrix to seek." });
   let layer = null;
   const { redraw, refresh } = surface(canvas, (context, width, height) => {
     layer ??= view.layer(canvas, width, height);
@@ -24,7 +24,7 @@ export function matrixPanel(playback, clock, card) {
   asSlider(canvas, clock, "Cost matrix and path of the alignment");
   const options = [];
   if (views.length > 1) {
-    const choice = element("select", { "aria-label": "Which pair" });
+    const choice = element("select", { "aria-label": "Pair of videos" });
     views.forEach(({ title }, number) => choice.append(element("option", { value: number, text: title })));
     choice.addEventListener("change", () => {
       view = views[choice.value];

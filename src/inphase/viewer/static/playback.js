@@ -14,15 +14,15 @@ export async function loadPlayback() {
   for (const [number, track] of tracks.entries()) prepareTrack(track, `tracks[${number}]`);
   for (const [number, pair] of pairs.entries()) {
     const { rows, columns, row_times, column_times, cost, path } = pair;
-    expect(tracks[rows] && tracks[columns], `pairs[${number}] names tracks that are not there.`);
+    expect(tracks[rows] && tracks[columns], `pairs[${number}] names a track that does not exist.`);
     expect(cost.data.length === row_times.data.length * column_times.data.length && path.data.length,
       `pairs[${number}]: cost and times differ in length.`);
   }
   for (const [number, { times, points, joints }] of skeletons.entries()) {
     expect(points.data.length === times.data.length * joints.length * 3, `skeletons[${number}]: lengths differ.`);
   }
-  expect(tracks.length || skeletons.length || results.length, "There is nothing to show.");
-  expect(!tracks.length || tracks[reference], "The reference is a track that is not there.");
+  expect(tracks.length || skeletons.length || results.length, "The playback has nothing to show.");
+  expect(!tracks.length || tracks[reference], "The reference track does not exist.");
   return { title: playback.title, tracks, pairs, skeletons, results, reference };
 }
 
@@ -76,11 +76,11 @@ async function loadArrays(node, where) {
 
 async function loadArray({ file, dtype, shape }, where) {
   const Kind = ARRAYS[dtype];
-  expect(Kind, `${where}: arrays of ${dtype} are unknown.`);
+  expect(Kind, `${where}: arrays of ${dtype} are not supported.`);
   const bytes = window.INPHASE ? fromBase64(window.INPHASE.arrays[file] ?? "") : await fetchBytes(file);
   const length = shape.reduce((product, side) => product * side, 1);
   expect(bytes.byteLength === length * Kind.BYTES_PER_ELEMENT,
-    `${where}: ${file} has ${bytes.byteLength} bytes, not those of ${dtype} [${shape.join(", ")}].`);
+    `${where}: ${file} has ${bytes.byteLength} bytes, which does not match ${dtype} [${shape.join(", ")}].`);
   return { data: new Kind(bytes), shape };
 }
 

@@ -7,13 +7,13 @@ export function resultsPanel(playback, clock, card) {
   if (!playback.results.length) return null;
   const rows = playback.results.map(({ query, hits }) => {
     const best = Math.max(...hits.map(({ score }) => score ?? -Infinity));
-    const list = element("ol", { class: "hits", "aria-label": `Found for ${query.name} at ${query.second.toFixed(2)} s` });
+    const list = element("ol", { class: "hits", "aria-label": `Hits for ${query.name} at ${query.second.toFixed(2)} s` });
     for (const hit of hits) list.append(element("li", {}, moment(hit, playback, clock, best)));
-    const asked = element("div", { class: "query" }, element("h3", { text: "Asked for" }), moment(query, playback, clock));
-    const found = element("div", { class: "found" }, element("h3", { text: `Found, best first (${hits.length})` }), list);
+    const asked = element("div", { class: "query" }, element("h3", { text: "Query" }), moment(query, playback, clock));
+    const found = element("div", { class: "found" }, element("h3", { text: `Hits, best first (${hits.length})` }), list);
     return element("div", { class: "result" }, asked, found);
   });
-  const made = card("Found moments", [], ...rows);
+  const made = card("Search results", [], ...rows);
   made.classList.add("wide");
   return made;
 }

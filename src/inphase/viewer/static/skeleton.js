@@ -9,7 +9,7 @@ export function skeletonPanel(playback, clock, card) {
   const bodies = playback.skeletons.map((skeleton) => ({ skeleton, ...frameOf(skeleton) }));
   const eye = { yaw: -0.6, pitch: 0.2, zoom: 1 };
   const canvas = element("canvas", { class: "plot skeleton", tabindex: 0, role: "img",
-    "aria-label": `3-D skeleton: ${bodies.map(({ skeleton }) => skeleton.name).join(", ")}. Turn it with the arrow keys, plus and minus zoom.` });
+    "aria-label": `3-D skeleton: ${bodies.map(({ skeleton }) => skeleton.name).join(", ")}. Rotate it with the arrow keys, zoom with plus and minus.` });
   const { redraw } = surface(canvas, (context, width, height) => {
     const columns = Math.min(bodies.length, 3);
     const rows = Math.ceil(bodies.length / columns);
@@ -32,7 +32,7 @@ export function skeletonPanel(playback, clock, card) {
     button.addEventListener("click", () => turn({ yaw, pitch }));
     return button;
   });
-  return card("In space", options, canvas, element("p", { class: "muted readout", text: "Drag to turn." }));
+  return card("3-D skeleton", options, canvas, element("p", { class: "muted readout", text: "Drag to rotate." }));
 }
 
 function listen(canvas, eye, turn) {

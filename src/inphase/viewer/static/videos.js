@@ -4,7 +4,7 @@ import { boneColour, pointsShown, sideOf } from "./joints.js";
 import { Player } from "./player.js";
 import { load } from "./source.js";
 
-const REASONS = { 2: "the connection broke", 3: "it is damaged", 4: "it is missing, or of a kind this browser does not play" };
+const REASONS = { 2: "the connection was lost", 3: "the file is damaged", 4: "the file is missing, or this browser does not play its format" };
 
 // Build a tile per track and hand its videos to the clock; `show` says what is laid over them.
 export function buildVideos(playback, clock, grid, show) {
