@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from inphase.data import golfdb, stage
+from inphase.data import golfdb, stage_videos
 from inphase.data.augmentation import augment_images, sample_image_augmentation
 from inphase.data.reading import Drawings, measured_length, read_pictures, read_pose, read_stored, sources
 from inphase.data.stream import Batch, GroupStream, prefetch
@@ -95,13 +95,13 @@ def table(name: str, stream: GroupStream, *, steps: int, warm: int = 4) -> None:
 def main(folder: Path | None, scratch: Path) -> None:
     torch.set_num_threads(1)
     if folder is None:
-        stage.write(scratch / "stage", split="train", actions=("golf_swing", "kick"), videos=8, size=SIZE[0])
-        videos = stage.load(scratch / "stage", split="train")
+        stage_videos.write(scratch / "stage", split="train", actions=("golf_swing", "kick"), videos=8, size=SIZE[0])
+        videos = stage_videos.load(scratch / "stage", split="train")
     else:
         videos = golfdb.load(folder, split="train")[:60]
     fill_store(scratch / "store", sources(videos), size=SIZE)
     store = FrameStore(scratch / "store")
-    drawn = stage.load(split="train", actions=("golf_swing", "kick"), videos=8, size=SIZE[0])
+    drawn = stage_videos.load(split="train", actions=("golf_swing", "kick"), videos=8, size=SIZE[0])
 
     def stored_length(video: Video) -> int:
         return store.frames(video.id)

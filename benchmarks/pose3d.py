@@ -26,7 +26,7 @@ from inphase.apps.pose3d.factorization import factorise, orthonormalise, upgrade
 from inphase.apps.pose3d.orientation import procrustes
 from inphase.apps.pose3d.reconstruct import reconstruct
 from inphase.apps.pose3d.views import Performance, Views, gather
-from inphase.data import stage, utd_mhad
+from inphase.data import stage_videos, utd_mhad
 from inphase.data.frame_source import select_joints
 from inphase.data.reading import read_pose
 from inphase.data.stream import GroupStream
@@ -189,7 +189,9 @@ def measure(
 
 def collections(utd: Path | None) -> dict[str, tuple[list[Video], list[Video]]]:
     """Load what is trained on and what is measured, in the joints of PennAction."""
-    loaded = {"stage": (stage.load(split="train", videos=20), stage.load(split="test", videos=16, seed=1))}
+    loaded = {
+        "stage": (stage_videos.load(split="train", videos=20), stage_videos.load(split="test", videos=16, seed=1))
+    }
     if utd is not None:
         loaded["utd_mhad"] = (utd_mhad.load(utd, split="train"), utd_mhad.load(utd, split="test", seed=1))
     return {name: tuple([select_joints(v) for v in part] for part in parts) for name, parts in loaded.items()}  # type: ignore[misc]

@@ -37,7 +37,7 @@ from inphase.corpus.pair_engines import in_threads
 from inphase.corpus.shards import ShardRow, write_shard
 from inphase.corpus.store_search import find_moments
 from inphase.corpus.vector_index import SAMPLE, Index
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.evaluation.report import write_report
 from inphase.media.frames import Clip, stream_clips
 from inphase.media.listing import ListedVideo
@@ -258,7 +258,7 @@ def overlap() -> None:
     sizes = {"size": (112, 112), "convolutions": (128,), "hidden": (128,)}
     encoder = ImageEncoder(context=(0,), mode="scratch", weights=None, **sizes).eval()  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as place:
-        stage.write(Path(place), split="train", actions=("squat",), videos=3, size=256)
+        stage_videos.write(Path(place), split="train", actions=("squat",), videos=3, size=256)
         files = sorted(Path(place).rglob("*.mp4"))
 
         def decoded(file: Path) -> Iterator[Clip]:

@@ -24,7 +24,7 @@ from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.pair_engines import in_threads
 from inphase.corpus.store_search import find_moments
 from inphase.corpus.vector_index import Index
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.models import ImageEncoder
 from inphase.models.embed_videos import embed_video
 
@@ -42,7 +42,7 @@ def soak(minutes: float, *, ceiling: float = CEILING) -> str:
     encoder = ImageEncoder(context=(0,), mode="scratch", weights=None, **sizes).eval()  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as folder, watched(ceiling):
         place = Path(folder)
-        stage.write(place / "films", split="train", actions=("squat", "kick"), videos=4, size=96)
+        stage_videos.write(place / "films", split="train", actions=("squat", "kick"), videos=4, size=96)
         films = sorted((place / "films").rglob("*.mp4"))
         began, settled, embedded, searches = time.monotonic(), 0.0, 0, 0
         for turn in count(1):

@@ -10,9 +10,10 @@ import time
 
 import numpy as np
 
-from inphase.data.stage import ACTIONS, LEVELS, load
-from inphase.data.stage.warp import stretch_error
+from inphase.data.stage_videos import load
 from inphase.data.video import Video
+from inphase.stage import ACTIONS, LEVELS
+from inphase.stage.take import stretch_error
 
 
 def draw(videos: list[Video]) -> list[bytes]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from inphase.align.matching import match
 from inphase.apps.labels import Instant, Labels
 from inphase.apps.transfer_labels import NEAR, carry
-from inphase.data import golfdb, stage
+from inphase.data import golfdb, stage_videos
 from inphase.data.frame_source import add_poses, select_joints
 from inphase.data.video import Video
 from inphase.models import Embedding, Encoder, embed, load_encoder
@@ -116,7 +116,7 @@ def main() -> None:
         found = measure(encoder, test, golfdb.EVENTS[1:-1], alike="view", rate=golfdb.RATE)
         report("GolfDB, split 4, six inner events from a swing of the same view", found, rate=golfdb.RATE)
     if given.stage:
-        takes = [select_joints(video) for video in stage.load(split="test")]
+        takes = [select_joints(video) for video in stage_videos.load(split="test")]
         report("stage, test, all events", measure(encoder, takes, (), alike="", rate=30.0), rate=30.0)
 
 

@@ -20,7 +20,7 @@ import torch
 from benchmarks.transfer import embed_labelled, pairs, shared_events
 from inphase.align.matching import match
 from inphase.apps.transfer_labels import NEAR, PLACING, confidence_near, likeness_of, medians_of, posterior
-from inphase.data import golfdb, stage
+from inphase.data import golfdb, stage_videos
 from inphase.data.frame_source import add_poses, select_joints
 from inphase.data.video import Video
 from inphase.models import Encoder, load_encoder
@@ -72,7 +72,7 @@ def main() -> None:
     held_out = [video for video in golfdb.load(given.golfdb, split="val", held_out=0.2) if video.id in store]
     print(f"\nGolfDB, {len(held_out)} swings of players held out\n")
     measure(encoder, add_poses(held_out, store=store), golfdb.EVENTS[1:-1], alike="view", rate=golfdb.RATE)
-    takes = [select_joints(video) for video in stage.load(split="val")]
+    takes = [select_joints(video) for video in stage_videos.load(split="val")]
     print(f"\nstage, {len(takes)} videos of its validation set\n")
     measure(encoder, takes, (), alike="", rate=30.0)
 

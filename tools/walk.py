@@ -89,7 +89,7 @@ def main() -> None:
 
 def align(folder: Path) -> Callable[[], object]:
     """Prepare `inphase align` of two drawn clips."""
-    from inphase.data.stage import write
+    from inphase.data.stage_videos import write
 
     write(folder / "stage", split="test", actions=["golf_swing"], videos=2, size=64)
     clips = sorted((folder / "stage").rglob("*.mp4"))[:2]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from inphase.apps.retrieve_sound import ask_with_picture, ask_with_sound, find_pictures, find_sounds, loudest
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.media.audio import Sound
 from inphase.models import AudioEncoder, Embedding, ImageEncoder, PoseEncoder, save_encoder
 from inphase.models.embed_videos import embed_sound, embed_sound_at
@@ -92,7 +92,7 @@ def model(tmp_path: Path) -> Path:
 def test_a_collection_is_searched_both_ways(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    videos = stage.load(split="test", actions=["squat", "kick"], videos=3, level="plain")
+    videos = stage_videos.load(split="test", actions=["squat", "kick"], videos=3, level="plain")
     query = videos[4]
     out = tmp_path / "found"
     assert run(monkeypatch, "--sound", query.id, "--in", "stage", "--model", model, "--out", out) == 0

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.media.frame_store import FrameStore
 from inphase.pose.pose_store import PoseStore
 from tests.commands import type_command as run
@@ -133,7 +133,7 @@ def test_poses_are_cached_and_videos_without_a_person_listed(
         (("check", "golfdb", "/nowhere"), "no index.csv in /nowhere"),
         (("check", "golfdb"), "golfdb is read from a folder: name the one it lies in"),
         (("show", "stage", "LABELS"), "no stage.json in"),
-        (("stage", "LABELS", "--level", "easy"), "no level 'easy' on the stage; choose one of plain, medium, hard"),
+        (("stage", "LABELS", "--level", "easy"), "unknown level 'easy': choose one of plain, medium, hard"),
         (("show", "penn_action", "LABELS", "--action", "swim"), "no video of action 'swim'"),
         (("show", "penn_action", "LABELS", "--split", "val"), "split 'val' does not exist here"),
         (("cache", "penn_action", "LABELS", "store"), "there is nothing to cache"),
@@ -172,7 +172,8 @@ def test_the_stage_needs_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "inphase.data.recipe_tables.DATASETS", {"stage": partial(stage.load, videos=1, actions=["squat", "kick"])}
+        "inphase.data.recipe_tables.DATASETS",
+        {"stage": partial(stage_videos.load, videos=1, actions=["squat", "kick"])},
     )
     assert run(monkeypatch, "data", "check", "stage", "--open") == 0
     out = capsys.readouterr().out
@@ -190,7 +191,7 @@ def test_an_interrupted_command_says_how_to_go_on(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(stage, "write", interrupt)
+    monkeypatch.setattr(stage_videos, "write", interrupt)
     assert run(monkeypatch, "data", "stage", str(tmp_path)) == 130
     assert "Finished files are kept; run the same command to resume." in capsys.readouterr().err
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from inphase import cli
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.media.frame_store import FillSummary
 from inphase.models import load_encoder
 from inphase.storage.errors import MissingExtraError
@@ -23,7 +23,7 @@ SMALL = {
 def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Film ten people at one action, a file each."""
     root = tmp_path_factory.mktemp("films")
-    stage.write(root / "stage", split="train", actions=["kick"], videos=10, level="plain", size=64)
+    stage_videos.write(root / "stage", split="train", actions=["kick"], videos=10, level="plain", size=64)
     folder = root / "kicks"
     folder.mkdir()
     for number, film in enumerate(sorted((root / "stage").rglob("*.mp4"))):

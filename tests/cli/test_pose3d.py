@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from inphase.apps.pose3d import read_reconstruction
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.data.frame_source import select_joints
 from inphase.data.video import Video
 from inphase.models import AudioEncoder, PoseEncoder, save_encoder
@@ -46,7 +46,7 @@ def test_a_collection_becomes_a_body_in_space(
 def test_own_videos_of_any_kind_are_followed_once_and_played(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    takes = [select_joints(video) for video in stage.load(split="test", actions=["squat"], videos=4)]
+    takes = [select_joints(video) for video in stage_videos.load(split="test", actions=["squat"], videos=4)]
     names = ("query.mp4", "one/clip.mkv", "two/clip.mp4", "three.mp4", "nobody.mp4")
     files = [tmp_path / name for name in names]
     followed = []

@@ -3,7 +3,7 @@ import multiprocessing.reduction
 import numpy as np
 import pytest
 
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.data.audio_visual import LogMelReader, read_video_sound
 from inphase.data.video import Video
 from inphase.media.audio import Sound, cut_sound, log_mel
@@ -11,7 +11,7 @@ from inphase.media.audio import Sound, cut_sound, log_mel
 
 def test_patches_are_the_spectra_of_their_stretches_heard_once() -> None:
     heard = []
-    (video,) = stage.load(split="train", actions=["kick"], videos=1)
+    (video,) = stage_videos.load(split="train", actions=["kick"], videos=1)
     sound = read_video_sound(video)
 
     def listen() -> Sound:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.data.recipe_tables import load_videos
 
 STAGE = {"name": "stage", "actions": ["kick"], "videos": 2, "level": "plain"}
@@ -10,7 +10,7 @@ STAGE = {"name": "stage", "actions": ["kick"], "videos": 2, "level": "plain"}
 
 def test_a_table_names_the_videos_its_loader_lists() -> None:
     table = {**STAGE, "store": "elsewhere", "split": "val"}  # of which the loader knows nothing
-    expected = stage.load(split="test", actions=["kick"], videos=2, level="plain")
+    expected = stage_videos.load(split="test", actions=["kick"], videos=2, level="plain")
     assert [video.id for video in load_videos(table, split="test")] == [video.id for video in expected]
 
 

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from inphase.data.frame_source import select_joints
-from inphase.data.stage import JOINTS
 from inphase.data.video import Video
 from inphase.pose.pose import JOINTS13
 from inphase.pose.skeleton import bones, mirrored
+from inphase.stage import JOINTS
 
 
 def make(joints: tuple[str, ...] = JOINTS13, *, length: int = 4) -> Video:

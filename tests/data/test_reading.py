@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.data.audio_visual import AudioVisualStream, read_sounds
 from inphase.data.augmentation import augment_poses
 from inphase.data.frame_source import add_poses, select_joints
@@ -33,6 +33,7 @@ from inphase.media.sampling import Context
 from inphase.pose import pose_store as pose_cache
 from inphase.pose.pose import JOINTS13
 from inphase.pose.pose_store import PoseStore, fill_poses
+from inphase.stage import JOINTS
 from inphase.storage.errors import MediaError
 from tests.media.recordings import numbers_of, write_pictures, write_video
 from tests.pose.people import make_pose
@@ -175,8 +176,8 @@ def test_sound_is_read_on_the_clock_of_the_pictures(tmp_path: Path) -> None:
 def test_the_stage_is_read_like_any_collection(tmp_path: Path) -> None:
     """Drawn or from its files: pictures, poses of 17 and 13 joints, sound and canonical time of the frames drawn."""
     how: dict[str, Any] = {"split": "train", "actions": ["kick"], "size": 32, "videos": 2}
-    stage.write(tmp_path, **how)
-    drawn, written = stage.load(**how), stage.load(tmp_path, split="train")
+    stage_videos.write(tmp_path, **how)
+    drawn, written = stage_videos.load(**how), stage_videos.load(tmp_path, split="train")
     for videos, read in ((drawn, Drawings()), (written, read_pictures)):
         (group,) = GroupStream(videos, read=read, videos_per_group=2, count=6)[0].groups
         for video in videos:
@@ -194,7 +195,7 @@ def test_the_stage_is_read_like_any_collection(tmp_path: Path) -> None:
         assert sounds.sound is not None
         assert sounds.sound.shape[2] == 8000
         assert sounds.sound.abs().max() > 0.01
-    for joints in (stage.JOINTS, JOINTS13):
+    for joints in (JOINTS, JOINTS13):
         posed = [select_joints(video, joints) for video in drawn]
         (poses,) = GroupStream(posed, read=read_pose, prepare=augment_poses, videos_per_group=2, count=6)[0].groups
         assert poses.values.shape == (2, 6, 2, len(joints), 3)
@@ -204,11 +205,11 @@ def test_the_stage_needs_no_codec() -> None:
     code = """
 import sys
 sys.modules["av"] = None
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.data.stream import GroupStream
 from inphase.data.stream import prefetch
 from inphase.data.reading import Drawings
-videos = stage.load(split="train", actions=["kick"], videos=2, size=16)
+videos = stage_videos.load(split="train", actions=["kick"], videos=2, size=16)
 (batch,) = prefetch(GroupStream(videos, read=Drawings(), count=3), range(1))
 print(tuple(batch.groups[0].values.shape))
 """

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.data.frame_source import open_frame_source
 from inphase.data.video import Problem, Video
 from inphase.media.frame_store import Source, fill_store
@@ -19,7 +19,7 @@ def pictures(size: int) -> ImageEncoder:
 
 
 def test_poses_of_labels_are_reduced_to_the_encoders_joints() -> None:
-    (video,) = stage.load(split="test", videos=1, actions=["squat"])
+    (video,) = stage_videos.load(split="test", videos=1, actions=["squat"])
     bare = Video("bare", "squat", "test", length=3)
     with pytest.warns(Problem, match=r"1 videos \(bare\): no keypoints; they are left out"):
         seen = open_frame_source(PoseEncoder(joints=JOINTS13), [video, bare], name="stage")
@@ -53,7 +53,7 @@ def test_pictures_are_read_at_the_encoders_size_from_files_or_a_store(tmp_path: 
 
 
 def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
-    videos = stage.load(split="test", videos=1, actions=["squat"])
+    videos = stage_videos.load(split="test", videos=1, actions=["squat"])
     with pytest.raises(ValueError, match="not as sounds"):
         open_frame_source(AudioEncoder(), videos)
     with pytest.raises(ValueError, match="4 numbers are wanted"):

@@ -109,9 +109,9 @@ def unlabelled(root: Path, *, split: str) -> list[object]:
     """Forget all but the poses of the stage."""
     from dataclasses import replace
 
-    from inphase.data import stage
+    from inphase.data import stage_videos
 
-    videos = stage.load(split=split, videos=2, actions=["squat"], level="plain")
+    videos = stage_videos.load(split=split, videos=2, actions=["squat"], level="plain")
     return [replace(video, phases=None, events={}, progress=None) for video in videos]
 
 

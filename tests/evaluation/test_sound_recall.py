@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.data.frame_source import open_frame_source
 from inphase.data.video import Problem
 from inphase.evaluation.embedded import Embedded, NotApplicableError
@@ -125,7 +125,7 @@ def test_two_encoders_are_measured_beside_chance_and_untrained_ones(
     torch.manual_seed(0)
     eyes = PoseEncoder(hidden=(8,), dimension=8).eval()
     ears = AudioEncoder(convolutions=[[2], [2]], hidden=(8,), dimension=8).eval()
-    sight = open_frame_source(eyes, stage.load(split="test", videos=2, actions=["squat", "kick"], level="plain"))
+    sight = open_frame_source(eyes, stage_videos.load(split="test", videos=2, actions=["squat", "kick"], level="plain"))
     columns = measure_sound_recall(eyes, ears, sight, untrained=2)
     mute = [replace(sight.videos[0], id="mute", hear=None), *sight.videos]
     with pytest.warns(Problem, match="mute: cannot be heard .* has no sound of its own"):

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from inphase.align import dtw
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.data.frame_source import open_frame_source
 from inphase.models import embed, load_shipped
 from inphase.models.weights import SHIPPED
@@ -22,7 +22,9 @@ def test_what_ships_is_small_and_made_by_its_recipe() -> None:
 
 def test_it_aligns_people_it_never_saw_better_than_a_stretch() -> None:
     encoder = load_shipped("pose")
-    sight = open_frame_source(encoder, stage.load(split="test", actions=["serve", "golf_swing"], videos=3, seed=5))
+    sight = open_frame_source(
+        encoder, stage_videos.load(split="test", actions=["serve", "golf_swing"], videos=3, seed=5)
+    )
     ours, linear = [], []
     for action in ("serve", "golf_swing"):
         x, *others = [video for video in sight.videos if video.action == action]

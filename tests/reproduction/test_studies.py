@@ -136,9 +136,9 @@ def test_changes_of_the_user_come_before_those_of_a_row() -> None:
 
 def test_a_supervised_network_tells_as_many_phases_as_there_are() -> None:
     recipe = compose(Setup(changes=('data.actions=["kick", "squat"]', "data.videos=2")), "supervised")
-    from inphase.data import stage
+    from inphase.data import stage_videos
 
-    kick, squat = (stage.load(split="train", actions=[name], videos=1)[0] for name in ("kick", "squat"))
+    kick, squat = (stage_videos.load(split="train", actions=[name], videos=1)[0] for name in ("kick", "squat"))
     assert recipe.objective["outputs"] == len(kick.phase_names) + len(squat.phase_names)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.data.frame_source import FrameSource, open_frame_source
 from inphase.data.video import Video
 from inphase.evaluation import embed_videos
@@ -24,7 +24,7 @@ SMALL = {"size": (32, 32), "convolutions": (4,), "hidden": ()}
 
 @pytest.fixture
 def sight() -> FrameSource:
-    videos = stage.load(split="train", actions=["squat"], videos=2, size=32)
+    videos = stage_videos.load(split="train", actions=["squat"], videos=2, size=32)
     return open_frame_source(ImageEncoder(**SMALL), videos)  # type: ignore[arg-type]
 
 

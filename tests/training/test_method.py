@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.data.frame_source import open_frame_source
 from inphase.data.stream import GroupStream
 from inphase.losses import GTA
@@ -23,7 +23,7 @@ def waiting_is_an_error() -> Iterator[None]:
 @pytest.mark.parametrize("variant", ["paper", "released"])
 def test_a_step_never_waits_for_the_gpu(device: str, variant: str, waiting_is_an_error: None) -> None:
     encoder = PoseEncoder()
-    sight = open_frame_source(encoder, stage.load(split="train", actions=["squat"], videos=4))
+    sight = open_frame_source(encoder, stage_videos.load(split="train", actions=["squat"], videos=4))
     batch = GroupStream(sight.videos, read=sight.read, count=20, context=encoder.context)[0]
     method = EncoderWithLoss(encoder, GTA(variant=variant)).to(device)  # type: ignore[arg-type]
     optimiser = OptimizerSettings().build(trained(method))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from inphase.align.path import shortest_path
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.data.video import Video
 from inphase.media.audio import Sound
 from inphase.media.encode import SOUND_RATE, write_mp4
@@ -42,7 +42,7 @@ def write_demo(folder: Path, *, count: int = 3, size: int = 384, level: str = "m
     """Write videos, heat maps, thumbnails and the playback of `count` people doing the same."""
     folder.mkdir(parents=True, exist_ok=True)
     # People whose tempo differs by no more than a factor of three: the reference first.
-    taken = stage.load(split="test", actions=["golf_swing"], videos=10, size=size, level=level)
+    taken = stage_videos.load(split="test", actions=["golf_swing"], videos=10, size=size, level=level)
     videos = [taken[index] for index in (2, 1, 9)][:count]
     seen = principal_curves([features(video) for video in videos])
     tracks = tuple(track(folder, number, videos, seen[number], size) for number in range(count))

@@ -14,7 +14,7 @@ from rich.progress import Progress
 from rich.table import Table
 from tyro.extras import SubcommandApp
 
-from inphase.data import DATASETS, stage
+from inphase.data import DATASETS, stage_videos
 from inphase.data.check import DataReport, check
 from inphase.data.contact_sheet import choose, draw_contact_sheet
 from inphase.data.reading import file_length, measured_length, read_pictures, sources
@@ -191,7 +191,7 @@ def write_stage(
     console = Console()
     with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("drawing")
-        new, kept = stage.write(
+        new, kept = stage_videos.write(
             root,
             split=split,
             actions=actions or None,

@@ -75,10 +75,10 @@ def measure_on_test(encoder: "Encoder", recipe: "Recipe", *, cache: Path) -> "Me
 
 def load_test(recipe: "Recipe", **changes: object) -> list["Video"]:
     """Draw the test split of a recipe's stage."""
-    from inphase.data import stage
+    from inphase.data import stage_videos
 
     options = {name: value for name, value in recipe.data.items() if name != "name"}
-    return stage.load(split="test", **{**options, **changes})
+    return stage_videos.load(split="test", **{**options, **changes})
 
 
 def tabulate(measured: "dict[str, Measured]") -> Table:
@@ -114,14 +114,14 @@ def align_two(encoder: "Encoder", recipe: "Recipe", *, out: Path) -> Path:
     """Film two people of the test split at the first action, align them by the encoder, and write the playback."""
     from inphase.apps.align_videos import Aligned, synchronize
     from inphase.apps.tracks import open_recordings
-    from inphase.data import stage
+    from inphase.data import stage_videos
     from inphase.data.frame_source import open_frame_source
     from inphase.evaluation import embed_videos
 
     action = recipe.data["actions"][0]
     options = {"videos": 2, "level": recipe.data["level"], "actions": [action]}
-    stage.write(out / "stage", split="test", size=PAIR_SIZE, **options)
-    films = [video.path for video in stage.load(out / "stage", split="test", actions=[action]) if video.path]
+    stage_videos.write(out / "stage", split="test", size=PAIR_SIZE, **options)
+    films = [video.path for video in stage_videos.load(out / "stage", split="test", actions=[action]) if video.path]
     seen = open_frame_source(encoder, load_test(recipe, **options), name="stage pair")
     embeddings = [each.embedding for each in embed_videos(encoder, seen.videos, read=seen.read)]
     folder = out / "aligned"

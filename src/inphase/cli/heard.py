@@ -125,7 +125,7 @@ class Collection:
 
     def file(self, name: str) -> Path:
         """Give the file of a video; one that is drawn is written first."""
-        from inphase.data.stage.files import write_recording
+        from inphase.data.stage_videos import write_recording
 
         video = self._videos[name]
         if video.path is not None:

@@ -8,7 +8,7 @@ from scipy.spatial.transform import Rotation
 
 from inphase.apps.pose3d.views import Views
 from inphase.data.frame_source import select_joints
-from inphase.data.stage import load
+from inphase.data.stage_videos import load
 from inphase.data.video import Video
 from inphase.pose.pose import JOINTS13
 

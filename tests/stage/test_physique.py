@@ -1,15 +1,15 @@
-"""Bodies keep their measures whatever they do."""
+"""Bones keep their lengths in every pose."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inphase.data.stage import ACTIONS, JOINTS
-from inphase.data.stage.body import Body, J, draw_body, pose, reach
-from inphase.data.stage.controls import COLUMN, STANDING, Action, interpolate
 from inphase.pose.pose import JOINTS13
 from inphase.pose.skeleton import bones
+from inphase.stage import ACTIONS, JOINTS
+from inphase.stage.actions import Action, interpolate
+from inphase.stage.physique import COLUMN, JOINT, STANDING, Physique, pose_body, reach, sample_physique
 
 coordinate = st.floats(-2, 2)
 vectors = st.tuples(coordinate, coordinate, coordinate).map(lambda v: np.array([v]))
@@ -41,33 +41,33 @@ def test_a_target_out_of_reach_is_approached() -> None:
 
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=lambda action: action.name)
 def test_bones_keep_their_lengths_through_every_action(action: Action) -> None:
-    body = draw_body(np.random.default_rng(7))
-    joints = pose(body, interpolate(action.times, action.poses, np.linspace(0, 1, 60))).joints
+    body = sample_physique(np.random.default_rng(7))
+    joints = pose_body(body, interpolate(action.times, action.poses, np.linspace(0, 1, 60))).joints
     assert len(bones(JOINTS)) == 16
     for start, end in bones(JOINTS):
         length = np.linalg.norm(joints[:, end] - joints[:, start], axis=-1)
         np.testing.assert_allclose(length, length[0], rtol=1e-6, err_msg=f"{JOINTS[start]} to {JOINTS[end]}")
-    assert joints[..., 2].min() > 0, "nobody sinks into the floor"
+    assert joints[..., 2].min() > 0, "no joint is below the floor"
 
 
 def test_standing_at_ease() -> None:
-    body = Body()
-    joints = pose(body, np.array([list(STANDING.values())])).joints[0]
-    assert joints[J["left_shoulder"], 1] == pytest.approx(body.shoulders)
-    assert joints[J["right_shoulder"], 1] == pytest.approx(-body.shoulders)
-    assert joints[J["neck"], 2] == pytest.approx(STANDING["z"] * body.leg + body.ankle + body.trunk)
-    np.testing.assert_allclose(joints[[J["left_ankle"], J["right_ankle"]], 2], body.ankle, atol=2e-3)
-    assert joints[J["crown"], 2] == joints[:, 2].max()
-    assert joints[J["left_knee"], 0] > joints[J["left_hip"], 0], "knees bend forward"
+    body = Physique()
+    joints = pose_body(body, np.array([list(STANDING.values())])).joints[0]
+    assert joints[JOINT["left_shoulder"], 1] == pytest.approx(body.shoulders)
+    assert joints[JOINT["right_shoulder"], 1] == pytest.approx(-body.shoulders)
+    assert joints[JOINT["neck"], 2] == pytest.approx(STANDING["z"] * body.leg + body.ankle + body.trunk)
+    np.testing.assert_allclose(joints[[JOINT["left_ankle"], JOINT["right_ankle"]], 2], body.ankle, atol=2e-3)
+    assert joints[JOINT["crown"], 2] == joints[:, 2].max()
+    assert joints[JOINT["left_knee"], 0] > joints[JOINT["left_hip"], 0], "knees bend forward"
 
 
 def test_turning_to_the_left_brings_the_right_shoulder_forward() -> None:
     controls = np.array([list(STANDING.values())])
     controls[0, COLUMN["yaw"]] = 90
-    joints = pose(Body(), controls).joints[0]
-    assert joints[J["right_shoulder"], 0] == pytest.approx(Body().shoulders)
+    joints = pose_body(Physique(), controls).joints[0]
+    assert joints[JOINT["right_shoulder"], 0] == pytest.approx(Physique().shoulders)
     controls[0, COLUMN["yaw"]], controls[0, COLUMN["pitch"]] = 0, 90
-    assert pose(Body(), controls).joints[0, J["neck"], 0] == pytest.approx(Body().trunk)
+    assert pose_body(Physique(), controls).joints[0, JOINT["neck"], 0] == pytest.approx(Physique().trunk)
 
 
 def test_the_joints_of_penn_action_are_thirteen_in_its_order() -> None:
@@ -82,7 +82,7 @@ def test_the_joints_of_penn_action_are_thirteen_in_its_order() -> None:
 
 
 def test_bodies_differ() -> None:
-    bodies = {draw_body(np.random.default_rng(seed)) for seed in range(50)}
+    bodies = {sample_physique(np.random.default_rng(seed)) for seed in range(50)}
     assert len(bodies) == 50
     heights = [body.leg + body.trunk for body in bodies]
     assert 0.1 < max(heights) - min(heights) < 0.9

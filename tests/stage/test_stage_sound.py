@@ -1,4 +1,4 @@
-"""The event is heard on its frame, and other noises elsewhere."""
+"""The first event sounds on its frame, and other noises elsewhere."""
 
 from itertools import pairwise
 
@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from inphase.data.stage import ACTIONS, load
-from inphase.data.stage.sound import DISTRACTORS, SAMPLES, SOUNDS, record, strike
-from inphase.data.stage.take import RATE, Slate, Take, draw_take
+from inphase.data.stage_videos import load
+from inphase.stage import ACTIONS
+from inphase.stage.stage_sound import DISTRACTORS, SAMPLE_RATE, SOUNDS, synthesize, synthesize_track
+from inphase.stage.take import FPS, Slate, Take, sample_take
 
-TAKES = [draw_take(Slate(action, "val", index)) for action in ACTIONS for index in range(6)]
+TAKES = [sample_take(Slate(action, "val", index)) for action in ACTIONS for index in range(6)]
 
 
 def energy(take: Take) -> NDArray[np.float64]:
-    track = record(take).samples.astype(np.float64)
-    edges = np.round(np.arange(len(take.progress) + 1) / RATE * SAMPLES).astype(int)
+    track = synthesize_track(take).samples.astype(np.float64)
+    edges = np.round(np.arange(len(take.progress) + 1) / FPS * SAMPLE_RATE).astype(int)
     return np.array([(track[a:b] ** 2).sum() for a, b in pairwise(edges)])
 
 
@@ -39,33 +40,26 @@ def test_there_are_other_noises_at_other_moments() -> None:
         others += (heard / len(loud)).tolist()
     assert len(others) > len(TAKES)
     quarters = np.histogram(others, bins=4, range=(0, 1))[0] / len(others)
-    assert (quarters > 0.12).all(), "distractors come at all times"
+    assert (quarters > 0.12).all(), "distractors occur at all times"
 
 
-def test_a_track_is_as_long_as_its_pictures_and_made_from_the_slate_alone() -> None:
+def test_a_track_is_as_long_as_its_images_and_depends_on_the_slate_only() -> None:
     take = TAKES[0]
     (video,) = load(split="val", actions=[take.slate.action], videos=1)
     assert (video.id, Slate.parse(video.id)) == (take.slate.id, take.slate)
     assert video.hear is not None
     track = video.hear().samples
-    assert video.hear().rate == SAMPLES
+    assert video.hear().rate == SAMPLE_RATE
     assert track.dtype == np.float32
-    assert len(track) == round(len(take.progress) / RATE * SAMPLES)
+    assert len(track) == round(len(take.progress) / FPS * SAMPLE_RATE)
     assert np.abs(track).max() == pytest.approx(0.9)
-    np.testing.assert_array_equal(track, record(take).samples)
+    np.testing.assert_array_equal(track, synthesize_track(take).samples)
 
 
 @pytest.mark.parametrize("name", [*SOUNDS, *DISTRACTORS])
 def test_a_sound_begins_at_once_and_fades(name: str) -> None:
-    wave = strike(np.random.default_rng(0), (SOUNDS | DISTRACTORS)[name])
-    frame = int(SAMPLES / RATE)
+    wave = synthesize(np.random.default_rng(0), (SOUNDS | DISTRACTORS)[name])
+    frame = int(SAMPLE_RATE / FPS)
     assert (wave[:frame] ** 2).sum() == pytest.approx(1)
     assert (wave[frame : 2 * frame] ** 2).sum() < 0.8
     assert np.abs(wave[-10:]).max() < 0.05 * np.abs(wave).max()
-
-
-def test_an_id_that_is_no_stage_video_is_named() -> None:
-    with pytest.raises(
-        ValueError, match=r"'0001' is not a stage video; one is called like 'stage-medium-0-train-squat"
-    ):
-        Slate.parse("0001")

@@ -1,24 +1,24 @@
-"""The sound of a take: its event is heard on its frame, among noises that mean nothing."""
+"""The sound track of a take: the first event sounds on its frame, among unrelated noises."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.stage.take import RATE, Take
 from inphase.media.audio import Sound
+from inphase.stage.take import FPS, Take
 
-SAMPLES = 16_000  # a second
+SAMPLE_RATE = 16_000  # hertz
 
 
 @dataclass(frozen=True)
 class Timbre:
-    """How a short sound is made: decaying tones and decaying noise."""
+    """Parameters of a short sound made of decaying tones and decaying noise."""
 
     tones: tuple[float, ...]  # hertz
-    decay: float  # seconds in which it falls to 1/e
-    noise: float  # share of noise, 0 … 1
-    smooth: int = 1  # samples the noise is averaged over: 1 hisses, 40 rumbles
+    decay: float  # seconds in which the sound falls to 1/e
+    noise: float  # fraction of noise, 0 … 1
+    smooth: int = 1  # samples over which the noise is averaged: 1 hisses, 40 rumbles
 
 
 SOUNDS: dict[str, Timbre] = {
@@ -40,37 +40,37 @@ DISTRACTORS: dict[str, Timbre] = {
 }
 
 
-def record(take: Take) -> Sound:
-    """Make the sound track of a take, as long as its pictures: the salient event loudest, distractors, and a hum."""
+def synthesize_track(take: Take) -> Sound:
+    """Synthesize the sound track of a take: the first event loudest, quieter distractors, and background noise."""
     rng = take.slate.rng("sound")
-    track = 0.002 * rng.standard_normal(round(len(take.progress) / RATE * SAMPLES))
-    event = next(iter(take.events.values())) / RATE
+    track = 0.002 * rng.standard_normal(round(len(take.progress) / FPS * SAMPLE_RATE))
+    event = next(iter(take.events.values())) / FPS
     taken = [event]
-    _mix(track, event, rng.uniform(0.85, 1.0) * strike(rng, SOUNDS[take.action.sound]))
+    _mix(track, event, rng.uniform(0.85, 1.0) * synthesize(rng, SOUNDS[take.action.sound]))
     others = [timbre for name, timbre in SOUNDS.items() if name != take.action.sound] + list(DISTRACTORS.values())
     for _ in range(rng.integers(1, 6)):
-        time = rng.uniform(0.0, len(track) / SAMPLES)
+        time = rng.uniform(0.0, len(track) / SAMPLE_RATE)
         timbre, loudness = others[rng.integers(len(others))], rng.uniform(0.15, 0.5)
         if min(abs(time - other) for other in taken) > 0.2:
-            _mix(track, time, loudness * strike(rng, timbre))
+            _mix(track, time, loudness * synthesize(rng, timbre))
             taken.append(time)
-    return Sound(np.asarray(0.9 * track / np.abs(track).max(), dtype=np.float32), SAMPLES)
+    return Sound(np.asarray(0.9 * track / np.abs(track).max(), dtype=np.float32), SAMPLE_RATE)
 
 
-def strike(rng: np.random.Generator, timbre: Timbre) -> NDArray[np.float64]:
-    """Synthesise one short sound whose first frame's worth of samples has unit energy."""
-    clock = np.arange(int(6 * timbre.decay * SAMPLES)) / SAMPLES
+def synthesize(rng: np.random.Generator, timbre: Timbre) -> NDArray[np.float64]:
+    """Synthesize one short sound; its samples within the first video frame have unit energy."""
+    clock = np.arange(int(6 * timbre.decay * SAMPLE_RATE)) / SAMPLE_RATE
     detune = rng.uniform(0.92, 1.08)
     tones = sum(np.sin(2 * np.pi * detune * tone * clock + rng.uniform(0, 2 * np.pi)) for tone in timbre.tones)
     hiss = rng.standard_normal(len(clock) + timbre.smooth - 1)
     hiss = np.convolve(hiss, np.ones(timbre.smooth) / np.sqrt(timbre.smooth), mode="valid")
     envelope = np.minimum(clock / 0.001, 1.0) * np.exp(-clock / timbre.decay)
     wave = envelope * ((1 - timbre.noise) * tones + timbre.noise * hiss)
-    return np.asarray(wave / np.linalg.norm(wave[: int(SAMPLES / RATE)]))
+    return np.asarray(wave / np.linalg.norm(wave[: int(SAMPLE_RATE / FPS)]))
 
 
 def _mix(track: NDArray[np.float64], time: float, wave: NDArray[np.float64]) -> None:
-    """Add a sound to a track from a second on; what runs past the end is not heard."""
-    start = round(time * SAMPLES)
+    """Add a sound to a track at `time` seconds; samples past the end are dropped."""
+    start = round(time * SAMPLE_RATE)
     part = wave[: max(len(track) - start, 0)]
     track[start : start + len(part)] += part

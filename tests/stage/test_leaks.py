@@ -1,8 +1,8 @@
-"""Nothing but the performer tells the time: not the light, the camera, the noise or the background.
+"""Only the performer reveals the progress: light, camera, noise and background do not.
 
-A ridge regression is fitted on some recordings and predicts, for others, how far a recording has gone (the frame's
-position, and canonical time) from pictures without the performer and from their borders. It must be at chance; with a
-light that brightens, or a camera that drifts, it must not be.
+A ridge regression, fitted on some recordings, predicts for others the position of a frame and its canonical time from
+images without the performer and from their borders. It must be at chance; with a light that brightens, or a camera
+that drifts, it must be better.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from inphase.data.stage import ACTIONS, LEVELS
-from inphase.data.stage.film import shoot
-from inphase.data.stage.take import Slate, Take, draw_take
+from inphase.stage import ACTIONS, LEVELS
+from inphase.stage.scene import render
+from inphase.stage.take import Slate, Take, sample_take
 
 Array = NDArray[np.float64]
 CHANCE = 0.02
 
 
-Recording = tuple[Take, Array]  # and its pictures [T, 32, 32, 3] without the performer
+Recording = tuple[Take, Array]  # and its images [T, 32, 32, 3] without the performer
 Describe = Callable[[Recording], Array]
 Target = Callable[[Take], Array]
 
@@ -40,33 +40,33 @@ def drift(take: Take) -> Take:
 
 @cache
 def recordings(split: str, level: str, change: Callable[[Take], Take]) -> list[Recording]:
-    takes = [change(draw_take(Slate(action, split, i, level=level))) for action in ACTIONS for i in range(3)]
-    return [(take, shoot(take, size=32, performer=False).frames / 255) for take in takes]
+    takes = [change(sample_take(Slate(action, split, i, level=level))) for action in ACTIONS for i in range(3)]
+    return [(take, render(take, size=32, performer=False).frames / 255) for take in takes]
 
 
 def whole(recording: Recording) -> Array:
     """Describe frames by a grid of 8 × 8 patches: their brightness and its change, and the roughness of the grain."""
-    _, pictures = recording
-    patches = pictures.reshape(len(pictures), 8, 4, 8, 4, 3)
-    return _centre(patches.mean((2, 4)).reshape(len(pictures), -1), patches.std((2, 4)).mean((1, 2)))
+    _, images = recording
+    patches = images.reshape(len(images), 8, 4, 8, 4, 3)
+    return _center(patches.mean((2, 4)).reshape(len(images), -1), patches.std((2, 4)).mean((1, 2)))
 
 
 def border(recording: Recording) -> Array:
     """Describe frames by the outermost two pixels."""
-    _, pictures = recording
-    sides = (pictures[:, :2], pictures[:, -2:], pictures[:, :, :2].swapaxes(1, 2), pictures[:, :, -2:].swapaxes(1, 2))
-    strips = [side.mean(1).reshape(len(pictures), 8, 4, 3).mean(2).reshape(len(pictures), -1) for side in sides]
-    return _centre(np.concatenate(strips, axis=1))
+    _, images = recording
+    sides = (images[:, :2], images[:, -2:], images[:, :, :2].swapaxes(1, 2), images[:, :, -2:].swapaxes(1, 2))
+    strips = [side.mean(1).reshape(len(images), 8, 4, 3).mean(2).reshape(len(images), -1) for side in sides]
+    return _center(np.concatenate(strips, axis=1))
 
 
 def shake(recording: Recording) -> Array:
-    """Describe frames by the camera's own movement, which a picture shows only in part."""
+    """Describe frames by the true camera shake, which an image shows only in part."""
     take, _ = recording
-    return _centre(take.shake, np.diff(take.shake, axis=0, prepend=take.shake[:1]), take.flicker[:, None])
+    return _center(take.shake, np.diff(take.shake, axis=0, prepend=take.shake[:1]), take.flicker[:, None])
 
 
-def _centre(*columns: Array) -> Array:
-    """Take away what is constant in a recording, and add how far a frame is from it: the strictest probe."""
+def _center(*columns: Array) -> Array:
+    """Subtract the mean of a recording and append the absolute deviations, for the strictest probe."""
     features = np.concatenate(columns, axis=1)
     features = features - features.mean(0)
     return np.concatenate([features, np.abs(features)], axis=1)
@@ -95,14 +95,14 @@ def score(describe: Describe, target: Target, *, level: str = "medium", change: 
 @pytest.mark.parametrize("target", [position, canonical])
 @pytest.mark.parametrize("describe", [whole, border, shake])
 @pytest.mark.parametrize("level", LEVELS)
-def test_what_is_behind_does_not_tell_the_time(level: str, describe: Describe, target: Target) -> None:
+def test_the_background_does_not_reveal_progress(level: str, describe: Describe, target: Target) -> None:
     assert score(describe, target, level=level) < CHANCE
 
 
 @pytest.mark.parametrize("describe", [whole, border])
-def test_a_light_that_brightens_is_found_out(describe: Describe) -> None:
+def test_a_brightening_light_is_detected(describe: Describe) -> None:
     assert score(describe, position, change=dawn) > 0.3
 
 
-def test_a_camera_that_drifts_is_found_out() -> None:
+def test_a_drifting_camera_is_detected() -> None:
     assert score(shake, position, change=drift) > 0.3

@@ -1,33 +1,38 @@
-"""The rasteriser, compiled: shapes into pictures, back to front, at twice the size.
+"""Compiled kernels: rasterize shapes into images, and test which joints are visible to a camera.
 
-Every frame: shapes are sorted by depth and laid over each other on a transparent sheet of 2H × 2W, with soft edges and
-a depth for every pixel so that limbs cross properly; the sheet is halved, laid over the background (shifted by the
-camera's shake, darkened by the shadows on the floor), and exposed with the sensor's noise, a hash of seed, frame and
-place.
+Rasterization of a frame: shapes are sorted by depth and blended back to front into a transparent layer of 2H × 2W with
+soft edges and a depth per pixel, so that crossing limbs occlude each other correctly. The layer is downsampled by two
+and blended over the background, which is shifted by the camera's shake and darkened by the shadows on the floor. The
+sensor noise is a hash of seed, frame and pixel.
+
+Visibility: a ray from the camera to each joint is intersected with every solid. A joint lies inside its own limb, so
+only a hit more than OCCLUSION_MARGIN meters before the joint hides it.
 """
 
 import numba
 import numpy as np
 
-from inphase.data.stage.figure import CAPSULE, DISC, QUAD
+from inphase.stage.figure import CAPSULE, DISC, QUAD
+
+OCCLUSION_MARGIN = 0.13  # meters
 
 
 @numba.njit(cache=True, nogil=True)
-def paint(
-    pictures, background, margin, kinds, points, thick, colours, shadows, shifts, light, ambient, gains, noise, seed
+def rasterize(
+    images, background, margin, kinds, points, thickness, colors, shadows, shifts, light, ambient, gains, noise, seed
 ):
-    """Draw frames [F, H, W, 3] uint8 of shapes [F, S, 4, 3] given in pixels."""
-    frames, height, width = pictures.shape[:3]
-    sheet = np.empty((2 * height, 2 * width, 4), np.float32)
+    """Draw shapes [F, S, 4, 3], in pixels, into `images` [F, H, W, 3] uint8."""
+    frames, height, width = images.shape[:3]
+    layer = np.empty((2 * height, 2 * width, 4), np.float32)
     depth = np.empty((2 * height, 2 * width), np.float32)
     shade = np.empty((height, width), np.float32)
     distance = np.empty(len(kinds))
     for f in range(frames):
-        sheet[:] = 0.0
+        layer[:] = 0.0
         depth[:] = 1e9
         shade[:] = 1.0
         for k in range(shadows.shape[1]):
-            _shadow(shade, shadows[f, k])
+            _draw_shadow(shade, shadows[f, k])
         for s in range(len(kinds)):
             corners = 4 if kinds[s] == QUAD else 2 if kinds[s] == CAPSULE else 1
             distance[s] = 0.0
@@ -35,37 +40,37 @@ def paint(
                 distance[s] -= points[f, s, c, 2] / corners
         for s in np.argsort(distance):
             if kinds[s] == CAPSULE:
-                _capsule(sheet, depth, points[f, s], thick[s], colours[s], light, ambient)
+                _draw_capsule(layer, depth, points[f, s], thickness[s], colors[s], light, ambient)
             elif kinds[s] == DISC:
-                _disc(sheet, depth, points[f, s], colours[s])
+                _draw_disc(layer, depth, points[f, s], colors[s])
             else:
-                _quad(sheet, depth, points[f, s], colours[s])
-        _expose(pictures[f], sheet, shade, background, margin, shifts[f], gains[f], noise, seed, f)
+                _draw_quad(layer, depth, points[f, s], colors[s])
+        _compose(images[f], layer, shade, background, margin, shifts[f], gains[f], noise, seed, f)
 
 
 @numba.njit(cache=True, nogil=True)
-def _lay(sheet, depth, row, column, z, cover, red, green, blue):
-    """Lay a colour over a pixel unless something nearer is there."""
+def _blend(layer, depth, row, column, z, cover, red, green, blue):
+    """Blend a color over a pixel unless the pixel holds something nearer."""
     if z >= depth[row, column]:
         return
     rest = np.float32(1.0 - cover)
-    sheet[row, column, 0] = sheet[row, column, 0] * rest + red * cover
-    sheet[row, column, 1] = sheet[row, column, 1] * rest + green * cover
-    sheet[row, column, 2] = sheet[row, column, 2] * rest + blue * cover
-    sheet[row, column, 3] = sheet[row, column, 3] * rest + cover
+    layer[row, column, 0] = layer[row, column, 0] * rest + red * cover
+    layer[row, column, 1] = layer[row, column, 1] * rest + green * cover
+    layer[row, column, 2] = layer[row, column, 2] * rest + blue * cover
+    layer[row, column, 3] = layer[row, column, 3] * rest + cover
     if cover > 0.5:
         depth[row, column] = z
 
 
 @numba.njit(cache=True, nogil=True)
-def _capsule(sheet, depth, p, thick, colour, light, ambient):
-    """Draw a tapered rod with round ends, lit as if it were round."""
+def _draw_capsule(layer, depth, p, thickness, color, light, ambient):
+    """Draw a tapered rod with round ends, shaded as a round solid."""
     height, width = depth.shape
     ax, ay, bx, by = 2 * p[0, 0], 2 * p[0, 1], 2 * p[1, 0], 2 * p[1, 1]
     r0, r1 = max(2 * p[2, 0], 0.7), max(2 * p[2, 1], 0.7)
-    most = max(r0, r1) + 1.0
-    top, bottom = max(int(min(ay, by) - most), 0), min(int(max(ay, by) + most) + 1, height)
-    left, right = max(int(min(ax, bx) - most), 0), min(int(max(ax, bx) + most) + 1, width)
+    reach = max(r0, r1) + 1.0
+    top, bottom = max(int(min(ay, by) - reach), 0), min(int(max(ay, by) + reach) + 1, height)
+    left, right = max(int(min(ax, bx) - reach), 0), min(int(max(ax, bx) + reach) + 1, width)
     dx, dy = bx - ax, by - ay
     length = dx * dx + dy * dy
     scale = 1.0 / max(length, 1e-9)
@@ -86,13 +91,13 @@ def _capsule(sheet, depth, p, thick, colour, light, ambient):
             facing = (x * light[0] + y * light[1]) / radius - bulge * light[2]
             bright = ambient + (1.0 - ambient) * max(facing, 0.0)
             bright *= 1.0 - 0.3 * inside * inside * inside
-            z = p[0, 2] + t * (p[1, 2] - p[0, 2]) - thick * bulge
-            _lay(sheet, depth, row, column, z, cover, colour[0] * bright, colour[1] * bright, colour[2] * bright)
+            z = p[0, 2] + t * (p[1, 2] - p[0, 2]) - thickness * bulge
+            _blend(layer, depth, row, column, z, cover, color[0] * bright, color[1] * bright, color[2] * bright)
 
 
 @numba.njit(cache=True, nogil=True)
-def _disc(sheet, depth, p, colour):
-    """Draw a flat disc: the ellipse spanned by two half axes."""
+def _draw_disc(layer, depth, p, color):
+    """Draw a flat disc: the ellipse of two half axes."""
     height, width = depth.shape
     cx, cy = 2 * p[0, 0], 2 * p[0, 1]
     ux, uy, vx, vy = 2 * p[1, 0] - cx, 2 * p[1, 1] - cy, 2 * p[2, 0] - cx, 2 * p[2, 1] - cy
@@ -111,11 +116,11 @@ def _disc(sheet, depth, p, colour):
             if cover > 0.0:
                 z = p[0, 2] + a * (p[1, 2] - p[0, 2]) + b * (p[2, 2] - p[0, 2])
                 rim = 1.0 if rho < 0.8 else 0.6
-                _lay(sheet, depth, row, column, z, cover, colour[0] * rim, colour[1] * rim, colour[2] * rim)
+                _blend(layer, depth, row, column, z, cover, color[0] * rim, color[1] * rim, color[2] * rim)
 
 
 @numba.njit(cache=True, nogil=True)
-def _quad(sheet, depth, p, colour):
+def _draw_quad(layer, depth, p, color):
     """Draw a convex quadrilateral; 1/depth is linear across it."""
     height, width = depth.shape
     area = 0.0
@@ -143,11 +148,11 @@ def _quad(sheet, depth, p, colour):
                 x, y = x - p[0, 0], y - p[0, 1]
                 a, b = (x * vy - y * vx) / det, (y * ux - x * uy) / det
                 z = 1.0 / max(near + a * along + b * across, 1e-3)
-                _lay(sheet, depth, row, column, z, cover, colour[0], colour[1], colour[2])
+                _blend(layer, depth, row, column, z, cover, color[0], color[1], color[2])
 
 
 @numba.njit(cache=True, nogil=True)
-def _shadow(shade, spot):
+def _draw_shadow(shade, spot):
     """Darken a soft ellipse (x, y, half width, half height, strength) of the floor."""
     height, width = shade.shape
     x, y, rx, ry, strength = spot[0], spot[1], max(spot[2], 0.5), max(spot[3], 0.5), spot[4]
@@ -160,8 +165,8 @@ def _shadow(shade, spot):
 
 
 @numba.njit(cache=True, nogil=True)
-def _expose(picture, sheet, shade, background, margin, shift, gain, noise, seed, number):
-    """Halve the sheet, lay it over the shifted background and add the sensor's noise."""
+def _compose(image, layer, shade, background, margin, shift, gain, noise, seed, number):
+    """Downsample the layer by two, blend it over the shifted background and add sensor noise."""
     height, width = shade.shape
     x, y = margin - shift[0], margin - shift[1]
     left, top = int(np.floor(x)), int(np.floor(y))
@@ -170,7 +175,7 @@ def _expose(picture, sheet, shade, background, margin, shift, gain, noise, seed,
     for row in range(height):
         for column in range(width):
             r, c = 2 * row, 2 * column
-            cover = 0.25 * (sheet[r, c, 3] + sheet[r, c + 1, 3] + sheet[r + 1, c, 3] + sheet[r + 1, c + 1, 3])
+            cover = 0.25 * (layer[r, c, 3] + layer[r, c + 1, 3] + layer[r + 1, c, 3] + layer[r + 1, c + 1, 3])
             through = (1.0 - cover) * shade[row, column]
             key = _hash(
                 seed ^ (np.uint64(number) << np.uint64(40)) ^ (np.uint64(row) << np.uint64(20)) ^ np.uint64(column)
@@ -179,8 +184,8 @@ def _expose(picture, sheet, shade, background, margin, shift, gain, noise, seed,
                 i, j = top + row, left + column
                 behind = background[i, j, k] * w00 + background[i, j + 1, k] * w01
                 behind += background[i + 1, j, k] * w10 + background[i + 1, j + 1, k] * w11
-                ahead = 0.25 * (sheet[r, c, k] + sheet[r, c + 1, k] + sheet[r + 1, c, k] + sheet[r + 1, c + 1, k])
-                # The sum of three 7-bit parts of the hash is nearly normal, of mean 190.5 and deviation 64.
+                ahead = 0.25 * (layer[r, c, k] + layer[r, c + 1, k] + layer[r + 1, c, k] + layer[r + 1, c + 1, k])
+                # The sum of three 7-bit parts of the hash is nearly normal with mean 190.5 and standard deviation 64.
                 bits = key >> np.uint64(21 * k)
                 sum_of_three = (
                     (bits & np.uint64(127))
@@ -189,12 +194,75 @@ def _expose(picture, sheet, shade, background, margin, shift, gain, noise, seed,
                 )
                 grain = (np.float64(sum_of_three) - 190.5) / 64.0
                 value = 255.0 * (gain * (behind * through + ahead) + noise * grain) + 0.5
-                picture[row, column, k] = np.uint8(min(max(value, 0.0), 255.0))
+                image[row, column, k] = np.uint8(min(max(value, 0.0), 255.0))
 
 
 @numba.njit(cache=True, nogil=True)
 def _hash(key):
-    """Mix 64 bits (the finaliser of splitmix64)."""
+    """Mix 64 bits (the finalizer of splitmix64)."""
     key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return key ^ (key >> np.uint64(31))
+
+
+@numba.njit(cache=True, nogil=True)
+def mark_visible(visible, eye, joints, kinds, solids):
+    """Mark in `visible` [T, J] the joints [T, J, 3] that no solid [T, S, 4, 3] hides from `eye` [3]."""
+    direction = np.empty(3)
+    for f in range(joints.shape[0]):
+        for j in range(joints.shape[1]):
+            for axis in range(3):
+                direction[axis] = joints[f, j, axis] - eye[axis]
+            distance = np.sqrt(_dot(direction, direction))
+            direction /= distance
+            visible[f, j] = True
+            for s in range(len(kinds)):
+                shape = solids[f, s]
+                if kinds[s] == CAPSULE:
+                    hit = _hit_capsule(eye, direction, shape)
+                elif kinds[s] == DISC:
+                    hit = _hit_plane(eye, direction, shape[0], shape[1], shape[2], True)
+                else:
+                    middle = (shape[0] + shape[2]) / 2
+                    hit = _hit_plane(
+                        eye, direction, middle, (shape[3] - shape[0]) / 2, (shape[1] - shape[0]) / 2, False
+                    )
+                if hit < distance - OCCLUSION_MARGIN:
+                    visible[f, j] = False
+                    break
+
+
+@numba.njit(cache=True, nogil=True)
+def _hit_capsule(eye, direction, shape):
+    """Return the distance along a ray to its nearest point to a capsule's axis, infinity if the ray misses."""
+    ux, uy, uz = shape[1, 0] - shape[0, 0], shape[1, 1] - shape[0, 1], shape[1, 2] - shape[0, 2]
+    ox, oy, oz = eye[0] - shape[0, 0], eye[1] - shape[0, 1], eye[2] - shape[0, 2]
+    a, b = ux * ux + uy * uy + uz * uz, ux * direction[0] + uy * direction[1] + uz * direction[2]
+    c, d = ux * ox + uy * oy + uz * oz, direction[0] * ox + direction[1] * oy + direction[2] * oz
+    det = a - b * b
+    t = min(max((c - b * d) / det, 0.0), 1.0) if det > 1e-12 else 0.0
+    along = b * t - d
+    x, y, z = ox + along * direction[0] - t * ux, oy + along * direction[1] - t * uy, oz + along * direction[2] - t * uz
+    radius = shape[2, 0] + t * (shape[2, 1] - shape[2, 0])
+    return along if x * x + y * y + z * z < radius * radius and along > 0 else np.inf
+
+
+@numba.njit(cache=True, nogil=True)
+def _hit_plane(eye, direction, center, u, v, is_round):
+    """Return the distance along a ray to a disc or rectangle of half axes u and v, infinity if the ray misses."""
+    nx, ny, nz = u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]
+    slope = nx * direction[0] + ny * direction[1] + nz * direction[2]
+    if abs(slope) < 1e-9:
+        return np.inf
+    away = center - eye
+    along = (nx * away[0] + ny * away[1] + nz * away[2]) / slope
+    point = eye + along * direction - center
+    a, b = _dot(point, u) / _dot(u, u), _dot(point, v) / _dot(v, v)
+    inside = a * a + b * b < 1.0 if is_round else abs(a) < 1.0 and abs(b) < 1.0
+    return along if inside and along > 0 else np.inf
+
+
+@numba.njit(cache=True, nogil=True)
+def _dot(u, v):
+    """Return the dot product of two 3-vectors."""
+    return u[0] * v[0] + u[1] * v[1] + u[2] * v[2]
