@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from inphase.data import stage
+from inphase.data import stage_videos
 from inphase.media.probe import probe
 from tests.commands import type_command
 
@@ -30,7 +30,7 @@ def test_the_readme_has_an_example() -> None:
 def films(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Draw two people at the same action, a small file each."""
     root = tmp_path_factory.mktemp("stage")
-    stage.write(root, split="train", actions=["kick"], videos=2, level="plain", size=64)
+    stage_videos.write(root, split="train", actions=["kick"], videos=2, level="plain", size=64)
     return sorted(root.rglob("*.mp4"))
 
 
