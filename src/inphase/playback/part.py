@@ -50,13 +50,14 @@ else:
     Halves = NDArray[np.float16]
     Indices = NDArray[np.int32]
 
-DTYPES: dict[Any, np.dtype[Any]] = {
-    Knots: np.dtype("float64"),
-    Doubles: np.dtype("float64"),
-    Floats: np.dtype("float32"),
-    Halves: np.dtype("float16"),
-    Indices: np.dtype("int32"),
-}
+
+def dtype_of(hint: Any) -> np.dtype[Any] | None:
+    """Return the data type of an annotated array; None where the annotation is no array."""
+    if hint == Knots:
+        return np.dtype("float64")
+    # By parts, since versions of NumPy and Python differ in which aliases compare equal.
+    kinds = get_args(get_args(hint)[-1]) if get_origin(hint) is np.ndarray else ()
+    return np.dtype(kinds[0]) if kinds else None
 
 
 class PlaybackError(ValueError):
@@ -75,8 +76,8 @@ class Part(msgspec.Struct, frozen=True, eq=False, omit_defaults=True, forbid_unk
         """Convert every field, or raise a PlaybackError that names it."""
         for field in fields_of(type(self)):
             name, value = field.name, getattr(self, field.name)
-            if field.type in DTYPES:
-                value = _as_array(name, value, DTYPES[field.type], nan=name in self.NAN_FIELDS)
+            if (dtype := dtype_of(field.type)) is not None:
+                value = _as_array(name, value, dtype, nan=name in self.NAN_FIELDS)
             else:
                 value = _converted(name, value, field.type)
                 if name in self.FILE_TYPES and value is not None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.playback.document import Playback, TimeMap
-from inphase.playback.part import DTYPES, Part, PlaybackError, explain, join_place
+from inphase.playback.part import Part, PlaybackError, dtype_of, explain, join_place
 from inphase.storage.files import atomic_write
 
 P = TypeVar("P", bound=Part)
@@ -162,7 +162,10 @@ def _decode(folder: Path, content: Any) -> OpenedPlayback:
     def load(hint: Any, value: Any) -> NDArray[Any]:
         stored = _converted(StoredArray, value)
         files[stored.file] = find_file(folder, stored.file)
-        return _read_array(files[stored.file], stored, DTYPES[hint])
+        dtype = dtype_of(hint)
+        if dtype is None:
+            raise TypeError(f"a playback holds no {hint}")
+        return _read_array(files[stored.file], stored, dtype)
 
     body = {name: value for name, value in content.items() if name not in ("format", "version")}
     playback = _converted(Playback, body, load)
