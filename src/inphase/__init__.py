@@ -4,6 +4,7 @@ Every command is a function. It takes a `progress` callback, prints nothing, and
 and a JSON-ready `.to_dict()`:
 
     align_videos(videos)                    Aligned
+    activation_maps(video, model)           ActivationMaps
     export(folder, out)                     Exported, a web page for any static host
 
 Below them are nouns and the functions between them:
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from inphase.align import Alignment, dtw, match, match_many, smooth_dtw, soft_dtw
+    from inphase.apps.activation_maps import ActivationMaps, activation_maps
     from inphase.apps.align_videos import Aligned, align_videos, synchronize
     from inphase.data.video import Video
     from inphase.evaluation.run import evaluate
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GTA",
+    "ActivationMaps",
     "Aligned",
     "Alignment",
     "Clip",
@@ -44,6 +47,7 @@ __all__ = [
     "Exported",
     "Playback",
     "Video",
+    "activation_maps",
     "align_videos",
     "dtw",
     "embed",
@@ -68,6 +72,7 @@ __all__ = [
 # Loaded on first use, so that `import inphase` does not wait for torch.
 _HOME = {
     "GTA": "inphase.losses",
+    "ActivationMaps": "inphase.apps.activation_maps",
     "Aligned": "inphase.apps.align_videos",
     "Alignment": "inphase.align",
     "Clip": "inphase.media.frames",
@@ -75,6 +80,7 @@ _HOME = {
     "Exported": "inphase.viewer.page",
     "Playback": "inphase.playback",
     "Video": "inphase.data.video",
+    "activation_maps": "inphase.apps.activation_maps",
     "align_videos": "inphase.apps.align_videos",
     "dtw": "inphase.align",
     "embed": "inphase.models",

@@ -12,7 +12,6 @@ from rich.markup import escape
 from tyro.extras import SubcommandApp
 
 from inphase.cli import (
-    activations,
     align_all,
     corpus,
     data,
@@ -36,7 +35,7 @@ app.command(use.align)
 app.command(transfer.transfer)
 app.command(search.search)
 app.command(retrieve.retrieve)
-app.command(activations.activations)
+app.command(use.activations)
 app.command(corpus.embed)
 app.command(align_all.align_all)
 app.command(data.commands, name="data", help="Look at collections of videos.")

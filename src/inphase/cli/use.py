@@ -13,6 +13,8 @@ from inphase.cli.options import (
     Modality,
     Model,
     Out,
+    RequiredModel,
+    Video,
     Videos,
     print_json,
     print_line,
@@ -82,3 +84,24 @@ def align(
     print_table(title, ("video", ">seconds", ">from", ">to", ">distance"), rows)
     print_line(f"watch {out / 'aligned.mp4'}, or: {view_command(out)}")
     return None
+
+
+def activations(
+    video: Video, *, model: RequiredModel, out: Out = Path("out/activations"), height: int = 360, json: Json = False
+) -> None:
+    """Show which parts of the frames an image encoder responds to.
+
+    Writes activations.mp4, the activation maps laid over the frames, and a playback in which they can be faded.
+
+    Args:
+        height: height of the video in pixels.
+    """
+    from inphase.apps.activation_maps import activation_maps
+
+    require_folder(out)
+    with show_progress() as progress:
+        maps = activation_maps(video, model, height=height, progress=progress)
+        maps.write(out, progress=progress)
+    if json:
+        return print_json(maps)
+    return print_line(f"watch {out / 'activations.mp4'}, or: {view_command(out)}")

@@ -4,23 +4,24 @@ import numpy as np
 import pytest
 import torch
 
-from inphase.apps.activation_maps import heat_of, overlay, write_heat
-from inphase.apps.tracks import open_recordings
+from inphase.apps.activation_maps import activation_maps, overlay
 from inphase.media.frames import read_clip
 from inphase.media.probe import probe
 from inphase.models import MotionEncoder, PoseEncoder
-from inphase.playback import read_playback, write_playback
+from inphase.playback import read_playback
 from inphase.pose.pose import JOINTS13
 from tests.media.recordings import clicks, write_video
 from tests.models.test_look import small
 
 
 def test_maps_are_those_of_the_encoder_at_the_frame_itself(tmp_path: Path) -> None:
-    (recording,) = open_recordings([write_video(tmp_path / "a.mp4", count=20)])
+    video = write_video(tmp_path / "a.mp4", count=20)
     encoder = small()
-    maps, grid = heat_of(encoder, recording)
-    assert grid == (2, 2)
-    pictures = torch.from_numpy(read_clip(recording.path, size=(32, 32)).frames)
+    found = activation_maps(video, encoder)
+    maps = found.maps
+    assert found.grid == (2, 2)
+    assert len(found.to_dict()["maps"]) == len(found.to_dict()["times"]) == 20
+    pictures = torch.from_numpy(read_clip(video, size=(32, 32)).frames)
     with torch.inference_mode():
         features = encoder.features(encoder.prepare(pictures))
         truth = encoder.heat_maps(torch.stack([features[:-2], features[2:]], dim=1))[:, 1]
@@ -28,11 +29,12 @@ def test_maps_are_those_of_the_encoder_at_the_frame_itself(tmp_path: Path) -> No
 
 
 def test_an_encoder_of_motion_shows_which_cells_move_it(tmp_path: Path) -> None:
-    (recording,) = open_recordings([write_video(tmp_path / "a.mp4", count=12)])
+    video = write_video(tmp_path / "a.mp4", count=12)
     encoder = MotionEncoder(context=(-2, 0, 2), size=(32, 32), grid=2, hidden=(8,)).eval()
-    maps, grid = heat_of(encoder, recording)
-    assert (grid, maps.values.shape) == ((2, 2), (12, 4))
-    pictures = torch.from_numpy(read_clip(recording.path, size=(32, 32)).frames)
+    found = activation_maps(video, encoder)
+    maps = found.maps
+    assert (found.grid, maps.values.shape) == ((2, 2), (12, 4))
+    pictures = torch.from_numpy(read_clip(video, size=(32, 32)).frames)
     with torch.inference_mode():
         features = encoder.features(encoder.prepare(pictures))
         truth = encoder.heat_maps(torch.stack([features[:-4], features[2:-2], features[4:]], dim=1))[:, 1]
@@ -42,11 +44,14 @@ def test_an_encoder_of_motion_shows_which_cells_move_it(tmp_path: Path) -> None:
 
 def test_video_and_playback_show_the_heat(tmp_path: Path) -> None:
     source = write_video(tmp_path / "a.mp4", count=20, sound=clicks([0.3], length=0.66))
-    (recording,) = open_recordings([source])
-    maps, grid = heat_of(small(), recording)
     out = tmp_path / "out"
-    out.mkdir()
-    write_playback(out, write_heat(out, recording, maps, grid, height=64))
+    stages: dict[str, tuple[int, int]] = {}
+
+    def progress(stage: str, done: int, total: int) -> None:
+        stages[stage] = (done, total)
+
+    activation_maps(source, small(), height=64, progress=progress).write(out, progress=progress)
+    assert stages["embedding a.mp4"] == stages["rendering activations.mp4"] == (20, 20)
     found = probe(out / "activations.mp4")
     assert (found.frames, found.size, found.has_sound) == (20, (64, 96), True)
     (track,) = read_playback(out).tracks
@@ -64,6 +69,5 @@ def test_no_heat_hides_nothing_and_much_shows_its_colour() -> None:
 
 
 def test_an_encoder_of_poses_has_no_maps(tmp_path: Path) -> None:
-    (recording,) = open_recordings([write_video(tmp_path / "a.mp4", count=2)])
-    with pytest.raises(ValueError, match="sees poses and has no maps to show"):
-        heat_of(PoseEncoder(joints=JOINTS13), recording)
+    with pytest.raises(ValueError, match="embeds pose and has no activation maps"):
+        activation_maps(write_video(tmp_path / "a.mp4", count=2), PoseEncoder(joints=JOINTS13))
