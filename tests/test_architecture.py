@@ -24,7 +24,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"stage", "pose", "media", "storage"},
     "training": {"data", "models", "losses", "pose", "media", "storage"},
     "evaluation": {"data", "models", "align", "pose", "media", "storage"},
-    "apps": {"models", "align", "pose", "media", "playback", "storage"},
+    # data and evaluation: only to search a named data set as the evaluation of a run embeds it
+    "apps": {"evaluation", "data", "models", "align", "pose", "media", "playback", "storage"},
     "corpus": {"apps", "data", "models", "align", "pose", "media", "storage"},
     "reproduction": {"training", "evaluation", "data", "models", "losses", "align", "pose", "media", "storage"},
     "viewer": {"playback", "storage"},

@@ -4,6 +4,8 @@ Every command is a function. It takes a `progress` callback, prints nothing, and
 and a JSON-ready `.to_dict()`:
 
     align_videos(videos)                    Aligned
+    search(query, corpus)                   SearchResult
+    retrieve_sound(corpus, model=run, ...)  RetrievedSound
     activation_maps(video, model)           ActivationMaps
     export(folder, out)                     Exported, a web page for any static host
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from inphase.align import Alignment, dtw, match, match_many, smooth_dtw, soft_dtw
     from inphase.apps.activation_maps import ActivationMaps, activation_maps
     from inphase.apps.align_videos import Aligned, align_videos, synchronize
+    from inphase.apps.retrieve_sound import RetrievedSound, retrieve_sound
+    from inphase.apps.search import SearchResult
+    from inphase.corpus.store_search import search
     from inphase.data.video import Video
     from inphase.evaluation.run import evaluate
     from inphase.losses import GTA
@@ -46,6 +51,8 @@ __all__ = [
     "Embedding",
     "Exported",
     "Playback",
+    "RetrievedSound",
+    "SearchResult",
     "Video",
     "activation_maps",
     "align_videos",
@@ -62,6 +69,8 @@ __all__ = [
     "read_clip",
     "read_playback",
     "read_recipe",
+    "retrieve_sound",
+    "search",
     "smooth_dtw",
     "soft_dtw",
     "synchronize",
@@ -79,6 +88,8 @@ _HOME = {
     "Embedding": "inphase.models",
     "Exported": "inphase.viewer.page",
     "Playback": "inphase.playback",
+    "RetrievedSound": "inphase.apps.retrieve_sound",
+    "SearchResult": "inphase.apps.search",
     "Video": "inphase.data.video",
     "activation_maps": "inphase.apps.activation_maps",
     "align_videos": "inphase.apps.align_videos",
@@ -95,6 +106,8 @@ _HOME = {
     "read_clip": "inphase.media.frames",
     "read_playback": "inphase.playback",
     "read_recipe": "inphase.training",
+    "retrieve_sound": "inphase.apps.retrieve_sound",
+    "search": "inphase.corpus.store_search",
     "smooth_dtw": "inphase.align",
     "soft_dtw": "inphase.align",
     "synchronize": "inphase.apps.align_videos",

@@ -1,6 +1,7 @@
 """The commands, end to end, on videos as people have them; random weights are enough to know a picture again."""
 
 import csv
+import json
 import shlex
 from functools import partial
 from pathlib import Path
@@ -263,11 +264,20 @@ def test_search_finds_moments_and_videos(
     assert result.hits[0].thumbnail is not None
     with Image.open(place / "out" / result.hits[0].thumbnail) as picture:
         assert number_of(np.asarray(picture)) == WALK[15]
+    capsys.readouterr()
+    assert run(monkeypatch, "search", str(query), "--at", "0.5", "--json", *map(str, words)) == 0
+    hits = json.loads(capsys.readouterr().out)["hits"]
+    assert hits[0] == {
+        "name": "same",
+        "second": result.hits[0].second,
+        "score": hits[0]["score"],
+        "path": hits[0]["path"],
+    }
     assert run(monkeypatch, "search", str(query), "--at", "0.5", "--subsequence", *map(str, words)) == 1
     assert "drop either" in capsys.readouterr().err
     (folder / "store.json").touch()
-    assert run(monkeypatch, "search", str(query), "--rate", "5", *map(str, words)) == 1
-    assert "drop --rate" in capsys.readouterr().err
+    assert run(monkeypatch, "search", str(query), "--fps", "5", *map(str, words)) == 1
+    assert "drop fps" in capsys.readouterr().err
 
 
 def test_activations_are_shown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,9 @@
-"""Find in many recordings the moments most like a moment, or the recordings that go best with a whole one."""
-# MERGED: What was found, as a playback: thumbnails, the files to play, and recordings in step with the query.
+"""Find the moments nearest to a moment of a video, or the videos that align best with it, among many."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,19 +12,35 @@ from PIL import Image
 from inphase.align.matching import match
 from inphase.align.path import Alignment, align_with_itself
 from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
-from inphase.apps.tracks import NamedVideo, add_video_file
+from inphase.apps.tracks import (
+    Model,
+    NamedVideo,
+    add_video_file,
+    embed_others,
+    embed_together,
+    names_of,
+    open_recordings,
+)
 from inphase.media.frames import read_clip
+from inphase.media.listing import list_videos
+from inphase.media.probe import probe
 from inphase.models.embedding import Embedding
-from inphase.playback import Playback, PlaybackMoment, Result
-from inphase.storage.files import atomic_write
+from inphase.models.encoder import ModalityChoice
+from inphase.playback import Playback, PlaybackMoment, Result, write_playback
+from inphase.progress import Progress, ignore_progress
+from inphase.storage.files import atomic_write, require_folder
 
-# Two moments of one recording closer than this are one.
-APART = 0.5
+# Two hits in one recording are at least so many seconds apart.
+MIN_GAP_SECONDS = 0.5
+# Height of a thumbnail in pixels.
+THUMBNAIL_HEIGHT = 180
+# Hits that the viewer plays synchronized with the query.
+MAX_ALIGNED_HITS = 8
 
 
 @dataclass(frozen=True)
 class MomentHit:
-    """A moment that was found: `name` the recording, `second` of it, `score` from −1 to 1, larger is more alike."""
+    """A moment of a recording: `second`, and the cosine similarity `score`, −1 to 1."""
 
     name: str
     second: float
@@ -33,9 +49,9 @@ class MomentHit:
 
 @dataclass(frozen=True, eq=False)
 class VideoHit:
-    """A recording that was found: the query's `alignment` with it, and `score` = 1 − its distance, 1 at best.
+    """A recording and the query's `alignment` with it; `score` is 1 − its distance, 1 at best.
 
-    `seconds` [M] of the recording go with the frames of the query.
+    `seconds` [M] are those of the recording at the frames of the query.
     """
 
     name: str
@@ -44,8 +60,148 @@ class VideoHit:
     score: float
 
 
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """The hits of a search, best first: `moments` where a second `at` of the query was given, otherwise `videos`.
+
+    `files` gives the path and the display name of every hit whose file exists, `embeddings` those of the videos found.
+    `left_out` gives the reason for every video that was not searched or cannot be shown; `method` is a sentence on how
+    the corpus was searched.
+    """
+
+    query: NamedVideo
+    embedding: Embedding
+    at: float | None
+    moments: tuple[MomentHit, ...]
+    videos: tuple[VideoHit, ...]
+    files: Mapping[str, tuple[Path, str]]
+    embeddings: Mapping[str, Embedding]
+    method: str = ""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Describe the search in a line."""
+        name = self.query.name
+        return f"videos that go with {name}" if self.at is None else f"moments like {name} at {self.at:g} s"
+
+    def write(self, folder: Path | str, *, progress: Progress | None = None) -> list[Path]:
+        """Write a playback with a thumbnail of every hit, the best videos synchronized; return its path."""
+        out, report = Path(folder), progress or ignore_progress
+        require_folder(out)
+        out.mkdir(parents=True, exist_ok=True)
+        videos = [hit for hit in self.videos if hit.name in self.files]
+        moments = [hit for hit in self.moments if hit.name in self.files]
+        recordings = {}
+        found = dict.fromkeys(hit.name for hit in (videos if self.at is None else moments))
+        for number, key in enumerate(found, start=1):
+            path, name = self.files[key]
+            recordings[key] = NamedVideo(path, name, probe(path))
+            report("writing results", number, len(found))
+        if self.at is None:
+            return [write_playback(out, self._videos_playback(out, videos, recordings))]
+        shown = [show_moment(out, recordings[hit.name], hit.second, score=hit.score) for hit in moments]
+        query = show_moment(out, self.query, self.at)
+        return [write_playback(out, Playback(self.title, results=(Result(query, tuple(shown)),)))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the query and the hits as JSON-ready values, times in seconds."""
+        hits: list[dict[str, Any]] = [
+            {"name": hit.name, "start": float(hit.seconds[0]), "end": float(hit.seconds[-1]), "score": hit.score}
+            for hit in self.videos
+        ]
+        hits += [{"name": hit.name, "second": hit.second, "score": hit.score} for hit in self.moments]
+        for hit in hits:
+            hit["path"] = str(self.files[hit["name"]][0]) if hit["name"] in self.files else None
+        return {"query": str(self.query.path), "at": self.at, "hits": hits, "left_out": dict(self.left_out)}
+
+    def _videos_playback(self, out: Path, hits: list[VideoHit], recordings: Mapping[str, NamedVideo]) -> Playback:
+        """Describe the videos found, the best of them synchronized with the query."""
+        shown = []
+        for hit in hits:
+            start, end = float(hit.seconds[0]), float(hit.seconds[-1])
+            shown.append(show_moment(out, recordings[hit.name], start, score=hit.score, duration=end - start))
+        best = hits[:MAX_ALIGNED_HITS]
+        clock = self.embedding.times
+        alignments = (align_with_itself(len(clock)), *(hit.alignment for hit in best))
+        seconds = np.stack([clock, *(hit.seconds for hit in best)], axis=1)
+        synchronization = Synchronization(0, clock, seconds, alignments)
+        tracks = [self.query, *(recordings[hit.name] for hit in best)]
+        media = [add_video_file(out, each) for each in tracks]
+        aligned = [self.embedding, *(self.embeddings[hit.name] for hit in best)]
+        pairs = make_pairs(aligned, synchronization)
+        playback = make_playback(tracks, media, aligned, synchronization, pairs=pairs)
+        query = show_moment(out, self.query, 0.0, duration=self.query.properties.duration)
+        return Playback(
+            self.title, tracks=playback.tracks, pairs=playback.pairs, results=(Result(query, tuple(shown)),)
+        )
+
+
+def search_files(
+    query: Path | str,
+    corpus: Sequence[Path],
+    *,
+    at: float | None = None,
+    top: int = 10,
+    subsequence: bool = False,
+    model: Model = None,
+    modality: ModalityChoice = "auto",
+    fps: float | None = None,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+) -> SearchResult:
+    """Search video files and folders of them; `inphase.search` documents the options."""
+    require_question(at=at, top=top, subsequence=subsequence)
+    paths = list_corpus(corpus, Path(query))
+    (asked,) = open_recordings([query])
+    embedded = embed_together([asked.path], model=model, modality=modality, fps=fps, cache=cache, progress=progress)
+    others, failed = embed_others(paths, encoder=embedded.encoder, fps=fps, cache=cache, progress=progress)
+    embeddings = dict(zip(names_of(list(others)), others.values(), strict=True))
+    files = {name: (path, name) for name, path in zip(embeddings, others, strict=True)}
+    embedding = embedded.embeddings[0]
+    moments, videos = [], []
+    if at is None:
+        videos = nearest_recordings(embedding, embeddings, top=top, subsequence=subsequence, progress=progress)
+    else:
+        moments = nearest_moments(moment_of(embedding, at), embeddings, top=top)
+    return SearchResult(
+        asked,
+        embedding,
+        at,
+        tuple(moments),
+        tuple(videos),
+        files,
+        embeddings,
+        method=embedded.why,
+        left_out={str(path): reason for path, reason in failed.items()},
+    )
+
+
+def require_question(*, at: float | None, top: int, subsequence: bool) -> None:
+    """Raise if the options of a search contradict each other."""
+    if top < 1:
+        raise ValueError(f"top must be at least 1, got {top}")
+    if subsequence and at is not None:
+        raise ValueError("subsequence locates the whole query inside videos, at one moment of it: drop either")
+
+
+def list_corpus(places: Sequence[Path], query: Path) -> list[Path]:
+    """List video files and the videos in folders, each once, without the query."""
+    files: dict[Path, Path] = {}
+    for place in places:
+        if not place.exists():
+            raise ValueError(f"{place} does not exist: name a folder of videos or a video file")
+        inside = sorted(Path(each.path) for each in list_videos(place)) if place.is_dir() else [place]
+        for file in inside:
+            if file.is_file() and file.resolve() != query.resolve():
+                files.setdefault(file.resolve(), file)
+    if not files:
+        raise ValueError(f"there is no video to search in {', '.join(map(str, places))} beside the query: name others")
+    return list(files.values())
+
+
 def moment_of(query: Embedding, second: float) -> NDArray[np.float32]:
-    """Give the vector [D] of the frame shown nearest to a second."""
+    """Return the embedding [D] of the frame nearest to a second."""
     step = float(np.median(np.diff(query.times))) if len(query) > 1 else 0.0
     if not query.times[0] - step <= second <= query.times[-1] + step + 1e-6:
         raise ValueError(f"second {second:g} lies outside the query, which runs to {query.times[-1] + step:.2f} s")
@@ -53,24 +209,23 @@ def moment_of(query: Embedding, second: float) -> NDArray[np.float32]:
 
 
 def nearest_moments(
-    moment: NDArray[np.float32], corpus: Mapping[str, Embedding], *, top: int = 10, apart: float = APART
+    moment: NDArray[np.float32], corpus: Mapping[str, Embedding], *, top: int = 10, apart: float = MIN_GAP_SECONDS
 ) -> list[MomentHit]:
-    """Find the moments of a corpus most like one [D], best first, no two of a recording within `apart` seconds.
+    """Find the moments of a corpus nearest to one [D], best first, no two of a recording within `apart` seconds.
 
-    O(frames · D): a pass over all of them. A larger corpus wants an index that proposes candidates; `spread` then
-    chooses among these.
+    O(frames · D): one pass over all frames. A store searches an index instead (`inphase.corpus.store_search`).
     """
     candidates = []
-    for name, seen in corpus.items():
-        scores = seen.values @ moment
-        candidates += spread(name, seen.times, scores, top=top, apart=apart)
+    for name, embedding in corpus.items():
+        scores = embedding.values @ moment
+        candidates += choose_apart(name, embedding.times, scores, top=top, apart=apart)
     return sorted(candidates, key=lambda hit: -hit.score)[:top]
 
 
-def spread(
-    name: str, times: NDArray[np.float64], scores: NDArray[np.float32], *, top: int, apart: float = APART
+def choose_apart(
+    name: str, times: NDArray[np.float64], scores: NDArray[np.float32], *, top: int, apart: float = MIN_GAP_SECONDS
 ) -> list[MomentHit]:
-    """Choose the best moments of one recording greedily, each at least `apart` seconds from those before."""
+    """Choose the best moments of one recording greedily, each at least `apart` seconds from those chosen before."""
     left = np.array(scores, np.float64)
     hits: list[MomentHit] = []
     while len(hits) < top and np.isfinite(best := left.max()):
@@ -87,83 +242,39 @@ def nearest_recordings(
     *,
     top: int = 10,
     subsequence: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[VideoHit]:
-    """Find the recordings a query goes with best, by the mean distance along the alignment, best first.
+    """Find the recordings that align best with a query, by the mean distance along the alignment, best first.
 
-    The mean does not grow with length. With `subsequence` the query may be found inside a longer recording.
+    The mean does not grow with length. With `subsequence` the query may be a part of a longer recording.
     """
+    report = progress or ignore_progress
     found: list[VideoHit] = []
-    for number, (name, seen) in enumerate(corpus.items(), start=1):
-        matched = match(query.values, seen.values, subsequence=subsequence)
-        hit = VideoHit(name, matched, matched.time_map(query.times, seen.times), 1 - matched.distance)
+    for number, (name, embedding) in enumerate(corpus.items(), start=1):
+        matched = match(query.values, embedding.values, subsequence=subsequence)
+        hit = VideoHit(name, matched, matched.time_map(query.times, embedding.times), 1 - matched.distance)
         found = sorted([*found, hit], key=lambda each: -each.score)[:top]
-        if progress is not None:
-            progress(number, len(corpus))
+        report(f"aligning {len(corpus)} videos", number, len(corpus))
     return found
-
-
-# Height of a thumbnail in pixels, and how many recordings are shown in step with the query.
-HEIGHT, IN_STEP = 180, 8
-
-
-def make_moments_playback(
-    folder: Path, title: str, asked: PlaybackMoment, hits: Sequence[MomentHit], recordings: Mapping[str, NamedVideo]
-) -> Playback:
-    """Show moments that were found."""
-    shown = [show_moment(folder, recordings[hit.name], hit.second, score=hit.score) for hit in hits]
-    return Playback(title, results=(Result(asked, tuple(shown)),))
-
-
-def make_videos_playback(
-    folder: Path,
-    title: str,
-    query: tuple[NamedVideo, Embedding],
-    hits: Sequence[VideoHit],
-    recordings: Mapping[str, NamedVideo],
-    embeddings: Mapping[str, Embedding],
-) -> Playback:
-    """Show recordings that were found, the best of them in step with the query."""
-    asked, seen = query
-    shown = [
-        show_moment(
-            folder,
-            recordings[hit.name],
-            float(hit.seconds[0]),
-            score=hit.score,
-            duration=float(hit.seconds[-1] - hit.seconds[0]),
-        )
-        for hit in hits
-    ]
-    best = hits[:IN_STEP]
-    alignments = (align_with_itself(len(seen)), *(hit.alignment for hit in best))
-    seconds = np.stack([seen.times, *(hit.seconds for hit in best)], axis=1)
-    synchrony = Synchronization(0, seen.times, seconds, alignments)
-    tracks = [asked, *(recordings[hit.name] for hit in best)]
-    media = [add_video_file(folder, each) for each in tracks]
-    aligned = [seen, *(embeddings[hit.name] for hit in best)]
-    in_step = make_playback(tracks, media, aligned, synchrony, pairs=make_pairs(aligned, synchrony))
-    result = Result(show_moment(folder, asked, 0.0, duration=asked.properties.duration), tuple(shown))
-    return Playback(title, tracks=in_step.tracks, pairs=in_step.pairs, results=(result,))
 
 
 def show_moment(
     folder: Path, recording: NamedVideo, second: float, *, score: float | None = None, duration: float = 1.0
 ) -> PlaybackMoment:
-    """Bring a recording into a playback's folder, with a thumbnail of the middle of what is to be seen."""
+    """Add a recording to a playback's folder, with a thumbnail of the middle of the moment."""
     media = add_video_file(folder, recording)
-    known = recording.properties
-    middle = min(second + (duration / 2 if duration > 1 else 0.0), known.duration - 0.5 / known.rate)
-    size = (HEIGHT, max(1, round(HEIGHT * known.size[1] / known.size[0])))
-    picture = read_clip(recording.path, seconds=[max(middle, 0.0)], size=size).frames[0]
+    properties = recording.properties
+    middle = min(second + (duration / 2 if duration > 1 else 0.0), properties.duration - 0.5 / properties.rate)
+    size = (THUMBNAIL_HEIGHT, max(1, round(THUMBNAIL_HEIGHT * properties.size[1] / properties.size[0])))
+    image = read_clip(recording.path, seconds=[max(middle, 0.0)], size=size).frames[0]
     thumbnail = f"{Path(media).stem}-{middle:.2f}.jpg"
     with atomic_write(folder / thumbnail) as part:
-        Image.fromarray(picture).save(part, quality=85)
+        Image.fromarray(image).save(part, quality=85)
     return PlaybackMoment(
         recording.name,
         second,
         score=score,
         media=media,
         thumbnail=thumbnail,
-        duration=max(duration, 1 / known.rate),
+        duration=max(duration, 1 / properties.rate),
     )

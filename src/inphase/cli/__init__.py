@@ -20,8 +20,6 @@ from inphase.cli import (
     fit,
     pose3d,
     reproduce,
-    retrieve,
-    search,
     train,
     transfer,
     use,
@@ -33,8 +31,8 @@ app = SubcommandApp()
 app.command(demo.demo)
 app.command(use.align)
 app.command(transfer.transfer)
-app.command(search.search)
-app.command(retrieve.retrieve)
+app.command(use.search)
+app.command(use.retrieve)
 app.command(use.activations)
 app.command(corpus.embed)
 app.command(align_all.align_all)

@@ -35,6 +35,7 @@ CacheFolder = Annotated[
     tyro.conf.arg(metavar="DIR", help="the folder of cached poses and embeddings; default ~/.cache/inphase"),
 ]
 Json = Annotated[bool, tyro.conf.arg(help="print the result as JSON instead of a table", name="json")]
+At = Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help="a second of the query")]
 Top = Annotated[int, tyro.conf.arg(metavar="N", help="how many results to return")]
 Changes = Annotated[
     tyro.conf.UseAppendAction[tuple[str, ...]],

@@ -1,5 +1,6 @@
-"""Commands for one's own videos: align."""
+"""Commands for one's own videos: align, transfer, search, retrieve, activations, pose3d."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -7,6 +8,7 @@ import tyro
 
 from inphase.cli.bars import show_progress
 from inphase.cli.options import (
+    At,
     CacheFolder,
     Fps,
     Json,
@@ -14,12 +16,14 @@ from inphase.cli.options import (
     Model,
     Out,
     RequiredModel,
+    Top,
     Video,
     Videos,
     print_json,
     print_line,
     print_table,
     view_command,
+    warn_line,
 )
 from inphase.storage.files import require_folder
 
@@ -105,3 +109,116 @@ def activations(
     if json:
         return print_json(maps)
     return print_line(f"watch {out / 'activations.mp4'}, or: {view_command(out)}")
+
+
+def search(
+    query: Video,
+    *,
+    within: Annotated[
+        tuple[Path, ...],
+        tyro.conf.arg(
+            name="in", metavar="FOLDER", help="folders of videos, video files, or a store of `inphase embed`"
+        ),
+    ],
+    at: At = None,
+    top: Top = 10,
+    subsequence: bool = False,
+    action: str | None = None,
+    out: Out = Path("out/search"),
+    model: Model = None,
+    modality: Modality = "auto",
+    fps: Fps = None,
+    cache: CacheFolder = None,
+    json: Json = False,
+) -> None:
+    """Find the moments nearest to one of a video, or without --at the videos that align best with it.
+
+    Args:
+        subsequence: the query is a short action that may be a part of longer videos; without --at only.
+        action: search only videos of this action; in a store only.
+    """
+    from inphase.corpus.store_search import search as search_corpus
+
+    require_folder(out)
+    with show_progress() as progress:
+        found = search_corpus(
+            query,
+            within,
+            at=at,
+            top=top,
+            subsequence=subsequence,
+            action=action,
+            model=model,
+            modality=modality,
+            fps=fps,
+            cache=cache,
+            progress=progress,
+        )
+        found.write(out, progress=progress)
+    _warn_left_out(found.left_out)
+    if json:
+        return print_json(found)
+    print_line(found.method)
+    rows = [(hit.name, f"{hit.seconds[0]:.2f} – {hit.seconds[-1]:.2f}", hit.score) for hit in found.videos]
+    rows += [(hit.name, f"{hit.second:.2f}", hit.score) for hit in found.moments]
+    return _print_hits(found.title, rows, out)
+
+
+def retrieve(
+    *,
+    within: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(name="in", metavar="FOLDER", help="folders of videos, video files, or the name of a data set"),
+    ],
+    model: RequiredModel,
+    sound: Annotated[str | None, tyro.conf.arg(metavar="QUERY")] = None,
+    image: Annotated[str | None, tyro.conf.arg(metavar="QUERY")] = None,
+    at: At = None,
+    top: Top = 5,
+    split: str = "test",
+    out: Out = Path("out/retrieve"),
+    fps: Fps = None,
+    cache: CacheFolder = None,
+    json: Json = False,
+) -> None:
+    """Find the frames that match a second of sound, or the seconds of sound that match a frame.
+
+    Args:
+        sound: a file whose sound is the query, at --at or its loudest moment; in a data set, a video's id.
+        image: a video whose frame --at is the query; in a data set, a video's id.
+        split: the split of a data set.
+    """
+    from inphase.apps.retrieve_sound import retrieve_sound
+
+    require_folder(out)
+    with show_progress() as progress:
+        found = retrieve_sound(
+            within,
+            model=model,
+            sound=sound,
+            image=image,
+            at=at,
+            top=top,
+            split=split,
+            fps=fps,
+            cache=cache,
+            progress=progress,
+        )
+        found.write(out, progress=progress)
+    _warn_left_out(found.left_out)
+    if json:
+        return print_json(found)
+    return _print_hits(found.title, [(hit.name, f"{hit.second:.2f}", hit.score) for hit in found.hits], out)
+
+
+def _print_hits(title: str, rows: Sequence[tuple[str, str, float]], out: Path) -> None:
+    """Print hits, best first, and how to play them."""
+    numbered = [(str(rank), name, seconds, f"{score:.3f}") for rank, (name, seconds, score) in enumerate(rows, start=1)]
+    print_table(title, (">", "video", ">seconds", ">score"), numbered)
+    print_line(view_command(out))
+
+
+def _warn_left_out(left_out: Mapping[str, str]) -> None:
+    """Print which videos were left out, and why."""
+    for name, reason in left_out.items():
+        warn_line(f"left out: {reason}" if name in reason else f"left out: {name}: {reason}")

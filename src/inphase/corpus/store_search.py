@@ -1,50 +1,177 @@
-"""Find moments and videos in a store: an index proposes, exact comparison decides."""
+"""Search files, folders or a store of embeddings. In a store, an index proposes and exact comparison decides."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache as memoize
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.apps.search import APART, VideoHit, nearest_recordings
-from inphase.corpus.embedding_store import EmbeddingStore, Fact
-from inphase.corpus.shards import read_times
-from inphase.corpus.vector_index import Candidate, Index
+from inphase.apps.search import (
+    MIN_GAP_SECONDS,
+    MomentHit,
+    SearchResult,
+    VideoHit,
+    moment_of,
+    nearest_recordings,
+    require_question,
+    search_files,
+)
+from inphase.apps.tracks import Model, names_of, open_recordings
+from inphase.models import Encoder, load_encoder
+from inphase.models.embed_videos import embed_video
 from inphase.models.embedding import Embedding
+from inphase.models.encoder import ModalityChoice
+from inphase.models.weights import fingerprint
+from inphase.progress import Progress, ignore_progress, stage_progress
+from inphase.storage.cache import Cache, default_cache_folder
 
-# Frames of a query that ask for videos, neighbours each asks for, and videos aligned for every one wanted.
-FRAMES, EACH, PROPOSED = 16, 64, 4
+if TYPE_CHECKING:  # a store needs pyarrow; a search in files does not
+    from inphase.corpus.embedding_store import EmbeddingStore, Fact
+    from inphase.corpus.vector_index import Candidate, Index
+
+# A search for videos: frames of the query that vote, neighbors of each, and videos aligned for every one returned.
+QUERY_FRAMES, NEIGHBORS_PER_FRAME, ALIGNED_PER_HIT = 16, 64, 4
+
+
+def search(
+    query: Path | str,
+    corpus: Path | str | Sequence[Path | str],
+    *,
+    at: float | None = None,
+    top: int = 10,
+    subsequence: bool = False,
+    action: str | None = None,
+    model: Model = None,
+    modality: ModalityChoice = "auto",
+    fps: float | None = None,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+) -> SearchResult:
+    """Find the moments nearest to second `at` of a video, or without `at` the videos that align best with it.
+
+    `corpus` is a store of `embed_corpus`, or video files and folders of them. With `subsequence` the query is a short
+    action that may be a part of longer videos. `action` chooses among the videos of a store. A store is searched with
+    its own encoder and fps; otherwise `model`, `modality`, `fps` and `cache` mean the same as for `align_videos`.
+    """
+    places = [Path(corpus)] if isinstance(corpus, str | Path) else [Path(place) for place in corpus]
+    if len(places) == 1 and (places[0] / "store.json").is_file():
+        if fps is not None:
+            raise ValueError("a store has its own fps, which the query is embedded at: drop fps")
+        return _search_store(
+            Path(query),
+            places[0],
+            at=at,
+            top=top,
+            subsequence=subsequence,
+            action=action,
+            model=model,
+            cache=cache,
+            progress=progress or ignore_progress,
+        )
+    if action is not None:
+        raise ValueError("action chooses among the videos of a store: make one with `inphase embed`")
+    return search_files(
+        query,
+        places,
+        at=at,
+        top=top,
+        subsequence=subsequence,
+        model=model,
+        modality=modality,
+        fps=fps,
+        cache=cache,
+        progress=progress,
+    )
+
+
+def _search_store(
+    query: Path,
+    folder: Path,
+    *,
+    at: float | None,
+    top: int,
+    subsequence: bool,
+    action: str | None,
+    model: Model,
+    cache: Path | None,
+    progress: Progress,
+) -> SearchResult:
+    """Search a store with the encoder that filled it."""
+    from inphase.corpus.embedding_store import EmbeddingStore
+    from inphase.corpus.vector_index import Index
+
+    require_question(at=at, top=top, subsequence=subsequence)
+    with EmbeddingStore(folder) as store:
+        store.require_action(action)
+        encoder, fps = _open_encoder(store, model)
+        (asked,) = open_recordings([query])
+        report = stage_progress(progress, f"embedding {query.name}")
+        kept = Cache(cache or default_cache_folder())
+        embedding = embed_video(encoder, query, cache=kept, rate=fps, progress=report)
+        index = Index(store, progress=stage_progress(progress, "indexing shards"))
+        hits: list[MomentHit] = []
+        videos: list[VideoHit] = []
+        embeddings: dict[str, Embedding] = {}
+        if at is None:
+            videos, found = find_videos(
+                store, index, embedding, top=top, action=action, subsequence=subsequence, file=query.resolve()
+            )
+            facts = [found[hit.name][0] for hit in videos]
+            embeddings = {fact.id: found[fact.id][1] for fact in facts}
+        else:
+            moments = find_moments(store, index, moment_of(embedding, at), top=top, action=action, file=query.resolve())
+            facts = [hit.fact for hit in moments]
+            hits = [MomentHit(hit.fact.id, hit.second, hit.score) for hit in moments]
+    paths = {fact.id: Path(fact.path) for fact in facts if Path(fact.path).is_file()}
+    files = dict(zip(paths, zip(paths.values(), names_of(list(paths.values())), strict=True), strict=True))
+    absent = {fact.id: "not shown: its file is not here" for fact in facts if fact.id not in files}
+    method = f"{folder}: {index.method}"
+    return SearchResult(asked, embedding, at, tuple(hits), tuple(videos), files, embeddings, method, absent)
+
+
+def _open_encoder(store: "EmbeddingStore", model: Model) -> tuple[Encoder, float | None]:
+    """Load the encoder that filled a store, and its fps; raise if another model is given."""
+    name = store.model()
+    encoder, fps = load_encoder(store.encoder_file(name)), store.rate(name)
+    if model is not None:
+        given = model if isinstance(model, Encoder) else load_encoder(model)
+        if fingerprint(given) != fingerprint(encoder):
+            raise ValueError(f"{store.folder} was filled by another model than {model}: omit the model, or embed again")
+    return encoder, fps
 
 
 @dataclass(frozen=True)
 class FoundMoment:
-    """A moment of a video in a store: its second, and how alike, −1 to 1."""
+    """A moment of a video in a store: its second, and its cosine similarity to the query, −1 to 1."""
 
-    fact: Fact
+    fact: "Fact"
     second: float
     score: float
 
 
 def find_moments(
-    store: EmbeddingStore,
-    index: Index,
+    store: "EmbeddingStore",
+    index: "Index",
     moment: NDArray[np.float32],
     *,
     top: int = 10,
     action: str | None = None,
-    apart: float = APART,
+    apart: float = MIN_GAP_SECONDS,
     file: Path | None = None,
 ) -> list[FoundMoment]:
-    """Find the moments most like one [D], best first, no two of a video within `apart` seconds.
+    """Find the moments nearest to one [D], best first, no two of a video within `apart` seconds.
 
-    The `file` the moment is of, as `Path.resolve` gives it, is left out.
+    The moment's own `file`, as `Path.resolve` returns it, is excluded.
     """
+    from inphase.corpus.shards import read_times
+
     store.require_action(action)
 
-    @cache
-    def times(fact: Fact) -> NDArray[np.float64]:
+    @memoize
+    def times(fact: "Fact") -> NDArray[np.float64]:
         return read_times(store.file(fact.shard), fact.row)
 
     k = 8 * top
@@ -64,24 +191,24 @@ def find_moments(
 
 
 def find_videos(
-    store: EmbeddingStore,
-    index: Index,
+    store: "EmbeddingStore",
+    index: "Index",
     query: Embedding,
     *,
     top: int = 10,
     action: str | None = None,
     subsequence: bool = False,
     file: Path | None = None,
-) -> tuple[list[VideoHit], dict[str, tuple[Fact, Embedding]]]:
-    """Find the videos a query goes with best, and what was seen of each that was aligned with it.
+) -> tuple[list[VideoHit], dict[str, tuple["Fact", Embedding]]]:
+    """Find the videos that align best with a query; return them, and the facts and embeddings of all aligned videos.
 
-    Frames of the query vote for videos by their likeness to the nearest frame of each; the best of these are aligned.
-    The `file` the query is of is left out.
+    Frames of the query vote for videos by their similarity to the nearest frame of each; the videos with the most votes
+    are aligned. The query's own `file` is excluded.
     """
     store.require_action(action)
-    asking = query.values[np.unique(np.linspace(0, len(query) - 1, FRAMES).astype(int))]
-    voted = vote(index.nearest(asking, k=EACH * max(1, top // 4), action=action))
-    proposed = [fact for fact in voted if Path(fact.path) != file][: max(32, PROPOSED * top)]
+    asking = query.values[np.unique(np.linspace(0, len(query) - 1, QUERY_FRAMES).astype(int))]
+    voted = vote(index.nearest(asking, k=NEIGHBORS_PER_FRAME * max(1, top // 4), action=action))
+    proposed = [fact for fact in voted if Path(fact.path) != file][: max(32, ALIGNED_PER_HIT * top)]
     proposed.sort(key=lambda fact: (fact.shard, fact.row))
     seen: dict[str, tuple[Fact, Embedding]] = {}
     for fact, row in zip(proposed, store.read(proposed), strict=True):
@@ -91,8 +218,8 @@ def find_videos(
     return nearest_recordings(query, corpus, top=top, subsequence=subsequence), seen
 
 
-def vote(found: Sequence[Sequence[Candidate]]) -> list[Fact]:
-    """Order videos by how alike their nearest frames are to all that asked; one that was not found gains nothing."""
+def vote(found: Sequence[Sequence["Candidate"]]) -> list["Fact"]:
+    """Order videos by the summed similarity of their nearest frames to the query's; a video not found gains nothing."""
     scores: dict[Fact, float] = {}
     for of_query in found:
         worst = of_query[-1].score if of_query else 0.0

@@ -44,11 +44,11 @@ def test_a_second_outside_the_query_is_refused() -> None:
 
 
 def test_recordings_are_ranked_by_how_well_they_align() -> None:
-    told: list[tuple[int, int]] = []
-    found = nearest_recordings(on_curve(LINE**1.3), CORPUS, progress=lambda *news: told.append(news))
+    reports: list[tuple[str, int, int]] = []
+    found = nearest_recordings(on_curve(LINE**1.3), CORPUS, progress=lambda *report: reports.append(report))
     assert [each.name for each in found] == ["same", "late", "other"]
     assert found[0].score > 0.99
-    assert told[-1] == (3, 3)
+    assert reports[-1] == ("aligning 3 videos", 3, 3)
 
 
 def test_a_short_query_is_found_inside_a_long_recording() -> None:
