@@ -70,8 +70,8 @@ def gta_pair(batch: int, device: str) -> Call:
     """Score sequences of 20 frames of 128 numbers with GTA and take the gradient of the loss."""
     generator = torch.Generator().manual_seed(0)
     x, y = (torch.randn(batch, 20, 128, generator=generator).to(device).requires_grad_() for _ in range(2))
-    objective = GTA()
-    return lambda: torch.autograd.grad(objective.pair(x, y)["loss"], (x, y))
+    criterion = GTA()
+    return lambda: torch.autograd.grad(criterion.pair(x, y)["loss"], (x, y))
 
 
 def _threads() -> str:

@@ -47,7 +47,7 @@ def train(videos: list[Video], *, steps: int) -> PoseEncoder:
     """Train an encoder of poses by GTA: 4 actions × 4 videos a step, 20 frames, Adam."""
     torch.manual_seed(0)
     offsets = (-8, -4, 0, 4, 8)
-    encoder, objective = PoseEncoder(joints=JOINTS13, context=offsets), GTA(variant="released", pairs="all")
+    encoder, criterion = PoseEncoder(joints=JOINTS13, context=offsets), GTA(variant="released", pairs="all")
     stream = GroupStream(videos, read=read_pose, groups=4, count=20, context=Context(offsets, "mirror"))
     optimiser = torch.optim.Adam(encoder.parameters(), 1e-3)
     for step in range(steps):
@@ -55,7 +55,7 @@ def train(videos: list[Video], *, steps: int) -> PoseEncoder:
         # One pass for all groups: batch norm has to see several actions.
         values = encoder(torch.cat([group.values for group in groups])).split([len(group.values) for group in groups])
         losses = [
-            objective(Sequences(found, group.lengths, group.frames, group.frames.max(1).values + 1))["loss"]
+            criterion(Sequences(found, group.lengths, group.frames, group.frames.max(1).values + 1))["loss"]
             for found, group in zip(values, groups, strict=True)
         ]
         optimiser.zero_grad()

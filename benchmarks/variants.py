@@ -37,8 +37,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
-    for name, objective in FORMS.items():
-        runs = [run(objective, seed, arguments.steps) for seed in range(arguments.seeds)]
+    for name, criterion in FORMS.items():
+        runs = [run(criterion, seed, arguments.steps) for seed in range(arguments.seeds)]
         rows.append([name, *[f"{mean(values):.2f} ± {stdev(values):.2f}" for values in zip(*runs, strict=True)]])
     linear = [linear_stretch(seed) for seed in range(arguments.seeds)]
     rows.append(["linear stretch", "", f"{mean(linear):.2f} ± {stdev(linear):.2f}", ""])
@@ -46,15 +46,15 @@ def main() -> None:
     print(lay_out(["", "nearest neighbour", "DTW, cosine cost", "DTW, contrastive cost"], rows))
 
 
-def run(objective: GTA | None, seed: int, steps: int) -> list[float]:
-    """Train on 512 sequences, give the errors on 24 pairs of others, the same for every objective."""
+def run(criterion: GTA | None, seed: int, steps: int) -> list[float]:
+    """Train on 512 sequences, give the errors on 24 pairs of others, the same for every criterion."""
     torch.manual_seed(seed)
     world = World(seed)
     pairs = world.pairs()
     encoder = nn.Sequential(
         nn.Linear(DIMENSIONS, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, DIMENSIONS)
     )
-    if objective is not None:
+    if criterion is not None:
         films = torch.stack([world.film(100)[0] for _ in range(FILMS)])
         optimiser = torch.optim.Adam(encoder.parameters(), 1e-3)
         for _ in range(steps):
@@ -62,7 +62,7 @@ def run(objective: GTA | None, seed: int, steps: int) -> list[float]:
             frames = torch.rand(16, 100).argsort()[:, :FRAMES].sort().values
             x, y = encoder(films[which, frames]).chunk(2)
             optimiser.zero_grad()
-            torch.autograd.backward(objective.pair(x, y)["loss"])
+            torch.autograd.backward(criterion.pair(x, y)["loss"])
             optimiser.step()
     with torch.no_grad():
         results = [errors(encoder, *x, *y) for x, y in pairs]

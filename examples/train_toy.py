@@ -24,12 +24,12 @@ def film(length: int) -> tuple[torch.Tensor, np.ndarray]:
 encoder = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 32))
 films, (x, x_clock), (y, y_clock) = torch.stack([film(100)[0] for _ in range(64)]), film(100), film(100)
 maps = {"linear stretch": y_clock, "untrained": dtw(encoder(x), encoder(y)).time_map(np.arange(100.0), y_clock)}
-objective, optimiser = GTA(variant="released"), torch.optim.Adam(encoder.parameters(), 1e-3)
+criterion, optimizer = GTA(variant="released"), torch.optim.Adam(encoder.parameters(), 1e-3)
 for _ in range(500):
     frames = torch.rand(16, 100).argsort()[:, :20].sort().values  # 20 frames of each film, in order
-    optimiser.zero_grad()
-    torch.autograd.backward(objective.pair(*encoder(films[torch.randint(64, (16, 1)), frames]).chunk(2))["loss"])
-    optimiser.step()
+    optimizer.zero_grad()
+    torch.autograd.backward(criterion.pair(*encoder(films[torch.randint(64, (16, 1)), frames]).chunk(2))["loss"])
+    optimizer.step()
 maps["trained"] = dtw(encoder(x), encoder(y)).time_map(np.arange(100.0), y_clock)
 axis = (figure := Figure(figsize=(5, 4), layout="constrained")).subplots()
 for name, clock in maps.items():

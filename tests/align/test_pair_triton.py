@@ -30,10 +30,10 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def differentiate(objective: GTA, x: Tensor, y: Tensor, weights: dict[str, float]) -> tuple[dict[str, Tensor], Tensor]:
+def differentiate(criterion: GTA, x: Tensor, y: Tensor, weights: dict[str, float]) -> tuple[dict[str, Tensor], Tensor]:
     """Give the terms, and the gradient in x and y of a weighted sum of them."""
     x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
-    terms = objective.pair(x, y)
+    terms = criterion.pair(x, y)
     total = sum(weight * terms[name] for name, weight in weights.items())
     assert isinstance(total, Tensor)
     grads = torch.autograd.grad(total, (x, y))
@@ -46,10 +46,10 @@ def differentiate(objective: GTA, x: Tensor, y: Tensor, weights: dict[str, float
 def test_equals_the_composition(shape: tuple[int, int, int, int], minimum: str, variant: Variant) -> None:
     batch, m, n, dimension = shape
     x, y = draw(batch, m, dimension, seed=1), draw(batch, n, dimension, seed=2)
-    objective = GTA(minimum=minimum, gamma=0.2, beta=0.3, alpha=1.5, variant=variant)  # type: ignore[arg-type]
+    criterion = GTA(minimum=minimum, gamma=0.2, beta=0.3, alpha=1.5, variant=variant)  # type: ignore[arg-type]
     weights = {"loss": 0.7, "align": -0.3, "cycle": 2.0}
-    expected, slope = differentiate(objective, x, y, weights)
-    terms, fused = differentiate(objective, x.float().cuda(), y.float().cuda(), weights)
+    expected, slope = differentiate(criterion, x, y, weights)
+    terms, fused = differentiate(criterion, x.float().cuda(), y.float().cuda(), weights)
     for name in expected:
         torch.testing.assert_close(terms[name].double().cpu(), expected[name], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(fused, slope, rtol=0, atol=2e-5 * max(1.0, float(slope.abs().max())))
@@ -59,9 +59,9 @@ def test_equals_the_composition(shape: tuple[int, int, int, int], minimum: str, 
 @pytest.mark.parametrize("name", ["loss", "align", "cycle"])
 def test_each_term_alone_can_be_differentiated(name: str, variant: Variant) -> None:
     x, y = draw(3, 20, 16, seed=1), draw(3, 18, 16, seed=2)
-    objective = GTA(variant=variant)
-    _, slope = differentiate(objective, x, y, {name: 1.0})
-    _, fused = differentiate(objective, x.float().cuda(), y.float().cuda(), {name: 1.0})
+    criterion = GTA(variant=variant)
+    _, slope = differentiate(criterion, x, y, {name: 1.0})
+    _, fused = differentiate(criterion, x.float().cuda(), y.float().cuda(), {name: 1.0})
     torch.testing.assert_close(fused, slope, rtol=0, atol=2e-5 * float(slope.abs().max()))
 
 
@@ -128,11 +128,11 @@ def test_buffers_are_written_before_they_are_read(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_same_bits_every_time_and_nan_without_a_hang(variant: Variant) -> None:
     x, y = draw(64, 20, 128, seed=1).float().cuda(), draw(64, 20, 128, seed=2).float().cuda()
-    objective = GTA(variant=variant)
-    first, slope = differentiate(objective, x, y, {"loss": 1.0})
+    criterion = GTA(variant=variant)
+    first, slope = differentiate(criterion, x, y, {"loss": 1.0})
     for _ in range(5):
-        again, same = differentiate(objective, x, y, {"loss": 1.0})
+        again, same = differentiate(criterion, x, y, {"loss": 1.0})
         assert torch.equal(first["loss"], again["loss"])
         assert torch.equal(slope, same)
     x[3, 5, 7] = float("nan")
-    assert objective.pair(x, y)["loss"].isnan()
+    assert criterion.pair(x, y)["loss"].isnan()

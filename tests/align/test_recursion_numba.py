@@ -29,7 +29,7 @@ def threads() -> Iterator[None]:
 @pytest.fixture(params=[True, False], ids=["kept", "recomputed"])
 def keep(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run with the weights of the backward pass kept, and with none kept."""
-    monkeypatch.setattr(recursion_numba, "WEIGHTS_KEPT", 10**9 if request.param else 0)
+    monkeypatch.setattr(recursion_numba, "MAX_KEPT_WEIGHTS", 10**9 if request.param else 0)
 
 
 # Both sides keep float64 state: they differ by rounding, of the result where that is float32.
@@ -79,7 +79,7 @@ def test_buffers_are_written_before_they_are_read(
         return np.full_like(array, np.nan)
 
     empty, empty_like = np.empty, np.empty_like
-    monkeypatch.setattr(recursion_numba, "_left", [])
+    monkeypatch.setattr(recursion_numba, "_spare_memory", [])
     monkeypatch.setattr(np, "empty", lambda *args, **options: undefined(empty(*args, **options)))
     monkeypatch.setattr(np, "empty_like", lambda *args, **options: undefined(empty_like(*args, **options)))
     results = both(cost, grad, kind, 0.1, free_start)
@@ -145,15 +145,15 @@ def test_a_second_derivative_is_refused(kind: Kind) -> None:
 
 
 def test_memory_is_left_to_the_next_call_and_never_shared_by_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recursion_numba, "_left", [])
+    monkeypatch.setattr(recursion_numba, "_spare_memory", [])
     sizes = [(3, 40, 70), (2, 60, 50), (3, 40, 70)]
     given = [(costs(*size, seed=k).requires_grad_(), costs(*size, seed=9 - k)) for k, size in enumerate(sizes)]
     alone = [both(cost.detach(), grad, "smooth", 0.1, False)[1] for cost, grad in given]
     tables = [accumulate(cost) for cost, _ in given]
-    assert recursion_numba._left == []
+    assert recursion_numba._spare_memory == []
     for table, (cost, grad), expected in zip(tables, given, alone, strict=True):
         assert torch.equal(torch.autograd.grad(table, cost, grad)[0], expected)
-    (left,) = recursion_numba._left
+    (left,) = recursion_numba._spare_memory
     assert accumulate(given[0][0]).grad_fn.weights[0].base is left  # type: ignore[union-attr]
 
 

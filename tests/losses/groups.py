@@ -33,9 +33,9 @@ def random_group(lengths: Sequence[int], *, d: int = 4, seed: int = 0, filling: 
 
 
 def curve(moments: Tensor, *, d: int = 16) -> Tensor:
-    """Embed moments in [0, 1] as unit vectors, neighbours near each other: [T] → [T, d]."""
-    centres = torch.linspace(0, 1, d, dtype=torch.float64)
-    return torch.nn.functional.normalize(torch.exp(-(((moments[:, None] - centres) / 0.08) ** 2)), dim=1)
+    """Embed moments in [0, 1] as unit vectors, neighbors near each other: [T] → [T, d]."""
+    centers = torch.linspace(0, 1, d, dtype=torch.float64)
+    return torch.nn.functional.normalize(torch.exp(-(((moments[:, None] - centers) / 0.08) ** 2)), dim=1)
 
 
 def aligned_group(*, k: int = 3, t: int = 20, d: int = 16, total: int = 100) -> Sequences:
@@ -54,37 +54,37 @@ def shuffled(group: Sequences, *, seed: int = 0) -> Sequences:
     return Sequences(values=values, lengths=group.lengths, frames=group.frames, totals=group.totals)
 
 
-def assert_padding_is_silent(objective: Loss, lengths: Sequence[int], *, d: int = 4) -> None:
+def assert_padding_is_silent(criterion: Loss, lengths: Sequence[int], *, d: int = 4) -> None:
     """Check that NaN in the padding changes neither the terms nor the gradients, and gets none itself."""
     found = []
     for filling in (0.0, float("nan")):
         group = random_group(lengths, d=d, filling=filling)
         group.values.requires_grad_()
-        objective.double().zero_grad()
+        criterion.double().zero_grad()
         torch.manual_seed(0)
-        terms = objective(group)
+        terms = criterion(group)
         assert terms["loss"].isfinite()
         terms["loss"].backward()
         assert group.values.grad is not None
-        found.append((terms, group.values.grad, [p.grad for p in objective.parameters()]))
-    (terms, gradient, learnt), (other_terms, other_gradient, other_learnt) = found
+        found.append((terms, group.values.grad, [p.grad for p in criterion.parameters()]))
+    (terms, gradient, learned), (other_terms, other_gradient, other_learned) = found
     torch.testing.assert_close(dict(terms), dict(other_terms))
     torch.testing.assert_close(gradient, other_gradient)
-    torch.testing.assert_close(learnt, other_learnt)
+    torch.testing.assert_close(learned, other_learned)
     assert gradient.isfinite().all()
     assert gradient.any()
     for k, size in enumerate(lengths):
         assert not gradient[k, size:].any()
 
 
-def assert_descends(objective: Loss, group: Sequences, *, steps: int = 60, rate: float = 0.01) -> None:
-    """Check that what the objective itself has to learn lowers its loss on embeddings that do not change."""
-    objective.double()
-    optimizer = torch.optim.Adam(objective.parameters(), lr=rate)
+def assert_descends(criterion: Loss, group: Sequences, *, steps: int = 60, rate: float = 0.01) -> None:
+    """Check that what the criterion itself has to learn lowers its loss on embeddings that do not change."""
+    criterion.double()
+    optimizer = torch.optim.Adam(criterion.parameters(), lr=rate)
     losses = []
     torch.manual_seed(0)
     for _ in range(steps):
-        loss = objective(group)["loss"]
+        loss = criterion(group)["loss"]
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

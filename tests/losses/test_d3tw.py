@@ -56,26 +56,26 @@ def test_three_frames_in_numbers() -> None:
 @pytest.mark.parametrize(("pairs", "chosen"), [("anchor", [(0, 1), (0, 2)]), ("all", [(0, 1), (0, 2), (1, 2)])])
 def test_all_paths(lengths: list[int], pairs: Any, chosen: list[tuple[int, int]]) -> None:
     group = random_group(lengths)
-    objective = D3TW(pairs=pairs, margin=0.3)
+    criterion = D3TW(pairs=pairs, margin=0.3)
     units = [group.values[k, :size] for k, size in enumerate(lengths)]
     units = [unit / unit.norm(dim=1, keepdim=True) for unit in units]
     torch.manual_seed(3)
-    kept, counts = objective.drop(torch.tensor([lengths[j] for _, j in chosen]), size=max(lengths))
+    kept, counts = criterion.drop(torch.tensor([lengths[j] for _, j in chosen]), size=max(lengths))
     expected = []
     for (i, j), steps, count in zip(chosen, kept, counts, strict=True):
         whole = oracles.soft_dtw((1 - units[i] @ units[j].T).numpy(), 0.1)
         less = oracles.soft_dtw((1 - units[i] @ units[j][steps[:count]].T).numpy(), 0.1)
         expected.append(max(0.0, whole - less + 0.3))
     torch.manual_seed(3)
-    assert objective(group)["loss"].item() == pytest.approx(np.mean(expected))
+    assert criterion(group)["loss"].item() == pytest.approx(np.mean(expected))
 
 
 @pytest.mark.parametrize("cost", ["cosine", "squared_euclidean", "contrastive"])
 def test_aligned_sequences_are_preferred(cost: Any) -> None:
     torch.manual_seed(0)
-    objective = D3TW(cost=cost, margin=20.0)
-    good = [objective(aligned_group())["loss"] for _ in range(10)]
-    bad = [objective(shuffled(aligned_group()))["loss"] for _ in range(10)]
+    criterion = D3TW(cost=cost, margin=20.0)
+    good = [criterion(aligned_group())["loss"] for _ in range(10)]
+    bad = [criterion(shuffled(aligned_group()))["loss"] for _ in range(10)]
     assert sum(good) < sum(bad)
 
 

@@ -127,13 +127,13 @@ def test_gradient(variant: str, setting: dict[str, Any]) -> None:
     assert torch.autograd.gradcheck(lambda u, v: loss.pair(u, v, [2, 3], [4, 1])["loss"], (x, y))
 
 
-def test_without_weight_the_cycle_term_is_told_but_not_learnt() -> None:
+def test_without_weight_the_cycle_term_is_told_but_not_learned() -> None:
     x, y = (values.requires_grad_() for values in sequences(6, 5))
     terms = GTA(cycle_weight=0.0).pair(x, y)
     assert terms["cycle"].item() == pytest.approx(GTA().pair(x, y)["cycle"].item())
     assert not terms["cycle"].requires_grad
-    learnt = torch.autograd.grad(terms["loss"], x, retain_graph=True)[0]
-    torch.testing.assert_close(learnt, 0.1 * torch.autograd.grad(terms["align"], x)[0])
+    learned = torch.autograd.grad(terms["loss"], x, retain_graph=True)[0]
+    torch.testing.assert_close(learned, 0.1 * torch.autograd.grad(terms["align"], x)[0])
 
 
 @variants

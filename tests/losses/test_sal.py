@@ -20,10 +20,10 @@ from tests.losses.groups import (
 
 def test_triplets_are_in_order_where_they_say_so() -> None:
     torch.manual_seed(0)
-    objective = SaL(triplets=200)
+    criterion = SaL(triplets=200)
     ways = set()
     for _ in range(6):
-        videos, steps, labels = objective.choose(torch.tensor([20, 4, 5]))
+        videos, steps, labels = criterion.choose(torch.tensor([20, 4, 5]))
         assert set(videos.tolist()) == {0, 2}  # four frames are too few
         assert labels.sum().item() == 300
         assert (steps < torch.tensor([20, 4, 5])[videos][:, None]).all()
@@ -53,12 +53,12 @@ class Order(nn.Module):
 
 
 def test_loss_by_hand() -> None:
-    objective = SaL(dimension=1)
-    objective.head = nn.Sequential(Order())
+    criterion = SaL(dimension=1)
+    criterion.head = nn.Sequential(Order())
     group = make_group([torch.arange(20.0)[:, None], torch.arange(20.0)[:, None] ** 2])
     # 4 of 16 in order, each −log softmax(2, 0)[0]; 12 shuffled, each −log softmax(0, 1)[1].
     expected = (4 * math.log(1 + math.exp(-2)) + 12 * math.log(1 + math.exp(-1))) / 16
-    terms = objective(group)
+    terms = criterion(group)
     assert terms["loss"].item() == pytest.approx(expected)
     assert terms["accuracy"].item() == 1
 
@@ -68,14 +68,14 @@ def test_the_head_is_the_published_one() -> None:
     assert shapes == [(128, 384), (128,), (64, 128), (64,), (2, 64), (2,)]
 
 
-def test_ordered_sequences_are_preferred_once_it_has_learnt() -> None:
+def test_ordered_sequences_are_preferred_once_it_has_learned() -> None:
     group = aligned_group(d=4)
     torch.manual_seed(0)
-    objective = SaL(dimension=4, triplets=64)
-    assert_descends(objective, group, steps=150)
+    criterion = SaL(dimension=4, triplets=64)
+    assert_descends(criterion, group, steps=150)
     with torch.no_grad():
-        good = objective(group)
-        bad = objective(shuffled(group))
+        good = criterion(group)
+        bad = criterion(shuffled(group))
     assert good["accuracy"] > 0.9
     assert good["loss"] < bad["loss"]
 

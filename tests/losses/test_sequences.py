@@ -17,17 +17,17 @@ NAN = float("nan")
 
 def test_padding_is_marked_and_cleaned() -> None:
     group = random_group([3, 1], d=2, filling=NAN)
-    assert group.real.tolist() == [[True] * 3, [True, False, False]]
-    assert not group.even
+    assert group.mask.tolist() == [[True] * 3, [True, False, False]]
+    assert not group.unpadded
     assert group.clean[1, 1:].tolist() == [[0, 0], [0, 0]]
     assert torch.equal(group.clean[0], group.values[0])
-    assert random_group([3, 3]).even
+    assert random_group([3, 3]).unpadded
 
 
 def test_moments_are_frames_over_totals() -> None:
     group = make_group([torch.ones(2, 1), torch.ones(1, 1)], frames=[torch.tensor([2, 6]), torch.tensor([3])],
                        totals=torch.tensor([8, 4]))  # fmt: skip
-    assert group.moments.tolist() == [[0.25, 0.75], [0.75, 0]]
+    assert group.positions.tolist() == [[0.25, 0.75], [0.75, 0]]
 
 
 def test_blocks_follow_one_another_within_each_length() -> None:
@@ -43,7 +43,7 @@ def test_blocks_follow_one_another_within_each_length() -> None:
     assert group.blocks(1) == (group,)
     whole = first.join(second)
     assert torch.equal(whole.clean, group.clean)
-    assert torch.equal(whole.frames[group.real], group.frames[group.real])
+    assert torch.equal(whole.frames[group.mask], group.frames[group.mask])
     assert whole.lengths.tolist() == [6, 4]
     with pytest.raises(ValueError, match=r"multiples of 4, one for each block; got \[6, 4\]"):
         group.blocks(4)

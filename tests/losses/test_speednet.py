@@ -46,30 +46,30 @@ def by_hand(values: list[float]) -> float:
     return sum(steps) / len(steps) - 1.5
 
 
-def set_to_differences(objective: SpeedNet) -> None:
+def set_to_differences(criterion: SpeedNet) -> None:
     with torch.no_grad():
-        objective.motion.weight.copy_(torch.tensor([[[-1.0, 1.0]], [[1.0, -1.0]]]))
-        nn.init.zeros_(objective.motion.bias)  # type: ignore[arg-type]
-        nn.init.ones_(objective.score.weight)
-        nn.init.constant_(objective.score.bias, -1.5)
+        criterion.motion.weight.copy_(torch.tensor([[[-1.0, 1.0]], [[1.0, -1.0]]]))
+        nn.init.zeros_(criterion.motion.bias)  # type: ignore[arg-type]
+        nn.init.ones_(criterion.score.weight)
+        nn.init.constant_(criterion.score.bias, -1.5)
 
 
 def test_score_by_hand() -> None:
-    objective = SpeedNet(dimension=1, hidden=2, width=2).double()
-    set_to_differences(objective)
+    criterion = SpeedNet(dimension=1, hidden=2, width=2).double()
+    set_to_differences(criterion)
     clips = [[0.0, 1.0, 3.0, 0.0, 2.0, 4.0], [5.0, 4.0, 0.0, 3.0]]
     scores = [(by_hand(clip[: len(clip) // 2]), by_hand(clip[len(clip) // 2 :])) for clip in clips]
     assert scores == [(0.0, 0.5), (-0.5, 1.5)]
     expected = np.mean([(math.log(1 + math.exp(n)) + math.log(1 + math.exp(-f))) / 2 for n, f in scores])
     group = make_group([torch.tensor(clip, dtype=torch.float64)[:, None] for clip in clips], filling=math.nan)
-    terms = objective(group)
+    terms = criterion(group)
     assert terms["loss"].item() == pytest.approx(expected)
     assert terms["accuracy"].item() == 1
 
 
-def film(objective: SpeedNet, *, videos: int = 12, swapped: bool = False) -> Sequences:
+def film(criterion: SpeedNet, *, videos: int = 12, swapped: bool = False) -> Sequences:
     rng = np.random.default_rng(0)
-    clips = [torch.from_numpy(objective.frames(100, count=10, rng=rng)) for _ in range(videos)]
+    clips = [torch.from_numpy(criterion.frames(100, count=10, rng=rng)) for _ in range(videos)]
     if swapped:
         clips = [clip.roll(10) for clip in clips]
     return make_group([curve(clip / 100) for clip in clips], frames=clips)
@@ -77,10 +77,10 @@ def film(objective: SpeedNet, *, videos: int = 12, swapped: bool = False) -> Seq
 
 def test_it_learns_and_then_prefers_the_right_speeds() -> None:
     torch.manual_seed(0)
-    objective = SpeedNet(dimension=16)
-    assert_descends(objective, film(objective), steps=120, rate=0.02)
+    criterion = SpeedNet(dimension=16)
+    assert_descends(criterion, film(criterion), steps=120, rate=0.02)
     with torch.no_grad():
-        good, bad = objective(film(objective)), objective(film(objective, swapped=True))
+        good, bad = criterion(film(criterion)), criterion(film(criterion, swapped=True))
     assert good["accuracy"] > 0.9
     assert good["loss"] < bad["loss"]
 
@@ -103,7 +103,7 @@ def test_wrong_settings_are_named(setting: dict[str, Any], message: str) -> None
 
 
 def test_what_it_cannot_score_is_refused() -> None:
-    with pytest.raises(ValueError, match="a clip needs 3 frames for the head to see motion, got 2"):
+    with pytest.raises(ValueError, match="a clip needs 3 frames for the head, got 2"):
         SpeedNet(dimension=4)(random_group([8, 4]))
     with pytest.raises(ValueError, match="embeddings of dimension 128, got 4"):
         SpeedNet()(random_group([8, 8]))

@@ -15,11 +15,11 @@ NAN = float("nan")
 
 
 def identity(kind: Any, *, unit: bool = True) -> Supervised:
-    objective = Supervised(kind=kind, outputs=2, dimension=2, unit=unit).double()
+    criterion = Supervised(kind=kind, outputs=2, dimension=2, unit=unit).double()
     with torch.no_grad():
-        objective.head.weight.copy_(torch.eye(2))
-        objective.head.bias.zero_()
-    return objective
+        criterion.head.weight.copy_(torch.eye(2))
+        criterion.head.bias.zero_()
+    return criterion
 
 
 def two_frames(**known: Any) -> Sequences:
@@ -49,29 +49,29 @@ def test_progress_by_hand() -> None:
 
 
 def labelled(group: Sequences) -> Sequences:
-    moments = group.moments
+    moments = group.positions
     return replace(group, labels=(moments * 4).long(), progress=moments[:, :, None] - torch.tensor([0.3, 0.6]))
 
 
 @pytest.mark.parametrize(("kind", "outputs"), [("phase", 4), ("progress", 2)])
 def test_it_learns_and_then_prefers_frames_in_their_place(kind: Any, outputs: int) -> None:
     torch.manual_seed(0)
-    objective = Supervised(kind=kind, outputs=outputs, dimension=16)
+    criterion = Supervised(kind=kind, outputs=outputs, dimension=16)
     group = labelled(aligned_group())
-    assert_descends(objective, group, rate=0.05)
+    assert_descends(criterion, group, rate=0.05)
     with torch.no_grad():
-        assert objective(group)["loss"] < objective(labelled(shuffled(group)))["loss"]
+        assert criterion(group)["loss"] < criterion(labelled(shuffled(group)))["loss"]
 
 
 @pytest.mark.parametrize("kind", ["phase", "progress"])
 def test_gradient_and_padding(kind: Any) -> None:
     gradients: list[torch.Tensor] = []
-    objective = Supervised(kind=kind, outputs=2, dimension=4).double()
+    criterion = Supervised(kind=kind, outputs=2, dimension=4).double()
     for filling in (0.0, NAN):
         group = random_group([5, 3], filling=filling)
         group.values.requires_grad_()
         known = replace(group, labels=torch.ones(2, 5).long(), progress=torch.ones(2, 5, 2))
-        gradients += torch.autograd.grad(objective(known)["loss"], [group.values, *objective.parameters()])
+        gradients += torch.autograd.grad(criterion(known)["loss"], [group.values, *criterion.parameters()])
     half = len(gradients) // 2
     torch.testing.assert_close(gradients[:half], gradients[half:])
     assert gradients[0].isfinite().all()
@@ -90,7 +90,7 @@ def test_what_is_missing_is_named() -> None:
         identity("phase")(group)
     with pytest.raises(ValueError, match="learns from event times, and these sequences have none"):
         identity("progress")(group)
-    with pytest.raises(ValueError, match="the head tells 2 events, the sequences 3"):
+    with pytest.raises(ValueError, match="the head predicts 2 events, the sequences have 3"):
         identity("progress")(replace(group, progress=torch.ones(2, 3, 3)))
     with pytest.raises(ValueError, match="embeddings of dimension 128, got 2"):
         Supervised()(group)

@@ -80,7 +80,7 @@ def test_aligned_sequences_are_preferred(kind: Any, setting: dict[str, Any]) -> 
     noise = 0.3 * torch.randn(group.values.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     blurred = make_group(list(group.values + noise), frames=list(group.frames))
     assert good(group)["loss"] < good(blurred)["loss"]
-    mixed = shuffled(group)  # frame numbers stay, so moments of neighbours in the embedding lie apart
+    mixed = shuffled(group)  # frame numbers stay, so moments of neighbors in the embedding lie apart
     if kind == "classification":  # it knows frames, not their order
         assert good(group)["loss"].item() == pytest.approx(good(mixed)["loss"].item())
     else:

@@ -71,7 +71,7 @@ def film(anchors: Tensor, positives: Tensor) -> Any:
 
 
 @kinds
-def test_neighbours_are_preferred(kind: Any) -> None:
+def test_neighbors_are_preferred(kind: Any) -> None:
     anchors = torch.arange(4, 100, 5)
     good = TCN(kind=kind)(film(anchors, anchors - 2))
     bad = TCN(kind=kind)(film(anchors, (anchors + 40) % 100))
@@ -80,12 +80,12 @@ def test_neighbours_are_preferred(kind: Any) -> None:
 
 @kinds
 def test_gradient_and_padding(kind: Any) -> None:
-    objective = TCN(kind=kind, window=1, margin=30.0)
-    assert_padding_is_silent(objective, [8, 6, 10])
+    criterion = TCN(kind=kind, window=1, margin=30.0)
+    assert_padding_is_silent(criterion, [8, 6, 10])
     values = random_group([8, 8]).values.requires_grad_()
 
     def loss(values: Tensor) -> Tensor:
-        return objective(make_group([values[0], values[1, :6]]))["loss"]  # type: ignore[no-any-return]
+        return criterion(make_group([values[0], values[1, :6]]))["loss"]  # type: ignore[no-any-return]
 
     assert torch.autograd.gradcheck(loss, values)
 

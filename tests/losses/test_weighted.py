@@ -103,7 +103,7 @@ def test_padding_and_heads() -> None:
         ({"weights": {"weighted": 1.0}}, "got weighted"),
         ({"weights": {}}, "got nothing"),
         ({"weights": {"gta": -1.0}}, "the weight of gta must be positive and finite, got -1"),
-        ({"settings": {"gta": {}}}, "settings are given for gta, which weights do not name"),
+        ({"settings": {"gta": {}}}, "settings are given for gta, which are not in weights"),
     ],
 )
 def test_wrong_settings_are_named(setting: dict[str, Any], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Costs of matching every frame of one sequence with every frame of another, and where padding is masked.
+"""Costs of matching every frame of one sequence with every frame of another, with padding masked.
 
 All take x [B, M, D] and y [B, N, D] and give a cost [B, M, N] in float32 (float64 for float64). Cells of padded frames
 cost 0 and carry no gradient, whatever the padding holds.
@@ -23,6 +23,11 @@ def contrastive_cost(
     """Take the negative log probability that x_i matches y_j among all of y, eq. (8).
 
     c(i, j) = −log softmax_j(x̃_i · ỹ_j / β), with x̃ = x/‖x‖. O(MND) time, O(MN) memory.
+
+    >>> frames = torch.eye(2)[None]
+    >>> (-contrastive_cost(frames, frames, beta=1.0)).exp()
+    tensor([[[0.7311, 0.2689],
+             [0.2689, 0.7311]]])
     """
     require_temperature("beta", beta)
     x, y, real = _prepare(x, y, x_lengths, y_lengths)
@@ -36,8 +41,8 @@ def contrastive_costs(
 ) -> Tensor:
     """Take the contrastive cost of x to y and of y to x from one product, [2, B, M, N].
 
-    The second lies on the grid of the first, its axes swapped. The recursion looks the same from both sides, so both
-    accumulate in one call.
+    The second lies on the grid of the first, its axes swapped. The recursion is symmetric, so both accumulate in
+    one call.
     """
     require_temperature("beta", beta)
     x, y, real = _prepare(x, y, x_lengths, y_lengths)
@@ -71,7 +76,7 @@ def squared_euclidean_cost(x: Tensor, y: Tensor, *, x_lengths: Lengths = None, y
 def pairwise_cost(
     x: Tensor, y: Tensor, *, cost: Cost, beta: float = BETA, x_lengths: Lengths = None, y_lengths: Lengths = None
 ) -> Tensor:
-    """Take the cost of the given name; `beta` is the contrastive one's temperature."""
+    """Take the cost of the given name; `beta` is the temperature of the contrastive cost."""
     if cost == "contrastive":
         return contrastive_cost(x, y, beta=beta, x_lengths=x_lengths, y_lengths=y_lengths)
     if cost == "cosine":
@@ -89,7 +94,7 @@ def _prepare(x: Tensor, y: Tensor, x_lengths: Lengths, y_lengths: Lengths) -> tu
     x, y = single_precision(x, y)
     x_real = valid(x_lengths, name="x_lengths", batch=len(x), size=x.shape[1], device=x.device)
     y_real = valid(y_lengths, name="y_lengths", batch=len(y), size=y.shape[1], device=y.device)
-    # Padding may hold anything, NaN included: it must not meet arithmetic, nor its gradient.
+    # Padding may hold NaN, which would spread through sums and gradients.
     if x_real is not None:
         x = x.where(x_real[:, :, None], 0)
     if y_real is not None:

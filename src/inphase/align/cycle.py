@@ -1,4 +1,4 @@
-"""Global cycle consistency: from x to y and back again should be where one started, eq. (10)–(13).
+"""Global cycle consistency: going from x to y and back should end at the start, eq. (10)–(13).
 
 A table R read as negative log probabilities of prefixes gives p(j | i) = softmax_j(−R(i, j)/α). There and back,
 
@@ -30,7 +30,7 @@ def cycle_consistency(
     x_lengths: Lengths = None,
     y_lengths: Lengths = None,
 ) -> Tensor:
-    """Sum over x the cross entropy of returning to the frame one left, eq. (13), [B].
+    """Sum over x the cross entropy of returning to the frame of departure, eq. (13), [B].
 
     `table_xy` [B, M, N] and `table_yx` [B, N, M] are the tables of both directions. O(MN) time and memory.
     """

@@ -1,4 +1,4 @@
-"""The front door: align two sequences, exactly or differentiably."""
+"""Align two sequences, exactly (DTW) or differentiably (smoothDTW and soft-DTW)."""
 
 from dataclasses import dataclass, replace
 
@@ -47,7 +47,14 @@ def smooth_dtw(
     y_lengths: Lengths = None,
     subsequence: bool = False,
 ) -> Warping:
-    """Align x [B, M, D] with y [B, N, D] by smoothMin, eq. (4), (5), (8) and (9) of the paper."""
+    """Align x [B, M, D] with y [B, N, D] by smoothMin, eq. (4), (5), (8) and (9) of the paper.
+
+    >>> x = torch.eye(3)[None].requires_grad_()
+    >>> warping = smooth_dtw(x, x.detach()[:, [0, 1, 1, 2]])
+    >>> warping.cost.shape, warping.table.shape
+    (torch.Size([1]), torch.Size([1, 3, 4]))
+    >>> warping.cost.sum().backward()
+    """
     return _warp("smooth", x, y, gamma, cost, beta, x_lengths, y_lengths, subsequence)
 
 
@@ -62,7 +69,12 @@ def soft_dtw(
     y_lengths: Lengths = None,
     subsequence: bool = False,
 ) -> Warping:
-    """Align x [B, M, D] with y [B, N, D] by min^γ, eq. (6): soft-DTW of Cuturi and Blondel (2017)."""
+    """Align x [B, M, D] with y [B, N, D] by min^γ, eq. (6): soft-DTW of Cuturi and Blondel (2017).
+
+    >>> x, y = torch.tensor([[[0.0], [1.0]]]), torch.tensor([[[0.0], [3.0]]])
+    >>> soft_dtw(x, y, gamma=1e-3).cost
+    tensor([4.])
+    """
     return _warp("soft", x, y, gamma, cost, beta, x_lengths, y_lengths, subsequence)
 
 

@@ -1,4 +1,4 @@
-"""What every function of this package asks of its inputs, and the errors it answers with otherwise."""
+"""Checks of inputs and their precision, shared by all functions of this package."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +13,7 @@ FLOATING = (*HALF, torch.float32, torch.float64)
 
 
 def require_tensor(name: str, value: Tensor, shape: str) -> None:
-    """Refuse what is not a non-empty floating tensor of the shape written as in `"[B, M, N]"`."""
+    """Raise if a value is not a non-empty floating-point tensor of a shape written as `"[B, M, N]"`."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a torch tensor {shape}, got {type(value).__name__}; use torch.as_tensor")
     dimensions = shape.count(",") + 1
@@ -39,7 +39,7 @@ def require_pair(x: Tensor, y: Tensor) -> None:
 
 
 def require_alike(first: str, a: Tensor, second: str, b: Tensor) -> None:
-    """Refuse two tensors of different device or type."""
+    """Raise if two tensors differ in device or type."""
     if a.device != b.device:
         raise ValueError(f"{first} is on {a.device} and {second} on {b.device}; move one with .to()")
     if a.dtype != b.dtype:
@@ -47,15 +47,15 @@ def require_alike(first: str, a: Tensor, second: str, b: Tensor) -> None:
 
 
 def require_temperature(name: str, value: float, *, zero: bool = False) -> None:
-    """Refuse a temperature that is negative, not finite, or 0 where that has no meaning."""
+    """Raise if a temperature is negative or not finite, or is 0 and `zero` is False."""
     if not (0 < value < float("inf") or (zero and value == 0)):
         raise ValueError(f"{name} must be {'at least 0' if zero else 'positive'} and finite, got {value}")
 
 
 def valid(lengths: Lengths, *, name: str, batch: int, size: int, device: torch.device) -> Tensor | None:
-    """Mark the frames that are not padding, bool [B, size]; None where all are frames.
+    """Mark the frames that are not padding, bool [B, size]; None where there is no padding.
 
-    Lengths held on the CPU (a list or a CPU tensor) are checked without waiting for the GPU.
+    Lengths on the CPU (a list or a CPU tensor) are checked without synchronizing with the GPU.
     """
     if lengths is None:
         return None
@@ -80,12 +80,12 @@ def last_frame(lengths: Lengths, *, batch: int, size: int, device: torch.device)
 
 
 def single_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Raise half precision to float32: costs and tables of a path are sums too long for fewer bits."""
+    """Convert half precision to float32: costs and tables are sums too long for fewer bits."""
     return tuple([t.float() if t.dtype in HALF else t for t in tensors])
 
 
 def no_autocast(tensor: Tensor) -> AbstractContextManager[object]:
-    """Keep autocast from lowering the precision of what is computed from `tensor`."""
+    """Disable autocast, where it is enabled, for computations on the device of `tensor`."""
     kind = tensor.device.type
     lowers = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
     return torch.autocast(kind, enabled=False) if lowers else nullcontext()

@@ -1,4 +1,4 @@
-"""The recursion of dynamic time warping, one for three minima, and the choice of who computes it.
+"""The recursion of dynamic time warping, one for three minima, and the choice of its implementation.
 
     R(i, j) = c(i, j) + s(R(i−1, j−1), R(i−1, j), R(i, j−1)),    R(0, 0) = 0,  R(0, ·) = R(·, 0) = ∞        eq. (1), (4)
 
@@ -8,7 +8,7 @@ predecessors r and E = ∂L/∂R, the gradient of any loss of the whole table ru
     E(p) = ∂L/∂R(p) directly + Σ over the successors of p of E(successor) ∂s/∂p,    ∂L/∂c = E
     ∂s/∂rₖ = [k is the first minimum]  |  qₖ  |  qₖ (1 − (rₖ − s)/γ)
 
-Lengths do not belong here: a cell depends only on cells before it, so padding never reaches the cell that is read.
+Lengths are not needed: a cell depends only on cells before it, so padding never reaches the cell that is read.
 The border ∞ is a large finite number, since smoothMin multiplies a weight of 0 by it.
 """
 
@@ -30,7 +30,11 @@ def accumulate(cost: Tensor, *, kind: Kind = "smooth", gamma: float = 0.1, free_
 
     Every cell of the table is differentiable. γ = 0 is the hard minimum. With `free_start` a path may begin at any
     column: R(0, ·) = 0. State is kept in float64 or its equivalent and the table rounded to float32, or left in
-    float64 for a float64 cost; half precision is raised to float32. O(BMN) time and memory, M + N dependent steps.
+    float64 for a float64 cost; half precision is converted to float32. O(BMN) time and memory, M + N dependent steps.
+
+    >>> accumulate(torch.tensor([[[1.0, 2.0], [3.0, 1.0]]]), kind="hard")
+    tensor([[[1., 3.],
+             [4., 2.]]])
     """
     require_tensor("cost", cost, "[B, M, N]")
     require_temperature("gamma", gamma, zero=True)
@@ -48,11 +52,11 @@ def accumulate(cost: Tensor, *, kind: Kind = "smooth", gamma: float = 0.1, free_
 
 
 def accumulate_reference(cost: Tensor, kind: Kind, gamma: float, free_start: bool) -> Tensor:
-    """Accumulate with torch operations along anti-diagonals: the specification, and what other devices run."""
+    """Accumulate with torch operations along anti-diagonals: the specification, used on other devices."""
     _, m, n = cost.shape
     rows = torch.arange(m, device=cost.device)
     with no_autocast(cost):
-        # skewed[:, k, i] is the cost of cell (i, k − i); what falls off the grid is some cost of that row, never read.
+        # skewed[:, k, i] is the cost of cell (i, k − i); off the grid it is some cost of that row, never read.
         columns = (torch.arange(m + n - 1, device=cost.device)[:, None] - rows).clamp(0, n - 1)
         skewed = cost.double()[:, rows, columns]
         # A diagonal is a row of R with the border R(0, ·) before its first entry.

@@ -1,4 +1,4 @@
-"""Methods: one file each, the loss and the frames it wants."""
+"""Losses, one method per file: the loss and the frames it needs. `LOSSES` lists them by name."""
 
 from inphase.losses.d3tw import D3TW
 from inphase.losses.gta import GTA

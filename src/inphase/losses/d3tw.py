@@ -1,6 +1,6 @@
 """D3TW*: discriminative differentiable time warping, between videos (after Chang et al., CVPR 2019).
 
-With ψ(x, y) = min^γ over all monotone paths of Σ c(i, j), and y⁻ what is left of y once portions of it are dropped:
+With ψ(x, y) = min^γ over all monotone paths of Σ c(i, j), and y⁻ the rest of y after portions of it are dropped:
 
     L = max(0, ψ(x, y) − ψ(x, y⁻) + margin)
 
@@ -14,17 +14,17 @@ from torch import Tensor
 from inphase.align.cost import Cost
 from inphase.align.dtw import soft_dtw
 from inphase.align.inputs import Lengths, require_pair, require_temperature
-from inphase.losses.loss import PairObjective
+from inphase.losses.loss import PairLoss
 from inphase.losses.sequences import Pairs, require_choice
 
 
-class D3TW(PairObjective):
-    """Ask a whole video to be cheaper to align with another whole one than with one that lacks portions.
+class D3TW(PairLoss):
+    """Require a video to be cheaper to align with another whole video than with one that lacks portions.
 
     Source (GTA's supplement): positives are frames over the whole of both videos, negatives the same with randomly
     dropped portions of the second. Open, and chosen here: two portions, together half of the second video, of equal
-    size, anywhere, so that they may overlap and less goes; γ 0.1 and the cosine cost, as elsewhere in GTA; margin 1,
-    where a diagonal path over 20 frames costs between 0 and 40.
+    size, anywhere, so that they may overlap; γ 0.1 and the cosine cost, as elsewhere in GTA; margin 1, where a diagonal
+    path over 20 frames costs between 0 and 40.
 
     Frames: the plain draw, over the whole of a video. Every call drops other portions.
     """
@@ -40,7 +40,7 @@ class D3TW(PairObjective):
         beta: float = 0.1,
         pairs: Pairs = "anchor",
     ) -> None:
-        """Check and keep the settings; `fraction` is what all portions together take away at most."""
+        """Check and keep the settings; `fraction` is the most that all portions together drop."""
         super().__init__(pairs=pairs)
         require_temperature("gamma", gamma, zero=True)
         require_temperature("margin", margin, zero=True)
@@ -71,9 +71,9 @@ class D3TW(PairObjective):
         }
 
     def drop(self, lengths: Tensor, *, size: int) -> tuple[Tensor, Tensor]:
-        """Choose what to keep of sequences of these lengths [B]: steps in order [B, size], and how many count [B].
+        """Choose the steps to keep of sequences of lengths [B]: steps in order [B, size], and their number [B].
 
-        Where nothing would be left of a very short one, all of it is.
+        A very short sequence of which nothing would be left is kept whole.
         """
         portion = (self.fraction * lengths / self.portions).floor().clamp_min(1).long()
         room = lengths - portion

@@ -10,12 +10,12 @@ from inphase.align.cycle import cycle_consistency, released_cycle_consistency
 from inphase.align.dtw import read_out
 from inphase.align.inputs import Lengths, require_pair, require_temperature
 from inphase.align.recursion import accumulate
-from inphase.losses.loss import PairObjective
+from inphase.losses.loss import PairLoss
 from inphase.losses.sequences import Pairs, require_choice
 
 
-class GTA(PairObjective):
-    """Align every pair of sequences in both directions and ask each frame to return to itself.
+class GTA(PairLoss):
+    """Align every pair of sequences in both directions and require each frame to return to itself.
 
     L = cycle_weight · L_GCC(x, y) + align_weight · (L_smoothDTW(x, y) + L_smoothDTW(y, x))
 

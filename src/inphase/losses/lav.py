@@ -12,7 +12,7 @@ from torch import Tensor
 from inphase.align.cost import squared_euclidean_cost
 from inphase.align.dtw import soft_dtw
 from inphase.align.inputs import no_autocast, require_temperature
-from inphase.losses.loss import Loss, normalise
+from inphase.losses.loss import Loss, normalize
 from inphase.losses.sequences import Pairs, Sequences, pair_up, require_choice
 
 
@@ -20,7 +20,7 @@ class LAV(Loss):
     """Align pairs by soft-DTW and keep distant frames of each video apart, so that it cannot collapse.
 
     Constants of the released code: γ 0.1, squared Euclidean cost, weight of I 0.5, margin λ 2, window σ 10 frames,
-    weight 1 for frames within it, the sum over all i and j. Embeddings are normalised here.
+    weight 1 for frames within it, the sum over all i and j. Embeddings are normalized here.
 
     Frames: the plain draw (the source takes one frame at random of each of 20 equal parts: give that as `draw`).
     Pairs: a batch of the source is one pair. Open: sequences of unequal length, where N is here the mean of both.
@@ -48,8 +48,8 @@ class LAV(Loss):
     def forward(self, sequences: Sequences) -> dict[str, Tensor]:
         """Score a group: `loss`, and its terms `align` and `contrast` a frame, means over pairs."""
         first, second = pair_up(sequences, self.pairs)
-        values = normalise(sequences.clean)
-        lengths = None if sequences.even else sequences.lengths
+        values = normalize(sequences.clean)
+        lengths = None if sequences.unpadded else sequences.lengths
         x_lengths, y_lengths = (None, None) if lengths is None else (lengths[first], lengths[second])
         warping = soft_dtw(values[first], values[second], gamma=self.gamma, x_lengths=x_lengths, y_lengths=y_lengths)
         within = self.contrast(sequences)
@@ -60,7 +60,7 @@ class LAV(Loss):
 
     def contrast(self, sequences: Sequences) -> Tensor:
         """Push frames outside the window apart and pull those within it together: I of each sequence, [K]."""
-        values, real = normalise(sequences.clean), sequences.real
+        values, real = normalize(sequences.clean), sequences.mask
         gap = (sequences.frames[:, :, None] - sequences.frames[:, None, :]).abs()
         delta = (gap / sequences.totals[:, None, None]).to(values.dtype)
         with no_autocast(values):

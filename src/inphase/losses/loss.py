@@ -1,4 +1,4 @@
-"""The contract of a method: the frames it wants of a video, and its loss on the embeddings of a group."""
+"""The base class of all losses: which frames of a video to embed, and the loss of a group of embedded sequences."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -15,23 +15,23 @@ Frames = NDArray[np.int64]
 
 
 class Draw(Protocol):
-    """The plain draw: `count` frames of a video of `total`, sorted. `inphase.media.sampling.sample` is one."""
+    """A frame sampler: chooses `count` of a video's `total` frames, sorted. `inphase.media.sampling.sample` is one."""
 
     def __call__(self, total: int, /, *, count: int, rng: np.random.Generator) -> Frames:
         """Choose the frames."""
 
 
 def draw_distinct(total: int, /, *, count: int, rng: np.random.Generator) -> Frames:
-    """Draw distinct frames, any of them equally likely; of a shorter video some repeat."""
+    """Sample distinct frames uniformly; frames of a video shorter than `count` repeat."""
     return np.sort(np.resize(rng.permutation(total), count)).astype(np.int64)
 
 
 class Loss(nn.Module):
-    """A method: says which frames it wants and scores the embeddings of K sequences of them.
+    """Base class of a loss: `frames` chooses the frames to embed, `forward` scores the embeddings of K sequences.
 
-    The frames of a video come as `blocks` blocks of one size that follow one another. Where `shares`, the first block
-    is the plain draw, which methods used together have in common. What is left to chance inside `forward` is drawn
-    from torch's default generator on the CPU, as dropout on the CPU is: seed it, save it, and a run repeats.
+    The frames of a video form `blocks` blocks of equal size, one after another. Where `shares` is True, the first block
+    is the plain draw: one random sample of frames that losses used together have in common. Random choices inside
+    `forward` use torch's default CPU generator, as dropout on the CPU does, so a saved RNG state repeats a run.
     """
 
     blocks: int = 1
@@ -40,30 +40,30 @@ class Loss(nn.Module):
     def frames(self, total: int, *, count: int, rng: np.random.Generator, draw: Draw = draw_distinct) -> Frames:
         """Choose which of a video's `total` frames to embed, int64 [blocks · count].
 
-        `draw` is the plain draw, the paper's unless another is given: the released code's is
-        `functools.partial(inphase.media.sampling.sample, rule="released")`. Where a context leaves the ends of a video
-        out, `total` is what remains and the caller adds the first frame that does.
+        `draw` makes the plain draw, by default as in the paper; the sampler of the released code is
+        `functools.partial(inphase.media.sampling.sample, rule="released")`. Where a context excludes the ends of a
+        video, `total` counts the remaining frames and the caller adds the number of the first of them.
         """
         return draw(total, count=count, rng=rng)
 
     def forward(self, sequences: Sequences) -> dict[str, Tensor]:
-        """Score a group: `loss`, and the terms it is made of by their names."""
+        """Score a group: `loss`, and its terms by name."""
         raise NotImplementedError
 
     def mean_over(self, groups: Sequence[Sequences]) -> dict[str, Tensor]:
-        """Score several groups: the mean over them of each term."""
+        """Score several groups: the mean of each term over them."""
         scores = [self(group) for group in groups]
         return {name: torch.stack([score[name] for score in scores]).mean() for name in scores[0]}
 
     def extra_repr(self) -> str:
-        """Name the settings: the public attributes that are numbers, words or short sequences of them."""
+        """List the settings: the public attributes that are numbers, strings or tuples of them."""
         plain = (int, float, str, tuple)
         names = [name for name in vars(self) if not name.startswith("_") and name != "training"]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names if isinstance(getattr(self, name), plain))
 
 
-class PairObjective(Loss):
-    """A method that scores pairs and averages over those of the group.
+class PairLoss(Loss):
+    """Base class of a loss that scores pairs of sequences and averages over the pairs of the group.
 
     `pairs` is "anchor", the first sequence with each other one, as the released code of GTA does, or "all".
     """
@@ -79,8 +79,8 @@ class PairObjective(Loss):
         return self.pair(*gather_pairs(sequences, self.pairs))
 
     def mean_over(self, groups: Sequence[Sequences]) -> dict[str, Tensor]:
-        """Score several groups, at once where they are of one size: few large calls cost less than many small ones."""
-        if len({group.values.shape for group in groups}) > 1 or not all(group.even for group in groups):
+        """Score several groups, in one call where their sizes agree: few large calls cost less than many small ones."""
+        if len({group.values.shape for group in groups}) > 1 or not all(group.unpadded for group in groups):
             return super().mean_over(groups)
         x, y, _, _ = zip(*(gather_pairs(group, self.pairs) for group in groups), strict=True)
         return self.pair(torch.cat(x), torch.cat(y))
@@ -91,10 +91,10 @@ class PairObjective(Loss):
 
 
 def masked_mean(values: Tensor, real: Tensor) -> Tensor:
-    """Average over what is real along the last axis; 0 where nothing is."""
+    """Average over the last axis where `real` is True; 0 where it is nowhere."""
     return values.where(real, 0).sum(-1) / real.sum(-1).clamp_min(1)
 
 
-def normalise(values: Tensor) -> Tensor:
-    """Bring embeddings to unit length; what is 0, as padding is, stays so."""
+def normalize(values: Tensor) -> Tensor:
+    """Normalize embeddings to unit length; zero vectors, such as padding, stay zero."""
     return torch.nn.functional.normalize(values, dim=-1)

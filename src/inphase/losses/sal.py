@@ -1,7 +1,7 @@
-"""SaL: shuffle and learn, telling three frames in order from three that are not (Misra et al., ECCV 2016).
+"""SaL: shuffle and learn, classifying three frames as in order or shuffled (Misra et al., ECCV 2016).
 
 Of five steps a < b < c < d < e of a video, (b, c, d) is in order and (b, a, d) and (b, e, d) are not. A classifier
-sees the three embeddings side by side:
+takes the three embeddings concatenated:
 
     L = mean cross entropy of head([u, v, w]) with "in order" (0) or "shuffled" (1)
 """
@@ -16,14 +16,14 @@ from inphase.losses.sequences import Sequences
 
 
 class SaL(Loss):
-    """Ask a small classifier on top of the embeddings whether three frames are in order.
+    """Classify by a small head on top of the embeddings whether three frames are in order.
 
     Constants of TCC's released code, the source of the published numbers: 8 triplets a video, ⌊0.75 · all⌋ of a group's
     triplets shuffled, each of the two ways equally likely, all five-tuples of a group played backwards half of the
     time, head 3 D → 128 → 64 → 2 with ReLU between, no dropout, no label smoothing.
 
     Frames: the plain draw, of which the steps are chosen inside the loss. Pairs: none. Open: videos of fewer than five
-    frames, which are here left out; a group of only such is refused.
+    frames, which are left out here; a group of only such videos raises an error.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SaL(Loss):
         self.head = nn.Sequential(*layers, nn.Linear(width, 2))
 
     def forward(self, sequences: Sequences) -> dict[str, Tensor]:
-        """Score a group: `loss`, and how many triplets were judged rightly, `accuracy`."""
+        """Score a group: `loss`, and the fraction of triplets classified correctly, `accuracy`."""
         values = sequences.clean
         if values.shape[2] != self.dimension:
             raise ValueError(f"the head takes embeddings of dimension {self.dimension}, got {values.shape[2]}")
@@ -62,9 +62,9 @@ class SaL(Loss):
         if not len(videos):
             raise ValueError(f"shuffling needs a sequence of five frames at least, got {lengths.tolist()}")
         # The smallest five of random numbers, one for each step of the video, are five distinct steps.
-        chance = torch.rand(len(videos), int(lengths.max()))
-        chance[torch.arange(chance.shape[1]) >= lengths[videos][:, None]] = 2.0
-        five = chance.argsort(1)[:, :5].sort(1).values
+        random = torch.rand(len(videos), int(lengths.max()))
+        random[torch.arange(random.shape[1]) >= lengths[videos][:, None]] = 2.0
+        five = random.argsort(1)[:, :5].sort(1).values
         if torch.rand(()) < 0.5:
             five = five.flip(1)
         labels = torch.zeros(len(videos), dtype=torch.int64)

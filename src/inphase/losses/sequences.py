@@ -1,4 +1,4 @@
-"""Sequences: what every objective sees of K videos of one process, and the pairs it may form of them."""
+"""The input of every loss: embeddings of K sequences of one action, and the pairs formed of them."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -13,10 +13,11 @@ Pairs = Literal["anchor", "all"]
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Embeddings of K sequences of one process, padded to the longest; padding may hold anything, NaN included.
+    """Embeddings of K sequences of one action, padded to the longest; padding may hold anything, NaN included.
 
-    Lengths are kept on the CPU, whatever is given: looking at them must not wait for a GPU. All else is where
-    the values are. Where there is sound, a "frame" is a stretch of it and the total the number of stretches.
+    `inphase.data.stream.Group` has the same fields for the frames before they are embedded. Lengths are moved to the
+    CPU, so that reading them never synchronizes with a GPU; all other tensors are on the device of the values. Of a
+    sequence of audio, a "frame" is a segment and the total the number of segments.
     """
 
     values: Tensor  # [K, T, D]
@@ -27,7 +28,7 @@ class Sequences:
     progress: Tensor | None = None  # [K, T, E] time since each of E key events over the total, NaN where unknown
 
     def __post_init__(self) -> None:
-        """Refuse shapes that contradict each other, and lengths that are none."""
+        """Raise if shapes contradict each other or lengths exceed them."""
         require_tensor("values", self.values, "[K, T, D]")
         k, t, _ = self.values.shape
         shapes = {"lengths": (k,), "frames": (k, t), "totals": (k,), "labels": (k, t)}
@@ -43,30 +44,30 @@ class Sequences:
             raise ValueError(f"lengths must lie between 1 and the padded length {t}, got {low} to {high}")
 
     @property
-    def even(self) -> bool:
-        """Say whether nothing is padded."""
+    def unpadded(self) -> bool:
+        """Test whether all sequences have the full length."""
         return bool((self.lengths == self.values.shape[1]).all())
 
     @property
-    def real(self) -> Tensor:
-        """Mark what is not padding, bool [K, T]."""
+    def mask(self) -> Tensor:
+        """Mark the steps that are not padding, bool [K, T]."""
         steps = torch.arange(self.values.shape[1], device=self.values.device)
         return steps < self.lengths.to(self.values.device, non_blocking=True)[:, None]
 
     @property
     def clean(self) -> Tensor:
-        """Give the embeddings in single precision at least, padding replaced by 0, [K, T, D]."""
+        """Give the embeddings in float32 or float64 with padding set to 0, [K, T, D]."""
         (values,) = single_precision(self.values)
-        return values if self.even else values.where(self.real[:, :, None], 0)
+        return values if self.unpadded else values.where(self.mask[:, :, None], 0)
 
     @property
-    def moments(self) -> Tensor:
-        """Give where in its video each frame lies, frame / total, [K, T]; 0 in the padding."""
-        moments = self.frames / self.totals[:, None]
-        return moments.to(self.clean.dtype).where(self.real, 0)
+    def positions(self) -> Tensor:
+        """Give the relative position of each frame in its video, frame / total, [K, T]; 0 in the padding."""
+        positions = self.frames / self.totals[:, None]
+        return positions.to(self.clean.dtype).where(self.mask, 0)
 
     def blocks(self, number: int) -> tuple["Sequences", ...]:
-        """Split each sequence into `number` blocks of equal length that follow one another."""
+        """Split each sequence into `number` blocks of equal length, one after another."""
         if number == 1:
             return (self,)
         if (self.lengths % number).any():
@@ -89,7 +90,7 @@ class Sequences:
         )
 
     def join(self, other: "Sequences") -> "Sequences":
-        """Append to each sequence the steps of the other's, past its own end."""
+        """Append to each sequence the steps of the same sequence of `other`."""
         size = self.lengths + other.lengths
         steps = torch.arange(int(size.max())).expand(len(size), -1)
         mine = self.values.shape[1]
@@ -125,16 +126,16 @@ def gather_pairs(sequences: Sequences, pairs: Pairs) -> tuple[Tensor, Tensor, Le
     """Give both sides of every pair, x and y [P, T, D], and their lengths [P]: None where nothing is padded."""
     first, second = pair_up(sequences, pairs)
     values = sequences.values
-    if pairs == "anchor":  # without an index, which would have to be sent to the GPU and waited for
+    if pairs == "anchor":  # without an index, whose copy to the GPU would have to be waited for
         x, y = values[:1].expand(len(values) - 1, -1, -1), values[1:]
     else:
         x, y = values[first], values[second]
-    if sequences.even:
+    if sequences.unpadded:
         return x, y, None, None
     return x, y, sequences.lengths[first], sequences.lengths[second]
 
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuse a value that is none of the choices, which it names."""
+    """Raise if a value is not one of the choices."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")

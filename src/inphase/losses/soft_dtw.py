@@ -2,8 +2,8 @@
 
     L = min^γ over all monotone paths of Σ c(i, j),    c(i, j) = ‖x_i − y_j‖²
 
-min^γ as in `inphase.align.minimum`. It asks matching frames to be alike and nothing to differ: embeddings that are all
-one cost nothing. The contrastive cost, `cost="contrastive"`, is what keeps them apart.
+min^γ as in `inphase.align.minimum`. It pulls matching frames together and pushes none apart: embeddings that are all
+equal cost nothing. The contrastive cost, `cost="contrastive"`, keeps them apart.
 """
 
 from torch import Tensor
@@ -11,11 +11,11 @@ from torch import Tensor
 from inphase.align.cost import Cost
 from inphase.align.dtw import soft_dtw
 from inphase.align.inputs import Lengths, require_temperature
-from inphase.losses.loss import PairObjective
+from inphase.losses.loss import PairLoss
 from inphase.losses.sequences import Pairs, require_choice
 
 
-class SoftDTW(PairObjective):
+class SoftDTW(PairLoss):
     """Lower the smoothed cost of aligning each pair.
 
     Source: the recursion and the squared Euclidean cost. Open, as the source leaves γ to the user: γ 0.1, GTA's; pairs

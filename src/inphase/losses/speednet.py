@@ -1,4 +1,4 @@
-"""SpeedNet: telling a clip at its own speed from the same clip sped up (Benaim et al., CVPR 2020).
+"""SpeedNet: classifying a clip as played at normal speed or sped up (Benaim et al., CVPR 2020).
 
     L = ½ (−log p(normal | clip at normal speed) − log p(fast | clip at about twice the speed))
 
@@ -16,16 +16,16 @@ from inphase.losses.sequences import Sequences
 
 
 class SpeedNet(Loss):
-    """Ask a small head on top of the embeddings at which speed a clip is played.
+    """Classify by a small head on top of the embeddings at which speed a clip is played.
 
     From the source, as remembered and not checked: binary cross entropy, normal speed drawn from 1 to 1.2 and fast from
     1.7 to 2.2, both versions of a clip in one batch, a maximum of the features over space and then a mean over time.
 
     Open, as GTA names none of its settings for this baseline: the encoder is the one of the other methods, so the
-    maximum over space is the encoder's own; it embeds each frame with a context at fixed distances and cannot know how
-    far apart the frames of a clip are, so the head begins with a convolution over `width` steps (`hidden` channels,
-    ReLU) before the mean over time and one linear score; both clips start at the same frame; speed 1 is `stride` frames
-    a step; in a video too short for the fast clip both are slowed down alike, by repeating frames.
+    maximum over space is the encoder's own; it embeds each frame with a context at fixed distances, whatever the
+    distance of the frames of a clip, so the head begins with a convolution over `width` steps (`hidden` channels, ReLU)
+    before the mean over time and one linear score; both clips start at the same frame; speed 1 is `stride` frames a
+    step; in a video too short for the fast clip both are slowed down alike, by repeating frames.
 
     Frames: two blocks of `count`, the clip at normal speed and the fast one; never the plain draw. Pairs: none.
     """
@@ -50,7 +50,7 @@ class SpeedNet(Loss):
                 f"speeds must be positive and fast ones above normal ones, got {normal=}, {fast=}, {stride=}"
             )
         if width < 2:
-            raise ValueError(f"width must be 2 steps at least, or the head sees no motion; got {width}")
+            raise ValueError(f"width must be 2 steps at least, or the head has no motion to judge; got {width}")
         self.dimension, self.normal, self.fast = dimension, (normal[0], normal[1]), (fast[0], fast[1])
         self.stride, self.hidden, self.width = stride, hidden, width
         self.motion = nn.Conv1d(dimension, hidden, width)
@@ -74,15 +74,13 @@ class SpeedNet(Loss):
         return {"loss": loss, "accuracy": accuracy}
 
     def _judge(self, clip: Sequences) -> Tensor:
-        """Score how fast each clip looks, [K]."""
+        """Score the speed of each clip, [K]."""
         values = clip.clean
         if values.shape[2] != self.dimension:
             raise ValueError(f"the head takes embeddings of dimension {self.dimension}, got {values.shape[2]}")
         if int(clip.lengths.min()) < self.width:
-            raise ValueError(
-                f"a clip needs {self.width} frames for the head to see motion, got {int(clip.lengths.min())}"
-            )
+            raise ValueError(f"a clip needs {self.width} frames for the head, got {int(clip.lengths.min())}")
         motion = self.motion(values.mT).relu()  # [K, hidden, T − width + 1]
-        whole = clip.real[:, None, self.width - 1 :]  # a window counts where its last step does
+        whole = clip.mask[:, None, self.width - 1 :]  # a window counts where its last step does
         (score,) = single_precision(self.score(masked_mean(motion, whole)))
         return score[:, 0]

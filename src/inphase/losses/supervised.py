@@ -1,4 +1,4 @@
-"""Supervised: what the same network learns from labels, the upper bound of methods without them.
+"""Supervised: learning from labels, an upper bound for methods without them.
 
     "phase"     L = mean −log softmax(W z + b)[label of the frame]
     "progress"  L = mean (W z + b − (t − t_e) / length)² over the key events e
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from inphase.align.inputs import single_precision
-from inphase.losses.loss import Loss, masked_mean, normalise
+from inphase.losses.loss import Loss, masked_mean, normalize
 from inphase.losses.sequences import Sequences, require_choice
 
 
@@ -20,7 +20,7 @@ class Supervised(Loss):
     """Predict each frame's phase, or its time since every key event, by one linear layer.
 
     TCC's paper trains its supervised baseline by cross entropy of phases; the targets of "progress" are those of its
-    evaluation. Open: the layer and the normalisation (the encoders here end in unit vectors). `outputs` is how many
+    evaluation. Open: the layer and the normalization (the encoders here end in unit vectors). `outputs` is how many
     phases or key events there are; several actions share one layer, so their phases are numbered through.
 
     Frames: the plain draw. Pairs: none. Frames without a label, and events without a time, do not count.
@@ -34,7 +34,7 @@ class Supervised(Loss):
         dimension: int = 128,
         unit: bool = True,
     ) -> None:
-        """Make the layer for embeddings of `dimension`; `unit` normalises them first."""
+        """Make the layer for embeddings of `dimension`; `unit` normalizes them first."""
         super().__init__()
         require_choice("kind", kind, ("phase", "progress"))
         if outputs < 1:
@@ -43,8 +43,8 @@ class Supervised(Loss):
         self.head = nn.Linear(dimension, outputs)
 
     def forward(self, sequences: Sequences) -> dict[str, Tensor]:
-        """Score a group: `loss`, and the share of frames in their phase, `accuracy`, or the mean `error`."""
-        values = normalise(sequences.clean) if self.unit else sequences.clean
+        """Score a group: `loss`, and the fraction of frames classified correctly, `accuracy`, or the mean `error`."""
+        values = normalize(sequences.clean) if self.unit else sequences.clean
         if values.shape[2] != self.dimension:
             raise ValueError(f"the head takes embeddings of dimension {self.dimension}, got {values.shape[2]}")
         (outputs,) = single_precision(self.head(values))
@@ -55,7 +55,7 @@ class Supervised(Loss):
     def _phase(self, logits: Tensor, sequences: Sequences) -> dict[str, Tensor]:
         if sequences.labels is None:
             raise ValueError("kind='phase' learns from labels, and these sequences have none; try kind='progress'")
-        known = sequences.real & (sequences.labels >= 0)
+        known = sequences.mask & (sequences.labels >= 0)
         labels = sequences.labels.where(known, 0)
         entropy = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").view(labels.shape)
         right = (logits.argmax(2) == labels).to(entropy.dtype)
@@ -65,8 +65,10 @@ class Supervised(Loss):
         if sequences.progress is None:
             raise ValueError("kind='progress' learns from event times, and these sequences have none; try kind='phase'")
         if sequences.progress.shape[2] != self.outputs:
-            raise ValueError(f"the head tells {self.outputs} events, the sequences {sequences.progress.shape[2]}")
-        known = sequences.real[:, :, None] & ~sequences.progress.isnan()
+            raise ValueError(
+                f"the head predicts {self.outputs} events, the sequences have {sequences.progress.shape[2]}"
+            )
+        known = sequences.mask[:, :, None] & ~sequences.progress.isnan()
         off = times - sequences.progress.to(times.dtype).where(known, 0)
         return {"loss": _mean(off.square(), known), "error": _mean(off.detach().abs(), known)}
 

@@ -12,7 +12,7 @@ with t_k the frame's number over the length of its video. The frame should come 
     "huber"           ½ e² where |e| = |t_i − μ_i| ≤ δ, δ (|e| − ½ δ) elsewhere
     "classification"  cross entropy of β_i with the frame itself, labels smoothed by 0.1
 
-Time enters through t alone: classification is blind to the order of frames.
+Time enters through t alone: classification does not depend on the order of frames.
 """
 
 from typing import Literal
@@ -23,17 +23,17 @@ from torch import Tensor
 
 from inphase.align.cost import squared_euclidean_cost
 from inphase.align.inputs import no_autocast, require_temperature
-from inphase.losses.loss import Loss, masked_mean, normalise
+from inphase.losses.loss import Loss, masked_mean, normalize
 from inphase.losses.sequences import Pairs, Sequences, pair_up, require_choice
 
 CycleLoss = Literal["variance", "mse", "huber", "classification"]
 
 
 class TCC(Loss):
-    """Send each frame to another sequence and back, and ask it to return to its own moment.
+    """Send each frame to another sequence and back, and require it to return to its own position.
 
     Constants of the released code: τ 0.1 and the division by D in both similarities, λ 0.001 of log σ² (the paper
-    prints log σ), δ 0.1, label smoothing 0.1, all ordered pairs, embeddings as they are: its networks do not normalise.
+    prints log σ), δ 0.1, label smoothing 0.1, all ordered pairs, embeddings as they are: its networks do not normalize.
     With unit vectors the division by D = 128 makes all softmaxes nearly flat; `by_dimension=False` leaves it out, which
     neither source does. `similarity="cosine"` is the dot product of unit vectors (the released one's is not of unit
     vectors).
@@ -55,7 +55,7 @@ class TCC(Loss):
         unit: bool = False,
         pairs: Pairs = "all",
     ) -> None:
-        """Check and keep the settings; `unit` normalises the embeddings first."""
+        """Check and keep the settings; `unit` normalizes the embeddings first."""
         super().__init__()
         require_choice("kind", kind, ("variance", "mse", "huber", "classification"))
         require_choice("similarity", similarity, ("l2", "cosine"))
@@ -71,12 +71,12 @@ class TCC(Loss):
         self.pairs: Pairs = pairs
 
     def forward(self, sequences: Sequences) -> dict[str, Tensor]:
-        """Score every ordered pair of a group, `loss`, and how far frames end up from home, `error`, in videos."""
-        values, real, moments = sequences.clean, sequences.real, sequences.moments
+        """Score every ordered pair of a group: `loss`, and the mean `error` of a frame's return in video lengths."""
+        values, real, positions = sequences.clean, sequences.mask, sequences.positions
         if self.unit:
-            values = normalise(values)
+            values = normalize(values)
         first, second = pair_up(sequences, self.pairs, ordered=True)
-        u, v, home = values[first], values[second], moments[first]
+        u, v, home = values[first], values[second], positions[first]
         with no_autocast(u):
             there = self._softmax(u, v, real[second]) @ v
             back = self._softmax(there, u, real[first])
@@ -91,7 +91,7 @@ class TCC(Loss):
         if self.similarity == "l2":
             logits = -squared_euclidean_cost(a, b)
         else:
-            logits = normalise(a) @ normalise(b).mT
+            logits = normalize(a) @ normalize(b).mT
         scale = self.tau * (a.shape[2] if self.by_dimension else 1)
         return torch.softmax((logits / scale).where(real[:, None, :], float("-inf")), 2)
 

@@ -21,10 +21,10 @@ from inphase.losses.sequences import Sequences, require_choice
 
 
 class TCN(Loss):
-    """Ask frames close in time to be alike and others of the same video not to be.
+    """Pull frames close in time together and push other frames of the same video apart.
 
     Constants of the n-pairs form, from TCC's released code, the source of the published numbers: positives uniform in
-    [t − 5, t − 1], λ 0.002, embeddings not normalised (with unit vectors the logits lie within ±1; `tau` divides them,
+    [t − 5, t − 1], λ 0.002, embeddings not normalized (with unit vectors the logits lie within ±1; `tau` divides them,
     1 in the source). The original's multi-view form, which the supplement of GTA describes, needs two cameras.
 
     Frames: two blocks, the plain draw as anchors and their positives in the same order; near the beginning of a video
@@ -40,7 +40,7 @@ class TCN(Loss):
         *,
         kind: Literal["n-pairs", "triplet"] = "n-pairs",
         window: int = 5,
-        regulariser: float = 0.002,
+        regularizer: float = 0.002,
         margin: float = 0.2,
         tau: float = 1.0,
     ) -> None:
@@ -49,10 +49,10 @@ class TCN(Loss):
         require_choice("kind", kind, ("n-pairs", "triplet"))
         if window < 1:
             raise ValueError(f"window must be at least one frame, got {window}")
-        require_temperature("regulariser", regulariser, zero=True)
+        require_temperature("regularizer", regularizer, zero=True)
         require_temperature("margin", margin, zero=True)
         require_temperature("tau", tau)
-        self.kind, self.window, self.regulariser, self.margin, self.tau = kind, window, regulariser, margin, tau
+        self.kind, self.window, self.regularizer, self.margin, self.tau = kind, window, regularizer, margin, tau
 
     def frames(self, total: int, *, count: int, rng: np.random.Generator, draw: Draw = draw_distinct) -> Frames:
         """Choose anchors by the plain draw, and after them a frame up to `window` before each, int64 [2 · count]."""
@@ -63,7 +63,7 @@ class TCN(Loss):
     def forward(self, sequences: Sequences) -> dict[str, Tensor]:
         """Score a group of anchors followed by their positives."""
         anchors, positives = sequences.blocks(2)
-        a, p, real = anchors.clean, positives.clean, anchors.real
+        a, p, real = anchors.clean, positives.clean, anchors.mask
         with no_autocast(a):
             if self.kind == "triplet":
                 return {"loss": self._triplet(a, p, anchors.frames, real)}
@@ -71,7 +71,7 @@ class TCN(Loss):
             entropy = -torch.log_softmax(logits, 2).diagonal(dim1=1, dim2=2)
             contrast = masked_mean(entropy, real).mean()
             size = masked_mean(a.square().sum(2) + p.square().sum(2), real).mean()
-        return {"loss": contrast + 0.25 * self.regulariser * size, "contrast": contrast, "size": size}
+        return {"loss": contrast + 0.25 * self.regularizer * size, "contrast": contrast, "size": size}
 
     def _triplet(self, a: Tensor, p: Tensor, frames: Tensor, real: Tensor) -> Tensor:
         near = (a - p).square().sum(2)

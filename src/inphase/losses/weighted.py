@@ -1,4 +1,4 @@
-"""Weighted: several methods at once, on one set of embeddings.
+"""Weighted: a weighted sum of losses on one set of embeddings.
 
 L = Σ_n w_n L_n
 """
@@ -17,14 +17,13 @@ from inphase.losses.sequences import Sequences
 
 
 class Weighted(Loss):
-    """Add up methods of `weights`, each made with its own `settings`, under names of `LOSSES`.
+    """Add up the losses named in `weights` (names of `LOSSES`), each constructed with its own `settings`.
 
     The default is the combination of TCC's released code, 0.33 of TCC, 0.33 of SaL and 0.34 of TCN. There TCC and SaL
-    see either TCN's anchors or its positives, by a coin for each video; here always the anchors, which are the plain
-    draw.
+    take TCN's anchors or its positives at random for each video; here always the anchors, which are the plain draw.
 
-    Frames: the plain draw once for all methods that begin with it, and after it, method by method, what each wants
-    besides. One frame more than needed is never embedded: TCC + SaL + TCN takes as many as TCN alone.
+    Frames: the plain draw once for all losses that share it, then the other blocks of each loss. No frame is embedded
+    twice: TCC + SaL + TCN takes as many as TCN alone.
     """
 
     def __init__(
@@ -33,7 +32,7 @@ class Weighted(Loss):
         weights: Mapping[str, float] | None = None,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """Make the methods."""
+        """Construct the losses."""
         from inphase.losses import LOSSES
 
         super().__init__()
@@ -43,9 +42,9 @@ class Weighted(Loss):
         unknown = [name for name in weights if name not in known]
         if unknown or not weights:
             raise ValueError(f"weights must name some of {', '.join(known)}; got {', '.join(unknown) or 'nothing'}")
-        strangers = [name for name in settings if name not in weights]
-        if strangers:
-            raise ValueError(f"settings are given for {', '.join(strangers)}, which weights do not name")
+        unweighted = [name for name in settings if name not in weights]
+        if unweighted:
+            raise ValueError(f"settings are given for {', '.join(unweighted)}, which are not in weights")
         for name, weight in weights.items():
             require_temperature(f"the weight of {name}", weight)
         self.weights = dict(weights)
@@ -55,7 +54,7 @@ class Weighted(Loss):
         self.blocks = self.shares + sum(part.blocks - part.shares for part in parts)
 
     def frames(self, total: int, *, count: int, rng: np.random.Generator, draw: Draw = draw_distinct) -> Frames:
-        """Choose the plain draw and after it what each method wants besides, int64 [blocks · count]."""
+        """Choose the plain draw and then the other blocks of each loss, int64 [blocks · count]."""
         plain = draw(total, count=count, rng=rng)
         chosen = [plain] if self.shares else []
         for part in self._parts().values():
@@ -64,7 +63,7 @@ class Weighted(Loss):
         return np.concatenate(chosen)
 
     def forward(self, sequences: Sequences) -> dict[str, Tensor]:
-        """Score a group: `loss`, each method's own by its name, and its terms as `name.term`."""
+        """Score a group: `loss`, each loss by its name, and its terms as `name.term`."""
         terms = {}
         for name, view in self._views(sequences).items():
             scored = self.parts[name](view)
@@ -74,7 +73,7 @@ class Weighted(Loss):
         return {"loss": loss, **terms}
 
     def _views(self, sequences: Sequences) -> dict[str, Sequences]:
-        """Give each method the blocks of frames it asked for."""
+        """Give each loss its own blocks of frames."""
         parts = self._parts()
         own = {name: part.blocks - part.shares for name, part in parts.items()}
         blocks = list(sequences.blocks(self.blocks))
@@ -90,5 +89,5 @@ class Weighted(Loss):
         return {name: part for name, part in self.parts.items() if isinstance(part, Loss)}
 
     def extra_repr(self) -> str:
-        """Name the weights."""
+        """List the weights."""
         return f"weights={self.weights}"

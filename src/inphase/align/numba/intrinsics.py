@@ -1,5 +1,7 @@
-"""Compile by numba: once per installation, and not in silence."""
-# MERGED: The exponential and the logarithm on the CPU by arithmetic alone, so that loops of them vectorise.
+"""What numba kernels share: compilation cached on disk, and an exponential and a logarithm that vectorize.
+
+`exp2` and `log` use arithmetic alone, since loops that call the C library's do not vectorize.
+"""
 
 import logging
 import math
@@ -14,7 +16,7 @@ from numba.extending import intrinsic
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile without the interpreter lock; keep the result on disk where a place for it can be written."""
+    """Compile a function that releases the GIL; cache it on disk where numba finds a writable folder."""
     options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
     try:
         return njit(cache=True, **options)(function)
@@ -24,7 +26,7 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 @cache
 def announce_compilation(kernel: Any) -> None:
-    """Say so when a kernel is about to be compiled, which takes seconds, once per installation."""
+    """Log a warning before a kernel is compiled, which takes seconds, once per installation."""
     folder, module = kernel.stats.cache_path, kernel.py_func.__module__.rpartition(".")[2]
     if folder is None or not any(Path(folder).glob(f"{module}.{kernel.__name__}-*.nbi")):
         _announce()
@@ -32,7 +34,9 @@ def announce_compilation(kernel: Any) -> None:
 
 @cache
 def _announce() -> None:
-    logging.getLogger("inphase").warning("inphase compiles its alignment kernels for this processor: seconds, once")
+    logging.getLogger("inphase").warning(
+        "Compiling the alignment kernels for this CPU: a few seconds, once per installation"
+    )
 
 
 POWERS = tuple(math.log(2.0) ** k / math.factorial(k) for k in range(12))  # 2^f = Σ POWERS[k] f^k

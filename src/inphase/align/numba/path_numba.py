@@ -1,4 +1,4 @@
-"""The hard path on the CPU, compiled by numba: the table of one cost, and the way back through it.
+"""The hard path on the CPU, compiled by numba: the table of one cost, and the trace back through it.
 
     R(i, j) = c(i, j) + min(R(i−1, j−1), R(i−1, j), R(i, j−1))
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from inphase.align.numba.intrinsics import announce_compilation, compiled
 
-BORDER = 1e30  # a multiple of it still times a weight of 0 is 0, and a difference of two is finite
+BORDER = 1e30  # finite: times a weight of 0 it is 0, and the difference of two is finite
 
 
 def hard_table(cost: NDArray[Any], free_start: bool) -> NDArray[np.float64]:
@@ -38,9 +38,9 @@ def scan_pairs(cost, table, first, last, free_start):
 
 @compiled
 def scan(cost, table, free_start):
-    """Accumulate a pair by the hard minimum: no more than two rows at a time, the second a column behind the first.
+    """Accumulate a pair by the hard minimum, two rows at a time, the second a column behind the first.
 
-    A comparison and an addition are too little to pay for diagonals; two rows keep one from waiting for the other.
+    A comparison and an addition are too little work to pay for diagonals; two rows hide the latency of each other.
     """
     m, n = cost.shape
     above = np.full(n + 1, 0.0 if free_start else BORDER)  # the row before, from column −1 on
@@ -85,7 +85,7 @@ def _backtrack(table, end, free_start):
         path[at, 0], path[at, 1] = i, j
         if i == 0 and (j == 0 or (free_start and table[0, j - 1] >= 0.0)):
             return path[at:].copy()
-        # Along the border there is one way, whatever the table holds: an infinite or undefined cost leads nowhere else.
+        # Along the border there is one way, whatever the table holds: costs may be infinite.
         if i == 0:
             j -= 1
             continue

@@ -1,4 +1,4 @@
-"""The recursion on the CPU, compiled by numba: any length, float64 inside, vectorised on whatever the processor has.
+"""The recursion on the CPU, compiled by numba: any length, float64 inside, vectorized for the CPU at hand.
 
 With a, b, d the predecessors R(i−1, j−1), R(i−1, j), R(i, j−1) of a cell, lo the least and e_r = e^(−(r − lo)/γ):
 
@@ -9,8 +9,8 @@ With a, b, d the predecessors R(i−1, j−1), R(i−1, j), R(i, j−1) of a cel
 
 `accumulate_reference` in `recursion.py` is the same in torch operations. Cells on one anti-diagonal do not depend on
 each other, so a pair is cut into strips of at most 32 rows ("lanes") and a strip is swept diagonal by diagonal: at step
-t lane r handles column t − r, which makes every inner loop a run over consecutive memory. Loops over lanes stand in
-functions of their own and read and write different buffers, or the compiler gives up vectorising them.
+t lane r handles column t − r, which makes every inner loop a run over consecutive memory. Loops over lanes are
+functions of their own that read and write different buffers, or the compiler does not vectorize them.
 """
 
 import math
@@ -32,7 +32,7 @@ LANES = 32  # rows swept together
 ONE = np.uintp(1)
 STEP = 8  # lanes are taken in eights: one AVX-512 or two AVX2 registers of float64
 BLOCK = 128  # diagonals laid out at a time: 32 KiB, so that rows far apart in memory are read in long runs
-WEIGHTS_KEPT = 750_000  # up to here, 6 MB, the weights of the backward pass are kept; beyond, they are taken anew
+MAX_KEPT_WEIGHTS = 750_000  # up to here, 6 MB, the weights of the backward pass are kept; beyond, recomputed
 NO_WEIGHTS = np.empty((0,) * 5)
 CELLS_PER_THREAD = 30_000  # about 0.3 ms of work; a thread costs 0.05 ms
 
@@ -61,7 +61,7 @@ class _AccumulateNumba(torch.autograd.Function):
             ctx.save_for_backward(cost)
         else:
             ctx.weights.append(weights)
-            # For a second backward pass, should there be one. `save_for_backward` would add 2 µs to calls of some 80.
+            # For a possible second backward pass. `save_for_backward` would add 2 µs to calls of about 80 µs.
             ctx.cost, ctx.version = cost, cost._version
         return torch.from_numpy(table)
 
@@ -70,15 +70,15 @@ class _AccumulateNumba(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         given, weights = grad.contiguous().numpy(), _take(ctx.weights)
         grad_cost = np.empty_like(given)
-        cost = given if weights is not NO_WEIGHTS else _cost_of(ctx).numpy()  # not looked at beside the weights
+        cost = given if weights is not NO_WEIGHTS else _cost_of(ctx).numpy()  # not read where there are weights
         _over_pairs(_backward, (given, cost, ctx.edges, weights, grad_cost), ctx.setting)
         if weights is not NO_WEIGHTS:
-            _left[:] = [cast("NDArray[np.float64]", weights.base)]
+            _spare_memory[:] = [cast("NDArray[np.float64]", weights.base)]
         return torch.from_numpy(grad_cost), None, None, None
 
 
 def _cost_of(ctx: Any) -> Tensor:
-    """Give the cost to take weights from, which were not kept or went to another call after a backward pass."""
+    """Give the cost to recompute weights from, which were not kept or were reused after a backward pass."""
     if ctx.saved_tensors:
         return cast("Tensor", ctx.saved_tensors[0])
     if ctx.cost._version != ctx.version:
@@ -86,26 +86,26 @@ def _cost_of(ctx: Any) -> Tensor:
     return cast("Tensor", ctx.cost)
 
 
-# The weights' memory, which one call leaves to the next: pages fresh from the system can take as long as filling them.
-_left: list[NDArray[np.float64]] = []
+# Memory for weights, passed from one call to the next: new pages from the system can take as long as filling them.
+_spare_memory: list[NDArray[np.float64]] = []
 
 
 def _make_weights(batch: int, m: int, n: int) -> NDArray[np.float64]:
-    """Make room for ∂R/∂a, ∂R/∂b and ∂R/∂d of every cell, [B, strip, which, t, r], unless they are too many to keep.
+    """Allocate ∂R/∂a, ∂R/∂b and ∂R/∂d of every cell, [B, strip, which, t, r], unless they are too many to keep.
 
     Entry r = lanes stands for the row after the strip.
     """
     strips, lanes = _strips(m)
     shape = batch, strips, 3, n + lanes + 1, lanes + 1
     size = batch * strips * 3 * (n + lanes + 1) * (lanes + 1)
-    if size > WEIGHTS_KEPT:
+    if size > MAX_KEPT_WEIGHTS:
         return NO_WEIGHTS
-    memory = _take(_left)
+    memory = _take(_spare_memory)
     return (memory if memory.size >= size else np.empty(size))[:size].reshape(shape)
 
 
 def _take(arrays: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Take the last array out, which no other thread then can, or none."""
+    """Pop the last array, so that no other thread uses it, or give `NO_WEIGHTS`."""
     try:
         return arrays.pop()
     except IndexError:
@@ -118,21 +118,21 @@ def _launch_forward(
     batch, m, n = cost.shape
     strips, lanes = _strips(m)
     table = np.empty_like(cost)
-    # The row before each strip, from column −1 on, is all a strip needs of what came before it.
+    # The row before each strip, from column −1 on: all that a strip needs of the strips before it.
     edges = np.empty((batch, strips + 1, n + lanes + 1))
     _over_pairs(_forward, (cost, table, edges, weights), setting)
     return table, edges
 
 
 def _strips(rows: int) -> tuple[int, int]:
-    """Cut rows into as few strips as 32 lanes allow, and those no wider than needed."""
+    """Cut rows into as few strips as 32 lanes allow, no wider than needed."""
     strips = -(-rows // LANES)
     lanes = -(-rows // strips)
     return strips, -(-lanes // STEP) * STEP
 
 
 def _over_pairs(kernel: Any, arrays: tuple[NDArray[Any], ...], setting: tuple[Any, ...]) -> None:
-    """Share the pairs of a batch among as many threads as torch may use, where that pays."""
+    """Divide the pairs of a batch among the threads torch may use, where the work is worth it."""
     announce_compilation(kernel)
     batch, cells = len(arrays[0]), arrays[0].size
     count = min(torch.get_num_threads(), batch, cells // CELLS_PER_THREAD) if cells >= 2 * CELLS_PER_THREAD else 1
@@ -140,7 +140,7 @@ def _over_pairs(kernel: Any, arrays: tuple[NDArray[Any], ...], setting: tuple[An
         kernel(*arrays, 0, batch, *setting)
         return
     edges = [batch * k // count for k in range(count + 1)]
-    # Threads are made anew: a pool would not survive a fork, and data loaders fork.
+    # New threads each time: a pool would not survive a fork, and data loaders fork.
     others = [threading.Thread(target=kernel, args=(*arrays, *edges[k : k + 2], *setting)) for k in range(1, count)]
     for thread in others:
         thread.start()
@@ -184,7 +184,7 @@ def _backward(grad, cost, edges, weights, grad_cost, first, last, kind, gamma):
         below[:] = 0.0
         for number in range(edges.shape[1] - 2, -1, -1):
             top, bottom = number * lanes, min(number * lanes + lanes, m)
-            if not kept:  # a strip is swept once more: in a large batch that costs less than the memory
+            if not kept:  # sweep the strip again: in a large batch that costs less than the memory
                 rows, edge, none = cost[pair, top:bottom], edges[pair, number], grad_cost[pair, :0]
                 _weigh(rows, edge, edges[pair, number + 1], none, block, values, recent, own, kind, gamma)
             by = weights[pair, number] if kept else own
@@ -268,7 +268,7 @@ def _active(t, n, lanes):
 
 @compiled
 def _skew(rows, diagonals, start, stop, fill):
-    """Lay cells (r, t − r) of rows [height, N] into diagonals [t − start, r], `fill` where there is no cell."""
+    """Copy cells (r, t − r) of rows [height, N] to diagonals [t − start, r], `fill` where there is no cell."""
     height, n = rows.shape
     lanes = diagonals.shape[1]
     if start < lanes or stop > n or height < lanes:
@@ -296,7 +296,7 @@ def _smooth_cells(cost, older, newer, current, out, begin, end, gamma):
     scale = -1.0 / (gamma * math.log(2.0))
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
-        # Sorted, so that one of the three exponentials is 1 and need not be taken.
+        # Sorted, so that one of the three exponentials is 1 and need not be computed.
         less, more = (a if a < b else b), (b if a < b else a)
         low, rest = (less if less < d else d), (d if less < d else less)
         middle, high = (rest if rest < more else more) - low, (more if rest < more else rest) - low

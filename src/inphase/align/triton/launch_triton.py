@@ -1,6 +1,7 @@
-"""Launch Triton kernels, one warp to a program, without examining the same kind of arguments again and again."""
+"""Launch Triton kernels, one warp per program, without inspecting the same kind of arguments each time."""
 
 from collections.abc import Hashable
+from functools import cache
 from typing import Any
 
 import torch
@@ -10,13 +11,13 @@ from torch import Tensor
 class Launcher:
     """Launch a kernel through its compiled handle, which takes a fraction of the time of `kernel[grid](…)`.
 
-    Short sequences take the GPU less time than Python takes to launch. `alike` names all that the kernel is compiled
-    anew for: constants, what is specialised, types and alignment of what the caller was given. The device is added.
-    `options` are the compiler's.
+    Short sequences take the GPU less time than Python takes to launch. `alike` is the key of a
+    compiled kernel: constants, specialized values, types and alignment of the caller's tensors. The device is added.
+    `options` go to the compiler.
     """
 
     def __init__(self, kernel: Any, **options: object) -> None:
-        """Begin with nothing compiled."""
+        """Start with an empty cache of compiled kernels."""
         self._kernel, self._options = kernel, options
         self._compiled: dict[Hashable, Any] = {}
 
@@ -36,15 +37,23 @@ class Launcher:
         if compiled is not None:
             stream = torch._C._cuda_getCurrentRawStream(key[0])
             addresses = [tensor.data_ptr() for tensor in tensors]
-            handle = compiled.function, compiled.packed_metadata, None, None, None  # no one else is told
+            handle = compiled.function, compiled.packed_metadata, None, None, None  # no launch hooks
             try:
                 compiled.run(programs, 1, 1, stream, *handle, *addresses, *rest)
                 return
-            except TypeError:  # raised before anything is launched: other Tritons take other arguments
+            except TypeError:  # raised before the launch: other versions of Triton take other arguments
                 pass
         self._compiled[key] = self._kernel[(programs,)](*tensors, *rest, num_warps=1, **self._options)
 
 
 def aligned(tensor: Tensor) -> bool:
-    """Say whether a tensor begins where Triton may load words of 16 bytes; what was just allocated does."""
+    """Test whether a tensor starts at a multiple of 16 bytes, as newly allocated ones do; Triton loads those faster."""
     return tensor.data_ptr() % 16 == 0
+
+
+@cache
+def two_floats(gamma: float) -> tuple[float, float]:
+    """Split γ into its float32 value and the rest: kernels take no other floats. The hard minimum needs none."""
+    gamma = gamma or 1.0
+    rounded = float(torch.tensor(gamma, dtype=torch.float32))
+    return rounded, gamma - rounded

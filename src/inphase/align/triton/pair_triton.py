@@ -1,7 +1,7 @@
 """The whole loss of short pairs on a GPU, cost to cycle and back to its gradient, in one kernel.
 
 At the paper's twenty frames every step of the loss takes microseconds and launching it takes longer, so a program does
-one pair from end to end. It computes what `objectives/gta.py` composes from `cost.py`, `recursion.py` and `cycle.py`,
+one pair from end to end. It computes what `losses/gta.py` composes from `cost.py`, `recursion.py` and `cycle.py`,
 which stays the specification:
 
     s_ij = x̃_i · ỹ_j                    c_xy = −log softmax_j(s/β)          c_yx = −log softmax_i(s/β)        eq. (8)
@@ -24,14 +24,14 @@ from torch import Tensor
 from triton.language.extra.libdevice import mul_rn
 
 from inphase.align.autograd import cheap_once_differentiable
-from inphase.align.triton.launch_triton import Launcher, aligned
-from inphase.align.triton.recursion_triton import BORDER, KINDS, low_size, sweep, sweep_back, two_floats
+from inphase.align.triton.launch_triton import Launcher, aligned, two_floats
+from inphase.align.triton.recursion_triton import BORDER, KINDS, low_size, sweep, sweep_back
 from inphase.align.triton.strips_triton import LANES, steps_of
 
 DEPTH = tl.constexpr(32)  # embedding dimensions at a time
 TINY = tl.constexpr(1e-12)  # the least norm a vector is divided by, as in torch.nn.functional.normalize
 SMOOTHING = tl.constexpr(0.1)  # of the released labels
-GRIDS = tl.constexpr(6)  # what a pair works in, beside `low`: two costs, two tables, two slopes
+GRIDS = tl.constexpr(6)  # work space of a pair beside `low`: two costs, two tables, two slopes
 
 
 def align_pairs(
@@ -52,9 +52,9 @@ def align_pairs(
 
 
 class _AlignPairs(torch.autograd.Function):
-    """The gradient of the loss comes with the loss; what runs backwards, on another thread and slowly, only scales it.
+    """The forward pass also computes the gradient; the backward pass, on another and slower thread, only scales it.
 
-    Where align or cycle is differentiated by itself, it is scored once more as a loss of that term alone.
+    Where align or cycle is differentiated by itself, it is scored again as a loss of that term alone.
     """
 
     @staticmethod
@@ -92,7 +92,7 @@ def _score(
     x, y = x.contiguous(), y.contiguous()
     batch, m, dimension = x.shape
     n = y.shape[1]
-    out = torch.zeros(4, dtype=torch.float32, device=x.device)  # the last one counts the pairs that are done
+    out = torch.zeros(4, dtype=torch.float32, device=x.device)  # the last one counts the finished pairs
     work = out.new_empty(batch * (GRIDS.value * m * n + low_size(n) + 2))
     grad_x, grad_y = (out.new_empty(frames.shape if differentiate else 1) for frames in (x, y))
     kind, released, *temperatures = setting
@@ -153,7 +153,7 @@ def _align_pair(
         slope = _slope(costs + there, slopes + there, 1, real) + _slope(costs + back, slopes + back, 0, real)
         p_grad_x, p_grad_y = grad_x + i_pair * m * dimension, grad_y + i_pair * n * dimension
         _to_frames(slope * (1 / beta), cosine, x_norm, y_norm, p_x, p_y, p_grad_x, p_grad_y, m, n, dimension)
-    # Whoever is last adds up, always in the same order.
+    # The program that finishes last adds up, always in the same order.
     tl.debug_barrier()
     if tl.atomic_add(out + 3, 1.0, sem="acq_rel", scope="gpu") == batch - 1:
         tl.debug_barrier()
@@ -249,7 +249,7 @@ def _cosine(p_x, p_y, m, n, dimension):
 
 @triton.jit
 def _frames(p_frames, length, start, dimension):
-    """Load some dimensions of all frames, and say where they lie."""
+    """Load some dimensions of all frames; give them and their offsets."""
     frame, depth = tl.arange(0, LANES)[:, None], start + tl.arange(0, DEPTH)[None, :]
     at = frame * dimension + depth
     return tl.load(p_frames + at, mask=(frame < length) & (depth < dimension), other=0.0).to(tl.float32), at

@@ -9,17 +9,16 @@ q = e^(−u) / Σ e^(−u) and p = Σ u q:
     E(i, j) = G(i, j) + E(i+1, j+1) ∂R/∂a + E(i+1, j) ∂R/∂b + E(i, j+1) ∂R/∂d,   each ∂ taken at the successor
 
 `accumulate_reference` in `recursion.py` is the same in torch operations. At step t lane r of a strip handles column
-t − r, so the lanes of a step are independent and b is the value the lane above had a step ago. What limits the speed is
-the chain of one step after another: hence one warp to a strip, registers and shuffles, and tiles of eight steps loaded
-one ahead. The strips of a pair run as programs of their own, each a few columns behind the one it follows, and hand
-over one row through memory in words that are 0 until written: no flags, no fences.
+t − r, so the lanes of a step are independent and b is the value the lane above had a step ago. The chain of dependent
+steps limits the speed: hence one warp to a strip, registers and shuffles, and tiles of eight steps loaded one ahead.
+Each strip of a pair is a program, a few columns behind the strip above, which hands over one row through memory in
+words that are 0 until written: no flags, no fences.
 
-State is a pair of floats, high + low, whose sum carries 48 bits: the differences r − lo decide everything and a table
-of float32 has lost them after a few dozen frames (docs/numerics.md). `high` is the table itself; `low` is kept for the
-backward pass as float16 in units of γ/64, step by step as the lanes find it: half the size of the table and a little.
+State is a pair of floats, high + low, whose sum carries 48 bits: float32 alone loses the differences r − lo after a few
+dozen frames (docs/numerics.md). `high` is the table; `low` is kept for the backward pass as float16 in units of γ/64,
+in the order of the steps: a little more than half the size of the table.
 """
 
-from functools import cache
 from typing import Any, cast
 
 import torch
@@ -29,7 +28,7 @@ from torch import Tensor
 from triton.language.extra.libdevice import fast_dividef
 
 from inphase.align.autograd import cheap_once_differentiable
-from inphase.align.triton.launch_triton import Launcher
+from inphase.align.triton.launch_triton import Launcher, two_floats
 from inphase.align.triton.strips_triton import (
     LANES,
     STEPS,
@@ -79,7 +78,7 @@ class _AccumulateTriton(torch.autograd.Function):
 def launch_forward(
     cost: Tensor, kind: int, gamma: float, free_start: bool, *, keep: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Fill the table and, where a backward pass will need it, what the table's rounding lost."""
+    """Fill the table and, where a backward pass will need it, `low`: what the table's rounding lost."""
     batch, m, n = cost.shape
     strips = -(-m // 32)
     table = torch.empty_like(cost, memory_format=torch.contiguous_format)
@@ -114,21 +113,13 @@ def launch_backward(
 
 
 def low_size(n: int) -> int:
-    """Count the numbers that `low` of a strip holds: as many as there are lanes, at each step."""
+    """Count the numbers that `low` of a strip holds: one for each lane and step."""
     return (n + 38) // 8 * 8 * 32
 
 
 def _wide(m: int, n: int, strides: tuple[int, ...]) -> bool:
-    """Say whether 32 bits are too few to number the cells of a pair."""
+    """Test whether 32 bits are too few to number the cells of a pair."""
     return max(m * n, m * strides[1] + n * strides[2]) >= 2**31
-
-
-@cache
-def two_floats(gamma: float) -> tuple[float, float]:
-    """Split γ into what float32 holds of it and the rest: kernels take no other floats. The hard minimum needs none."""
-    gamma = gamma or 1.0
-    rounded = float(torch.tensor(gamma, dtype=torch.float32))
-    return rounded, gamma - rounded
 
 
 @triton.jit(do_not_specialize=ARGUMENTS)
@@ -285,7 +276,7 @@ def sweep_back(
 
 @triton.jit
 def _tile_of_d(table, low, row, t, m, n):
-    """Load what is left of a tile of cells, as high and low. Beyond the table low is some number, and no matter."""
+    """Load the left neighbors of a tile of cells, as high and low. Beyond the table low is arbitrary and not used."""
     column, real = cells(row, t - 1, m, n)
     high = tl.load(table + (row * n + column), mask=real, other=BORDER)
     step = tl.minimum(tl.maximum(t - 1 + tl.arange(0, STEPS), 0), steps_of(n) - 1)
@@ -338,9 +329,7 @@ def _step(
 
 
 @triton.jit
-def _step_back(
-    g, below, k: tl.constexpr, w_a, w_b, w_d, to_d, to_above, to_a, several: tl.constexpr
-):  # fmt: skip
+def _step_back(g, below, k: tl.constexpr, w_a, w_b, w_d, to_d, to_above, to_a, several: tl.constexpr):
     """Collect E in each lane from the gradient g and the step after; give it and what it passes on."""
     e = g + to_d + _below(to_above, below, k, several)
     return e, w_d * e, w_b * e + to_a, w_a * e
@@ -383,7 +372,7 @@ def _exponentials(ab, md, sharpness):
 
 @triton.jit
 def _ratio(x, y):
-    """Divide by what is neither small nor large."""
+    """Divide by a number that is neither small nor large."""
     return x / y if x.dtype == tl.float64 else fast_dividef(x, y)
 
 

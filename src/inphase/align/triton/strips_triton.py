@@ -1,7 +1,7 @@
 """Tiles of eight steps by 32 lanes: loaded and stored as such, worked on a column at a time.
 
 A lane holds its row of the tile in registers, so cutting it into columns and joining them again only renames registers;
-on the way from and to memory the compiler shuffles, and rows are read in runs.
+on the way from and to memory the compiler shuffles, and rows are read contiguously.
 """
 
 import triton
@@ -23,7 +23,7 @@ def cells(row, t, m, n):
     """Give the columns at steps t, t + 1, … of each lane, and which of them are cells of the table."""
     column = t + tl.arange(0, STEPS)[None, :] - tl.arange(0, LANES)[:, None]
     end = tl.where(row < m, n, 0)
-    return column, column.to(tl.uint32) < end.to(tl.uint32)  # one comparison: what is negative becomes large
+    return column, column.to(tl.uint32) < end.to(tl.uint32)  # one comparison: negative numbers become large
 
 
 @triton.jit
@@ -68,7 +68,7 @@ NEVER32 = tl.constexpr(0x7FA0000000000000)
 
 @triton.jit
 def place(rows, batch, strips, several: tl.constexpr):
-    """Find this program's pair and strip. Tickets are drawn in order, so whom one waits for has already started."""
+    """Find this program's pair and strip. Tickets are drawn in order, so the strip it waits for has already started."""
     if several:
         ticket = tl.atomic_add(rows, 1, sem="relaxed", scope="gpu").to(tl.int32)
         tl.store(rows, 0, mask=ticket == batch * strips - 1)
@@ -79,9 +79,9 @@ def place(rows, batch, strips, several: tl.constexpr):
 
 @triton.jit
 def peek(p_row, t, follows, n, several: tl.constexpr, dtype: tl.constexpr):
-    """Look at columns t, t + 1, … of the row another strip hands over, one to a lane: 0 where not written yet.
+    """Load columns t, t + 1, … of the row another strip hands over, one per lane: 0 where not written yet.
 
-    Beyond the row, or where nobody hands over, the value is 0, and so never the word.
+    Beyond the row, or where no strip hands over, the value is 0, whose word is not 0.
     """
     nothing: tl.constexpr = NEVER if dtype == tl.float64 else NEVER32
     word = tl.full([LANES], nothing, tl.int64)
@@ -104,7 +104,7 @@ def wait(word, p_row, t, follows, n, dtype: tl.constexpr):
 
 @triton.jit
 def hand_over(p_row, t, giver, n, x0, x1, x2, x3, x4, x5, x6, x7, y0, y1, y2, y3, y4, y5, y6, y7):
-    """Write what the giving lane found in the steps t, t + 1, …, as high and low."""
+    """Write the values of the giving lane at steps t, t + 1, …, as high and low."""
     column = t - tl.arange(0, LANES)
     tl.store(p_row + column, _word(x0, y0), mask=giver & _within(column, n))
     tl.store(p_row + column + 1, _word(x1, y1), mask=giver & _within(column + 1, n))
@@ -131,7 +131,7 @@ def read(word, dtype: tl.constexpr):
 
 @triton.jit
 def _word(high, small):
-    """Put a value into one word that is written at once and is never 0."""
+    """Pack a value into one word, written atomically and never 0."""
     if high.dtype == tl.float64:
         word = high.to(tl.int64, bitcast=True) ^ NEVER
     else:
@@ -142,4 +142,4 @@ def _word(high, small):
 
 @triton.jit
 def _within(column, n):
-    return column.to(tl.uint32) < n.to(tl.uint32)  # one comparison: what is negative becomes large
+    return column.to(tl.uint32) < n.to(tl.uint32)  # one comparison: negative numbers become large
