@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from benchmarks.timing import lay_out, machine
 from inphase.align.matching import match
 from inphase.align.path import shortest_path
-from inphase.apps.pose3d.factorization import factorise, orthonormalise, upgrade
+from inphase.apps.pose3d.factorization import factorize, orthonormalize, upgrade
 from inphase.apps.pose3d.orientation import procrustes
 from inphase.apps.pose3d.reconstruct import reconstruct
 from inphase.apps.pose3d.views import Performance, Views, gather
@@ -150,8 +150,8 @@ def moment_by_moment(views: Views) -> Array:
     bodies: list[Array] = []
     for moment in range(len(views.times)):
         weights = views.seen[:, moment : moment + 1].astype(np.float64)
-        factors, _ = upgrade(factorise(views.points[:, moment : moment + 1], weights, tolerance=1e-4))
-        body = factors.shape[0] @ orthonormalise(factors.cameras)[0][0].T
+        factors, _ = upgrade(factorize(views.points[:, moment : moment + 1], weights, tolerance=1e-4))
+        body = factors.shape[0] @ orthonormalize(factors.cameras)[0][0].T
         bodies.append(procrustes(body, bodies[-1], reflection=True) if bodies else body)
     return np.stack(bodies)
 

@@ -7,6 +7,7 @@ and a JSON-ready `.to_dict()`:
     search(query, corpus)                   SearchResult
     retrieve_sound(corpus, model=run, ...)  RetrievedSound
     activation_maps(video, model)           ActivationMaps
+    reconstruct_pose(videos)                ReconstructedPose, the body in 3-D
     export(folder, out)                     Exported, a web page for any static host
 
 Below them are nouns and the functions between them:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from inphase.align import Alignment, dtw, match, match_many, smooth_dtw, soft_dtw
     from inphase.apps.activation_maps import ActivationMaps, activation_maps
     from inphase.apps.align_videos import Aligned, align_videos, synchronize
+    from inphase.apps.pose3d.reconstruct_pose import ReconstructedPose, reconstruct_pose
     from inphase.apps.retrieve_sound import RetrievedSound, retrieve_sound
     from inphase.apps.search import SearchResult
     from inphase.corpus.store_search import search
@@ -51,6 +53,7 @@ __all__ = [
     "Embedding",
     "Exported",
     "Playback",
+    "ReconstructedPose",
     "RetrievedSound",
     "SearchResult",
     "Video",
@@ -69,6 +72,7 @@ __all__ = [
     "read_clip",
     "read_playback",
     "read_recipe",
+    "reconstruct_pose",
     "retrieve_sound",
     "search",
     "smooth_dtw",
@@ -90,6 +94,7 @@ _HOME = {
     "Playback": "inphase.playback",
     "RetrievedSound": "inphase.apps.retrieve_sound",
     "SearchResult": "inphase.apps.search",
+    "ReconstructedPose": "inphase.apps.pose3d.reconstruct_pose",
     "Video": "inphase.data.video",
     "activation_maps": "inphase.apps.activation_maps",
     "align_videos": "inphase.apps.align_videos",
@@ -108,6 +113,7 @@ _HOME = {
     "read_recipe": "inphase.training",
     "retrieve_sound": "inphase.apps.retrieve_sound",
     "search": "inphase.corpus.store_search",
+    "reconstruct_pose": "inphase.apps.pose3d.reconstruct_pose",
     "smooth_dtw": "inphase.align",
     "soft_dtw": "inphase.align",
     "synchronize": "inphase.apps.align_videos",

@@ -32,7 +32,7 @@ def test_a_collection_becomes_a_body_in_space(
     words = ["--data", "stage", "--action", "squat", "--views", "5", "--model", str(model), "--out", str(out)]
     assert run(monkeypatch, "pose3d", *words) == 0
     said = capsys.readouterr().out
-    assert "5 views: each moment used" in said
+    assert "from 5 views" in said
     found = read_reconstruction(out / "pose3d.npz")
     assert found.joints3d.shape == (len(found.times), 13, 3)
     assert len(found.names) == 5
@@ -95,7 +95,7 @@ def posed(video: Video) -> Pose:
         ([], "name video files"),
         (["a.mp4", "--data", "stage"], "one of the two"),
         (["a.mp4", "b.mp4"], "depth needs 3 videos or more"),
-        (["--data", "nothing"], "no collection 'nothing'"),
+        (["--data", "nothing"], "no data set 'nothing'"),
         (["--data", "utd_mhad", "--action", "squat"], "--root"),
         (["--data", "stage"], "name an --action"),
         (["--data", "stage", "--action", "squat", "--query", "nobody"], "no video 'nobody'"),
@@ -120,4 +120,4 @@ def test_an_encoder_of_something_else_is_refused(
     save_encoder(tmp_path / "sound.safetensors", AudioEncoder())
     words = ["--data", "stage", "--action", "squat", "--model", str(tmp_path / "sound.safetensors")]
     assert run(monkeypatch, "pose3d", *words) == 1
-    assert "does not see poses" in capsys.readouterr().err
+    assert "does not embed poses" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 from inphase.apps.pose3d import Performance, gather, read_reconstruction, reconstruct, write_reconstruction
 from inphase.apps.pose3d.adjustment import Bundle
 from inphase.apps.pose3d.reconstruct import _facing
-from inphase.apps.pose3d.reconstruction_files import draw_reconstruction, make_playback, make_track
+from inphase.apps.pose3d.reconstruction_files import draw_reconstruction, make_pose_track, make_skeleton_playback
 from inphase.apps.pose3d.views import Views
 from inphase.data.video import Video
 from inphase.playback import read_playback, write_playback
@@ -46,13 +46,13 @@ def test_real_bodies_are_found_where_one_view_is_not_enough(kick: tuple[Video, V
     true = about_hips(query)[::4]
     assert query.keypoints is not None
     flat = np.concatenate([query.keypoints[::4], np.zeros((len(true), 13, 1))], axis=-1)
-    told: list[float] = []
-    found = reconstruct(views, progress=told.append)
+    reported: list[int] = []
+    found = reconstruct(views, progress=lambda done, total: reported.append(done))
     # Without reflection: front and back have to be right as well.
     assert distance(found.joints3d, true) < 0.16
     assert distance(flat - flat[:, [7, 8]].mean(1, keepdims=True), true, reflection=True) > 0.32
-    assert told == sorted(told)
-    assert told[-1] == 1
+    assert reported == sorted(reported)
+    assert reported[-1] == 100
     np.testing.assert_allclose(found.joints3d[:, [7, 8]].mean(1), 0, atol=1e-9)
 
 
@@ -106,9 +106,9 @@ def test_files_keep_everything(kick: tuple[Video, Views], tmp_path: Path) -> Non
         read_reconstruction(tmp_path / "other.npz")
 
     shown = performance(query)
-    track = make_track(shown, size=(32, 32))
-    second = make_track(shown, size=(32, 32), query=shown, seconds=shown.times)
-    write_playback(tmp_path / "play", make_playback("a kick", found, [track, second]))
+    track = make_pose_track(shown, size=(32, 32))
+    second = make_pose_track(shown, size=(32, 32), query=shown, seconds=shown.times)
+    write_playback(tmp_path / "play", make_skeleton_playback("a kick", found, [track, second]))
     played = read_playback(tmp_path / "play")
     np.testing.assert_allclose(played.skeletons[0].points, found.joints3d, atol=1e-6)
     assert played.skeletons[0].up == "-y"
@@ -157,7 +157,7 @@ def test_a_body_along_the_line_of_sight_is_not_believed(monkeypatch: pytest.Monk
         deep = upright.joints[..., [0, 2, 1]] * [0.1, 0.1, 2]
         return replace(upright, joints=deep, scales=10 * upright.scales), np.ones(views.points.shape[:2])
 
-    monkeypatch.setattr(reconstruction, "_factorise", lying)
+    monkeypatch.setattr(reconstruction, "_factorize", lying)
     found = reconstruct(views, flips=False)
     assert np.abs(found.joints3d[..., :2] - scene.body[..., :2]).mean() < 0.08
     assert found.spread < 15

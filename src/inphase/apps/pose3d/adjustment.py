@@ -2,11 +2,11 @@
 
 With Y = R_v X[t, j], least over rotations R_v, scales s_v, positions b[v, t], joints X[t, j] and lengths ℓ of
 
-    Σ w ρ(‖s_v Y₁₂ / (1 + k Y₃) + b[v, t] − x[v, t, j]‖² / noise²)           what the cameras see; ρ is soft L1
+    Σ w ρ(‖s_v Y₁₂ / (1 + k Y₃) + b[v, t] − x[v, t, j]‖² / noise²)           reprojection; ρ is soft L1
     + Σ (‖X[t, a] − X[t, b]‖ − ℓ_ab)² / stretch²                           bones; left and right share their ℓ
     + Σ ‖X[t−1] − 2 X[t] + X[t+1]‖² / acceleration²                        motion from frame to frame
-    + T Σ (log ℓ_ab − log of what is usual)² / build²                      how people are built
-    + Σ ‖middle of the hips at t‖²                                         which position is b's alone
+    + T Σ (log ℓ_ab − log of what is usual)² / build²                      typical proportions
+    + Σ ‖middle of the hips at t‖²                                         position belongs to b alone
 
 The query's camera is the frame of reference: its R is 1 and its s what it was. What is nearer to a camera looks larger:
 k is one over the distance of the camera, in torso lengths. A usual one for all cameras does better than none (an
@@ -33,7 +33,7 @@ ROUNDS = 30
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """Cameras and what they see: `joints` [T, J, 3].
+    """Cameras and the `joints` [T, J, 3] they observe.
 
     `rotations` [V, 3, 3], `scales` [V], `positions` [V, T, 2]; `nearness` is 0 for orthographic cameras.
     """
@@ -45,7 +45,7 @@ class Bundle:
     nearness: float = 0.0
 
     def project(self) -> Array:
-        """Give where each camera sees the joints: [V, T, J, 2]."""
+        """Project the joints into each camera: [V, T, J, 2]."""
         seen = np.einsum("vca,tja->vtjc", self.rotations, self.joints)
         nearer = _magnify(self.nearness, seen[..., 2])
         return np.asarray((self.scales[:, None, None] * nearer)[..., None] * seen[..., :2] + self.positions[:, :, None])
@@ -53,7 +53,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Priors:
-    """How far things may stray, and how far cameras usually are, in torso lengths."""
+    """Standard deviations of the residuals, and the inverse distance of cameras, in torso lengths."""
 
     noise: float = 0.05  # of a joint in a view, beyond which the error counts linearly
     stretch: float = 0.03  # of a bone
@@ -62,7 +62,7 @@ class Priors:
     nearness: float = 0.08  # one over the distance of the cameras: 6 metres for a torso of half a metre
 
     def __post_init__(self) -> None:
-        """Refuse tolerances that are none."""
+        """Raise if a deviation is not positive or nearness is out of range."""
         if not min(self.noise, self.stretch, self.acceleration, self.build) > 0 or not 0 <= self.nearness < 0.3:
             raise ValueError(
                 f"noise, stretch, acceleration and build must be above 0 and nearness between 0 and 0.3; got {self}"
@@ -84,9 +84,8 @@ def adjust(
 ) -> Bundle:
     """Improve a bundle on points [V, T, J, 2] with weights [V, T, J].
 
-    `usual` are the lengths of the bones as people are built, NaN where unknown; `sides` [J] the joints' mirror images.
-
-    `progress` is told how many steps are done. O(V T J) memory and time for each of at most `rounds` steps.
+    `usual` are the typical lengths of the bones, NaN where unknown; `sides` [J] the joints' mirror images. `progress`
+    receives the number of steps done. O(V T J) memory and time for each of at most `rounds` steps.
     """
     problem = _Problem(bundle, points, weights, bones=bones, usual=usual, sides=sides, hips=hips, priors=priors)
     steps = 0
@@ -115,7 +114,7 @@ def adjust(
 
 
 class _Problem:
-    """The residuals of a bundle as a function of one vector: turns, log scales, positions, joints, log lengths."""
+    """The residuals of a bundle as a function of one vector: rotations, log scales, positions, joints, log lengths."""
 
     def __init__(
         self,
@@ -168,7 +167,7 @@ class _Problem:
         )
 
     def residuals(self, values: Array) -> Array:
-        """List all residuals, those of the views first."""
+        """Return all residuals, reprojection errors first."""
         seen = self.read(values)
         joints, lengths = seen.joints, np.exp(values[self._cuts[-1] :])
         body = np.einsum("nca,na->nc", seen.rotations[self._view], joints[self._moment, self._joint])
@@ -186,7 +185,7 @@ class _Problem:
         return np.concatenate([part.ravel() for part in parts])
 
     def loss(self, squares: Array) -> Array:
-        """Let what cameras see count by soft L1, the rest by squares: ρ, ρ′ and ρ″, [3, N]."""
+        """Apply soft L1 to reprojection errors and squares to the rest: ρ, ρ′ and ρ″, [3, N]."""
         seen = 2 * len(self._points)
         rho = np.stack([squares, np.ones_like(squares), np.zeros_like(squares)])
         weight = np.repeat(self._weight, 2)
@@ -227,7 +226,7 @@ class _Problem:
         return csr_array((data, (self._rows, self._columns)), shape=self._shape)
 
     def _pattern(self) -> tuple[Index, Index, tuple[int, int]]:
-        """Say where the derivatives stand, in the order in which `jacobian` lists them."""
+        """Return the sparsity pattern, in the order in which `jacobian` lists its values."""
         moments, joints, _ = self._bundle.joints.shape
         turn, (scale, position, joint, length) = 0, self._cuts
         place = joint + np.arange(moments * joints * 3).reshape(moments, joints, 3)
@@ -259,7 +258,7 @@ class _Problem:
 
 
 def _lengths(joints: Array, bones: Index, sides: Index) -> tuple[Index, Array]:
-    """Give each bone the number of its length, the same left and right, and begin with the median over time."""
+    """Number the lengths of bones, shared by left and right, and initialize them with the median over time."""
     names = [min(sorted(bone), sorted(sides[bone].tolist())) for bone in bones.tolist()]
     kind = np.array([names.index(name) for name in names], dtype=np.int64)
     kind = np.unique(kind, return_inverse=True)[1]
@@ -269,17 +268,17 @@ def _lengths(joints: Array, bones: Index, sides: Index) -> tuple[Index, Array]:
 
 
 def _with_query(turns: Array) -> Array:
-    """Put the query's camera, which does not turn, before the others: [V, 3]."""
+    """Prepend the query's camera, which does not rotate: [V, 3]."""
     return np.concatenate([np.zeros((1, 3)), turns.reshape(-1, 3)])
 
 
 def _magnify(nearness: float, depth: Array) -> Array:
-    """Say how much larger than at the hips things look at a depth; those near the camera's eye as at 0.2 of the way."""
+    """Return the perspective magnification at a depth relative to the hips, bounded near the camera."""
     return np.asarray(1 / np.maximum(1 + nearness * depth, 0.2))
 
 
 def _cross(vectors: Array) -> Array:
-    """Lay vectors [N, 3] out as the matrices [N, 3, 3] of their cross products."""
+    """Return the cross-product matrices [N, 3, 3] of vectors [N, 3]."""
     matrix = np.zeros((len(vectors), 3, 3))
     for a, b, c in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         matrix[:, a, b], matrix[:, b, a] = -vectors[:, c], vectors[:, c]
@@ -287,7 +286,7 @@ def _cross(vectors: Array) -> Array:
 
 
 def _left_jacobian(turns: Array) -> Array:
-    """Say how a rotation vector's change [V, 3] turns what it has already turned: exp(ω + δ) ≈ exp(J δ) exp(ω)."""
+    """Return the left Jacobian J of rotation vectors [V, 3]: exp(ω + δ) ≈ exp(J δ) exp(ω)."""
     angle = np.maximum(np.linalg.norm(turns, axis=-1), 1e-12)[:, None, None]
     axis = turns / angle[:, :, 0]
     small = np.sin(angle) / angle

@@ -1,12 +1,12 @@
-"""Tomasi–Kanade factorisation where some joints are not seen, and its metric upgrade.
+"""Tomasi–Kanade factorization with missing joints, and its metric upgrade.
 
 Each of V videos sees the shape X [T, J, 3], the same for all, through one affine camera A_v [2, 3]:
 
     x[v, t, j] = A_v X[t, j] + b[v, t]
 
-One camera a video and not one a moment: cameras hardly turn while somebody acts, and 2V equations of 13 joints at a
-single moment say little about 6V numbers of cameras. Where the picture shows the body, b, is free at every moment, so
-cameras may pan and bodies travel.
+One camera per video and not one per frame: cameras hardly rotate during an action, and 2V equations of 13 joints at one
+frame barely constrain 6V camera parameters. The position b in the image is free at every frame, so cameras may pan and
+bodies may travel.
 
 Tomasi, Kanade, "Shape and motion from image streams under orthography", IJCV 1992.
 """
@@ -30,20 +30,20 @@ class Factors:
 
 @dataclass(frozen=True, eq=False)
 class Bones:
-    """Pairs of joints [N, 2] and the lengths [N] that are usual between them, in any unit."""
+    """Pairs of joints [N, 2] and their typical distances [N], in any unit."""
 
     pairs: NDArray[np.int64]
     lengths: Array
     gain: float = 1.0  # of proportions that are wrong by a factor of e against axes that are not orthonormal
 
-    def oddness(self, shape: Array, root: Array) -> Array:
-        """Say how far from the usual ones the proportions of root⁻¹·shape are, in logarithms: [N]."""
+    def log_proportions(self, shape: Array, root: Array) -> Array:
+        """Return the log ratio of the proportions of root⁻¹·shape to the typical ones: [N]."""
         along = _undo(root, shape[:, self.pairs[:, 1]] - shape[:, self.pairs[:, 0]])
         found = np.log(np.maximum((along**2).sum(-1).mean(0), 1e-12)) / 2 - np.log(self.lengths)
         return self.gain * np.asarray(found - found.mean())
 
 
-def factorise(
+def factorize(
     points: Array, weights: Array, *, start: Factors | None = None, rounds: int = 300, tolerance: float = 1e-10
 ) -> Factors:
     """Find cameras and shape of least Σ w ‖x − A X − b‖² by alternating least squares.
@@ -54,14 +54,14 @@ def factorise(
     """
     factors = start or _impute(points, weights)
     cameras, shape = factors.cameras, factors.shape
-    centred = centre(points, weights)
+    centered = center(points, weights)
     # [T, V, J, J]: weighs joints and takes out the position b, which every moment of a view has for itself.
     total = np.maximum(weights.sum(-1), 1e-12)
     projector = -weights[..., :, None] * weights[..., None, :] / total[..., None, None]
     projector[..., np.arange(points.shape[2]), np.arange(points.shape[2])] += weights
     before = np.inf
     for _ in range(rounds):
-        cameras = fit_cameras(centred, shape, weights)
+        cameras = fit_cameras(centered, shape, weights)
         shape = _fit_shape(points, cameras, projector, last=shape)
         # The error is the same for A·G and G⁻¹·X: keep the shape's axes of unit spread, or its scale drifts.
         cameras, shape = _whiten(cameras, shape)
@@ -72,22 +72,22 @@ def factorise(
     return Factors(cameras, shape)
 
 
-def centre(values: Array, weights: Array) -> Array:
-    """Take from values [V, T, J, C] the weighted mean over the joints."""
+def center(values: Array, weights: Array) -> Array:
+    """Subtract the weighted mean over joints from values [V, T, J, C]."""
     total = np.maximum(weights.sum(-1), 1e-12)[..., None, None]
     return np.asarray(values - (weights[..., None] * values).sum(2, keepdims=True) / total)
 
 
 def residuals(points: Array, weights: Array, cameras: Array, shape: Array) -> Array:
-    """Give what is left of the points [V, T, J, 2] after cameras, shape and the best position of each moment."""
-    return centre(points - np.einsum("vca,tja->vtjc", cameras, shape), weights)
+    """Return the residuals of points [V, T, J, 2] after cameras, shape and the best position of each frame."""
+    return center(points - np.einsum("vca,tja->vtjc", cameras, shape), weights)
 
 
 def _impute(points: Array, weights: Array, *, rounds: int = 10) -> Factors:
-    """Begin from the best matrix of rank 3, in whose holes stands what it said itself a round before."""
+    """Initialize by iterative rank-3 imputation."""
     views, moments, joints, _ = points.shape
     seen = (weights > 0)[..., None]
-    filled = np.where(seen, centre(points, weights), 0.0)
+    filled = np.where(seen, center(points, weights), 0.0)
     for _ in range(rounds):
         matrix = filled.transpose(0, 3, 1, 2).reshape(2 * views, -1)
         left, values, right = np.linalg.svd(matrix, full_matrices=False)
@@ -97,18 +97,18 @@ def _impute(points: Array, weights: Array, *, rounds: int = 10) -> Factors:
     return Factors((left[:, :3] * values[:3]).reshape(views, 2, 3) / np.sqrt(moments * joints), shape)
 
 
-def fit_cameras(centred: Array, shape: Array, weights: Array) -> Array:
+def fit_cameras(centered: Array, shape: Array, weights: Array) -> Array:
     """Solve for each camera with the shape given: [V, 2, 3]."""
-    body = centre(np.broadcast_to(shape, (len(centred), *shape.shape)), weights)
+    body = center(np.broadcast_to(shape, (len(centered), *shape.shape)), weights)
     weighted = weights[..., None] * body
     gram = np.einsum("vtja,vtjb->vab", weighted, body)
-    right = np.einsum("vtja,vtjc->vac", weighted, centred)
+    right = np.einsum("vtja,vtjc->vac", weighted, centered)
     ridge = 1e-9 * np.trace(gram, axis1=1, axis2=2)[:, None, None] * np.eye(3) + 1e-12 * np.eye(3)
     return np.asarray(np.linalg.solve(gram + ridge, right).transpose(0, 2, 1))
 
 
 def _fit_shape(points: Array, cameras: Array, projector: Array, *, last: Array) -> Array:
-    """Solve for each moment's shape with the cameras given: [T, J, 3]; what no camera says stays as it was."""
+    """Solve for the shape of each frame given the cameras: [T, J, 3]; joints without an observation keep `last`."""
     moments, joints = last.shape[:2]
     grams = np.einsum("vca,vcb->vab", cameras, cameras)
     normal = np.tensordot(projector, grams, axes=(0, 0))  # [T, J, J, 3, 3]
@@ -121,14 +121,14 @@ def _fit_shape(points: Array, cameras: Array, projector: Array, *, last: Array) 
 
 
 def _whiten(cameras: Array, shape: Array) -> tuple[Array, Array]:
-    """Give the shape's joints, about each moment's middle, unit spread in every direction."""
+    """Whiten the shape: unit variance of joints about the mean of their frame, in every direction."""
     body = (shape - shape.mean(1, keepdims=True)).reshape(-1, 3)
     factor = np.linalg.cholesky(body.T @ body / len(body) + 1e-12 * np.eye(3))
     return cameras @ factor, _undo(factor, shape)
 
 
 def _undo(matrix: Array, shape: Array) -> Array:
-    """Apply the inverse of what was applied to the cameras: [T, J, 3]."""
+    """Apply the inverse of a change of the cameras to the shape: [T, J, 3]."""
     return np.asarray(np.linalg.solve(matrix, shape.reshape(-1, 3).T).T.reshape(shape.shape), np.float64)
 
 
@@ -138,9 +138,8 @@ def upgrade(factors: Factors, weights: Array | None = None, *, bones: Bones | No
     With B = A·G both rows of every B are equally long and perpendicular: linear in Q = G Gᵀ, two equations a camera.
     Where noise leaves Q without a root (not positive definite), or not clearly so, G itself is sought, as a triangular
     matrix, by nonlinear least squares with a robust loss; `weights` [V] say how much a camera counts. Cameras on one
-    side of the body say little of its depth, the bas-relief ambiguity: there `bones` of the usual proportions decide.
-    Returns the
-    factors, up to a rotation and a reflection, and whether the linear solution was positive definite.
+    side of the body barely constrain its depth (the bas-relief ambiguity); there `bones` of typical proportions decide.
+    Returns the factors, up to a rotation and a reflection, and whether the linear solution was positive definite.
     """
     trust = np.ones(len(factors.cameras)) if weights is None else weights
     gram = _linear_gram(factors.cameras, trust)
@@ -154,7 +153,7 @@ def upgrade(factors: Factors, weights: Array | None = None, *, bones: Bones | No
         root = np.zeros((3, 3))
         root[lower] = entries
         skewness = (np.sqrt(trust)[:, None] * _skewness(factors.cameras @ root)).ravel()
-        return skewness if bones is None else np.concatenate([skewness, bones.oddness(factors.shape, root)])
+        return skewness if bones is None else np.concatenate([skewness, bones.log_proportions(factors.shape, root)])
 
     found = least_squares(misfit, start[lower], loss="soft_l1", f_scale=0.2, x_scale="jac").x
     root = np.zeros((3, 3))
@@ -193,7 +192,7 @@ def _skewness(cameras: Array) -> Array:
     return np.stack([(lengths[:, 0] - lengths[:, 1]) / total, across / total], -1)
 
 
-def orthonormalise(cameras: Array) -> tuple[Array, Array]:
+def orthonormalize(cameras: Array) -> tuple[Array, Array]:
     """Split cameras [V, 2, 3] into rotations [V, 3, 3], the nearest ones, and scales [V]."""
     left, values, right = np.linalg.svd(cameras, full_matrices=False)
     rows = left @ right

@@ -1,10 +1,9 @@
-"""What orthographic views leave open: which way a body is turned, and what is its front and what its back.
+"""Resolve the depth reversal of orthographic views, and the typical proportions of a body.
 
-Seen from very far, a body and its mirror image, turned the other way round, look the same in every view. Two things
-tell them apart: knees bend forwards and elbows backwards, where forwards is known from what is left and what is up; and
-a joint that cannot be seen is more often behind the body than before it.
+From very far, a body and its mirror image turned the other way round project alike in every view. Two cues distinguish
+them: knees bend forwards and elbows backwards, where left and up define forwards; and an occluded joint is more often
+behind the body than before it.
 """
-# MERGED: How people are built: the lengths of bones, in torso lengths.
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +12,14 @@ Array = NDArray[np.float64]
 
 
 def reflect(rotations: Array, joints: Array) -> tuple[Array, Array]:
-    """Give the other body and cameras that look the same: depth is negated in the query's frame."""
+    """Negate depth in the query's frame: return the cameras and the body that project alike."""
     other = np.diag([1.0, 1.0, -1.0])
     rows = rotations[:, :2] @ other
     return np.concatenate([rows, np.cross(rows[:, 0], rows[:, 1])[:, None]], axis=1), joints @ other
 
 
 def uprightness_votes(joints: Array, names: tuple[str, ...]) -> Array:
-    """Say how far knees bend forwards and elbows backwards: [2] mean torso lengths, above 0 for a human body."""
+    """Measure how far knees bend forwards and elbows backwards: [2] mean torso lengths, above 0 for a human body."""
     at = {name: joints[:, index] for index, name in enumerate(names)}
     left = at["left_shoulder"] - at["right_shoulder"] + at["left_hip"] - at["right_hip"]
     up = at["left_shoulder"] + at["right_shoulder"] - at["left_hip"] - at["right_hip"]
@@ -36,7 +35,7 @@ def uprightness_votes(joints: Array, names: tuple[str, ...]) -> Array:
 
 
 def occlusion_vote(rotations: Array, joints: Array, seen: NDArray[np.bool_], trust: Array) -> float:
-    """Say by how much unseen joints lie behind seen ones, in torso lengths, mean over views and moments."""
+    """Measure how far unseen joints lie behind seen ones, in torso lengths, mean over views and frames."""
     depth = np.einsum("va,tja->vtj", rotations[:, 2], joints)
     hidden = ~seen
     both = seen.any(-1) & hidden.any(-1)
@@ -48,7 +47,7 @@ def occlusion_vote(rotations: Array, joints: Array, seen: NDArray[np.bool_], tru
 
 
 def procrustes(points: Array, target: Array, *, reflection: bool = False) -> Array:
-    """Turn, scale and move points [N, 3] to where they are nearest to the target [N, 3]; reflect them if allowed."""
+    """Rotate, scale and translate points [N, 3] to minimize the distance to the target [N, 3]; reflect if allowed."""
     middle, goal = points.mean(0), target.mean(0)
     left, values, right = np.linalg.svd((points - middle).T @ (target - goal))
     signs = np.ones(3)
@@ -58,6 +57,7 @@ def procrustes(points: Array, target: Array, *, reflection: bool = False) -> Arr
     return np.asarray(scale * (points - middle) @ (left * signs) @ right + goal)
 
 
+# Bone lengths in torso lengths.
 _TYPICAL = {
     ("shoulder", "shoulder"): 0.75,
     ("hip", "hip"): 0.45,
@@ -71,6 +71,6 @@ _TYPICAL = {
 
 
 def typical_lengths(joints: tuple[str, ...], bones: list[tuple[int, int]]) -> NDArray[np.float64]:
-    """Give the usual length of each bone, NaN where none is known."""
+    """Return the typical length of each bone, NaN where none is listed."""
     names = [tuple(sorted(joints[end].removeprefix("left_").removeprefix("right_") for end in bone)) for bone in bones]
     return np.array([_TYPICAL.get((name[0], name[1]), np.nan) for name in names])

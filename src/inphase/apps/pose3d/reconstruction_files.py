@@ -1,5 +1,4 @@
-"""A picture of a reconstruction: some moments in the query's picture, and in space from three sides."""
-# MERGED: A reconstruction as a file, and as something to play.
+"""Write a reconstruction as a file (npz), a drawing (png) and a playback."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,16 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from inphase.apps.pose3d.reconstruct import Reconstruction
-from inphase.apps.pose3d.views import Performance
+from inphase.apps.pose3d.views import Performance, Reconstruction
 from inphase.playback import Keypoints, Playback, Skeleton, TimeMap, VideoTrack
 from inphase.pose.skeleton import bones
 from inphase.storage.files import atomic_write
 
 Array = NDArray[np.float64]
 
-# Degrees by which the body is turned about the upright axis of the picture, and tipped towards the viewer.
-SIDES = {"as seen": (0.0, 0.0), "from the side": (-90.0, 0.0), "from behind": (180.0, 0.0), "from above": (0.0, 80.0)}
+# Rotation of the body in degrees about the upright axis, and its tilt towards the viewer.
+SIDES = {"as filmed": (0.0, 0.0), "from the side": (-90.0, 0.0), "from behind": (180.0, 0.0), "from above": (0.0, 80.0)}
 _PAPER, _CELL_PAPER, _INK = (255, 255, 255), (246, 246, 246), (60, 60, 60)
 _LEFT, _RIGHT = (38, 110, 190), (220, 110, 30)
 _NAMES, _HEAD, _GAP, _FINER = 92, 20, 4, 3
@@ -32,14 +30,14 @@ def draw_reconstruction(
     cell: int = 110,
     sides: tuple[str, ...] = tuple(SIDES),
 ) -> Image.Image:
-    """Draw the query's joints and the body from several `sides` at `columns` moments; left is blue, right orange."""
+    """Draw the query's joints and the 3-D body from several `sides` at `columns` frames; left is blue, right orange."""
     moments = np.unique(np.linspace(0, len(found.times) - 1, columns).round().astype(int))
     flat = np.where(query.seen[..., None], query.points, np.nan) / query.torso()
     middle = np.nanmean(flat[moments], axis=(1), keepdims=True)
     rows = {"2-D joints": (flat[moments] - middle, query.seen[moments])}
     everywhere = np.ones((len(moments), len(found.joints)), np.bool_)
     for side in sides:
-        turned = turn(found.joints3d[moments], *SIDES[side])
+        turned = rotate_and_project(found.joints3d[moments], *SIDES[side])
         rows[side] = (turned - turned.mean(1, keepdims=True), everywhere)
     reach = max(float(np.nanmax(np.abs(points))) for points, _ in rows.values())
     step = cell + _GAP
@@ -57,8 +55,8 @@ def draw_reconstruction(
     return sheet
 
 
-def turn(joints: Array, degrees: float, tip: float) -> Array:
-    """Turn joints [T, J, 3] (x right, y down, z away) about the upright axis, then tip them, and look: [T, J, 2]."""
+def rotate_and_project(joints: Array, degrees: float, tip: float) -> Array:
+    """Rotate joints [T, J, 3] (x right, y down, z away) about the upright axis, tilt, and project them: [T, J, 2]."""
     angle, lean = np.radians(degrees), np.radians(tip)
     x = joints[..., 0] * np.cos(angle) + joints[..., 2] * np.sin(angle)
     z = joints[..., 2] * np.cos(angle) - joints[..., 0] * np.sin(angle)
@@ -66,7 +64,7 @@ def turn(joints: Array, degrees: float, tip: float) -> Array:
 
 
 def _figure(points: Array, seen: NDArray[np.bool_], joints: tuple[str, ...], *, cell: int, reach: float) -> Image.Image:
-    """Draw one stick figure, finer than it is shown."""
+    """Draw one stick figure at a multiple of its size, and scale it down."""
     size = cell * _FINER
     places = points * 0.46 * size / max(reach, 1e-6) + size / 2
     picture = Image.new("RGB", (size, size), _CELL_PAPER)
@@ -74,7 +72,7 @@ def _figure(points: Array, seen: NDArray[np.bool_], joints: tuple[str, ...], *, 
     for a, b in bones(joints):
         if seen[a] and seen[b]:
             ends = (tuple(places[a].tolist()), tuple(places[b].tolist()))
-            draw.line(ends, fill=_colour(joints[a], joints[b]), width=2 * _FINER)
+            draw.line(ends, fill=_color(joints[a], joints[b]), width=2 * _FINER)
     if "head" in joints and seen[joints.index("head")]:
         x, y = places[joints.index("head")].tolist()
         radius = 4 * _FINER
@@ -82,13 +80,13 @@ def _figure(points: Array, seen: NDArray[np.bool_], joints: tuple[str, ...], *, 
     return picture.resize((cell, cell), Image.Resampling.LANCZOS)
 
 
-def _colour(a: str, b: str) -> tuple[int, int, int]:
-    """Colour a limb by its side of the body."""
+def _color(a: str, b: str) -> tuple[int, int, int]:
+    """Color a limb by its side of the body."""
     sides = {name.split("_")[0] for name in (a, b)}
     return _LEFT if sides == {"left"} else _RIGHT if sides == {"right"} else _INK
 
 
-# Names in the file → fields of a reconstruction.
+# Arrays of the file → fields of a reconstruction.
 _FIELDS = {
     "joints": "joints3d",
     "joint_names": "joints",
@@ -105,14 +103,14 @@ _FIELDS = {
 
 
 def write_reconstruction(file: Path, found: Reconstruction) -> None:
-    """Write a reconstruction as npz: `joints` [T, J, 3], `joint_names` [J], `times` [T], and how sure each is."""
+    """Write a reconstruction as npz: `joints` [T, J, 3], `joint_names` [J], `times` [T], with errors and confidence."""
     arrays = {name: np.asarray(getattr(found, field)) for name, field in _FIELDS.items()}
     with atomic_write(file) as part:
         np.savez_compressed(part, **arrays)  # type: ignore[arg-type]
 
 
 def read_reconstruction(file: Path | str) -> Reconstruction:
-    """Read what `write_reconstruction` wrote."""
+    """Read a file of `write_reconstruction`."""
     try:
         with np.load(file, allow_pickle=False) as archive:
             arrays = {field: archive[name] for name, field in _FIELDS.items()}
@@ -123,7 +121,7 @@ def read_reconstruction(file: Path | str) -> Reconstruction:
     return Reconstruction(**arrays)
 
 
-def make_track(
+def make_pose_track(
     shown: Performance,
     *,
     size: tuple[int, int],
@@ -131,9 +129,9 @@ def make_track(
     query: Performance | None = None,
     seconds: NDArray[np.float64] | None = None,
 ) -> VideoTrack:
-    """Describe a video by its joints, and by its file where there is one.
+    """Describe a video by its joints, and by its file where it has one.
 
-    `size` is the height and width of its picture. Where it is not the query's, `seconds` are its seconds for the
+    `size` is the (height, width) of its images. For other videos than the query, `seconds` are their seconds at the
     frames of the `query`.
     """
     step = float(np.median(np.diff(shown.times))) if len(shown.times) > 1 else 1 / 30
@@ -151,8 +149,8 @@ def make_track(
     )
 
 
-def make_playback(title: str, found: Reconstruction, tracks: Sequence[VideoTrack]) -> Playback:
-    """Show a body in space beside the videos it was found in, the query first."""
+def make_skeleton_playback(title: str, found: Reconstruction, tracks: Sequence[VideoTrack]) -> Playback:
+    """Show the 3-D body beside its videos, the query first."""
     body = Skeleton(
         f"{found.names[0]} in space", found.times, found.joints3d, found.joints, tuple(bones(found.joints)), up="-y"
     )

@@ -1,4 +1,4 @@
-"""Views: what several people's videos show of the same moments, on the clock of one of them."""
+"""Views: the joints of several people's videos at the frames of one of them, and the reconstruction they give."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,16 @@ from inphase.align.matching import match
 from inphase.models.embedding import Embedding, embed
 from inphase.models.encoder import Encoder
 
-# Fewer leave the cameras undetermined: three views of five points are the least that fixes them (Ullman 1979).
-FEWEST = 3
+Array = NDArray[np.float64]
+
+# Fewer views leave the cameras undetermined: three views of five points are the minimum (Ullman 1979).
+MIN_VIEWS = 3
 SHOULDERS, HIPS = ("left_shoulder", "right_shoulder"), ("left_hip", "right_hip")
 
 
 @dataclass(frozen=True, eq=False)
 class Performance:
-    """One person's joints through a video.
+    """The joints of one person through a video.
 
     `points` [T, J, 2] in any unit, y down, `seen` [T, J], `times` [T] seconds.
     """
@@ -29,7 +31,7 @@ class Performance:
     joints: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what does not belong together, and mark what is not finite as unseen."""
+        """Raise if shapes disagree or required joints are missing; mark joints that are not finite as unseen."""
         length, joints = len(self.times), len(self.joints)
         shapes = {"points": (length, joints, 2), "seen": (length, joints)}
         for what, shape in shapes.items():
@@ -44,10 +46,10 @@ class Performance:
         object.__setattr__(self, "points", np.where(self.seen[..., None], self.points, 0.0).astype(np.float64))
 
     def torso(self) -> float:
-        """Measure how long the torso appears, in the unit of the points: its 80th percentile over the frames.
+        """Measure the apparent length of the torso, in the unit of the points: its 80th percentile over the frames.
 
-        It looks shorter where it leans towards the camera, never longer. One that shows no torso takes half of what its
-        joints span.
+        It appears shorter where it leans towards the camera, never longer. Without a visible torso, half of the span of
+        the joints is used.
         """
         shoulders, hips = ([self.joints.index(name) for name in pair] for pair in (SHOULDERS, HIPS))
         whole = self.seen[:, shoulders + hips].all(1)
@@ -63,7 +65,7 @@ class Performance:
 
 @dataclass(frozen=True, eq=False)
 class Views:
-    """The same moments of an action seen by several cameras, those of the query video first.
+    """The same moments of an action in several views, the query first.
 
     `points` [V, T, J, 2] in torso lengths, y down, 0 where unseen; `seen` [V, T, J]; `times` [T] of the query.
     """
@@ -75,17 +77,50 @@ class Views:
     joints: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Refuse too few views, or a moment that nobody shows."""
-        if len(self.names) < FEWEST:
+        """Raise if there are too few views."""
+        if len(self.names) < MIN_VIEWS:
             raise ValueError(
-                f"depth needs at least {FEWEST} views of each moment, the query's among them; there are "
+                f"depth needs at least {MIN_VIEWS} views of each moment, the query's among them; there are "
                 f"{len(self.names)} ({', '.join(self.names) or 'none'}): add videos of the same action"
             )
 
 
 @dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """A 3-D body at each of T frames of the query, with its errors.
+
+    `joints3d` [T, J, 3] in torso lengths about the middle of the hips, in the query's camera frame: x to the right, y
+    down, z away from it. `travel` [T, 2] the middle of the hips in the query's image, in the same unit.
+    `error` [T, J] the root-mean-square reprojection error in torso lengths; NaN where no view shows the joint.
+    `confidence` [T, J] from 0 to 1: the share of views that show it and agree. `views` [T] the number of views used at
+    each frame; `trust` [V, T] the weight of each view; `flipped` [V] the views that fit better with left and right
+    exchanged. `rotations` [V, 3, 3] turn the body into each camera's frame.
+    """
+
+    names: tuple[str, ...]
+    joints: tuple[str, ...]
+    times: NDArray[np.float64]
+    joints3d: Array
+    travel: Array
+    error: Array
+    confidence: Array
+    views: NDArray[np.int64]
+    trust: Array
+    flipped: NDArray[np.bool_]
+    rotations: Array
+
+    @property
+    def spread(self) -> float:
+        """Return the spread of camera axes in degrees; 0 if all lie along one line, front or back."""
+        directions = self.rotations[:, 2]
+        weights = self.trust.mean(1)
+        together = np.linalg.eigvalsh(np.einsum("v,va,vb->ab", weights, directions, directions) / weights.sum())[-1]
+        return float(np.degrees(np.arccos(np.sqrt(min(together, 1.0)))))
+
+
+@dataclass(frozen=True, eq=False)
 class Partner:
-    """A video chosen to be a view: which one of those offered, and its second for each frame of the query, [T]."""
+    """A video chosen as a view: its index, and its second at each frame of the query, [T]."""
 
     index: int
     seconds: NDArray[np.float64]
@@ -99,7 +134,7 @@ def choose_partners(
     count: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Partner]:
-    """Embed and align all videos, and choose the `count` that align best with the query, best first."""
+    """Embed and align all videos, and return the `count` that align best with the query, best first."""
     goal = embed_performance(encoder, query)
     costs, partners = [], []
     for index, other in enumerate(others):
@@ -118,9 +153,9 @@ def embed_performance(encoder: Encoder, shown: Performance) -> Embedding:
 
 
 def gather(query: Performance, others: Sequence[Performance], maps: Sequence[NDArray[np.float64]]) -> Views:
-    """Collect what the others show at every moment of the query: `maps` [T] are their seconds for its frames.
+    """Collect the joints of the others at every frame of the query: `maps` [T] are their seconds at its frames.
 
-    Between two frames of another video the joints lie on a line; one is seen where both frames show it.
+    Joints are interpolated linearly between two frames, and count as seen where both frames show them.
     """
     if len(others) != len(maps):
         raise ValueError(f"{len(others)} other videos need as many maps of time, got {len(maps)}")
@@ -139,7 +174,7 @@ def gather(query: Performance, others: Sequence[Performance], maps: Sequence[NDA
 
 
 def _at(shown: Performance, seconds: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Read a performance at any seconds; outside of it the first or last frame holds."""
+    """Interpolate a performance at any seconds; beyond its ends the first or last frame is repeated."""
     place = np.interp(seconds, shown.times, np.arange(len(shown.times)))
     before = np.floor(place).astype(int)
     after = np.minimum(before + 1, len(shown.times) - 1)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from inphase.apps.pose3d.factorization import Factors, factorise, orthonormalise, residuals, upgrade
+from inphase.apps.pose3d.factorization import Factors, factorize, orthonormalize, residuals, upgrade
 from inphase.apps.pose3d.orientation import procrustes
 from tests.apps.pose3d.scenes import distance, film
 
@@ -9,7 +9,7 @@ from tests.apps.pose3d.scenes import distance, film
 def test_a_third_missing_is_recovered_exactly() -> None:
     scene = film(views=8, missing=0.3)
     weights = scene.seen.astype(np.float64)
-    factors = factorise(scene.points, weights, rounds=3000, tolerance=1e-14)
+    factors = factorize(scene.points, weights, rounds=3000, tolerance=1e-14)
     left = weights[..., None] * residuals(scene.points, weights, factors.cameras, factors.shape)
     assert np.abs(left).max() < 1e-7
     metric, definite = upgrade(factors)
@@ -21,7 +21,7 @@ def test_a_third_missing_is_recovered_exactly() -> None:
 def test_without_holes_it_is_the_svd() -> None:
     scene = film(views=5, noise=0.1)
     weights = np.ones(scene.seen.shape)
-    factors = factorise(scene.points, weights, rounds=2000, tolerance=1e-13)
+    factors = factorize(scene.points, weights, rounds=2000, tolerance=1e-13)
     centred = scene.points - scene.points.mean(2, keepdims=True)
     values = np.linalg.svd(centred.transpose(0, 3, 1, 2).reshape(10, -1), compute_uv=False)
     left = residuals(scene.points, weights, factors.cameras, factors.shape)
@@ -35,7 +35,7 @@ def test_the_upgrade_recovers_cameras_up_to_turn_and_reflection() -> None:
     true = scene.scales[:, None, None] * scene.rotations[:, :2]
     metric, definite = upgrade(Factors(true @ distortion, scene.body @ np.linalg.inv(distortion).T))
     assert definite
-    rotations, scales = orthonormalise(metric.cameras)
+    rotations, scales = orthonormalize(metric.cameras)
     np.testing.assert_allclose(scales / scales[0], scene.scales / scene.scales[0], rtol=1e-5)
     # What is left is one orthogonal matrix: products of a camera's rows with another's are those of the truth.
     rows, true_rows = rotations[:, :2].reshape(-1, 3), scene.rotations[:, :2].reshape(-1, 3)
