@@ -24,10 +24,10 @@ from inphase.evaluation.embedded import Embedded
 from inphase.evaluation.event_error import event_error
 from inphase.evaluation.kendall_tau import kendall_tau
 from inphase.media.sampling import context_frames
-from inphase.models import ENCODERS, Embedding, Encoder, MotionEncoder, load_encoder
+from inphase.models import ENCODERS, Embedding, Encoder, MotionEncoder
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint
-from inphase.training import Recipe, find_recipe, read_recipe, train
+from inphase.training import Recipe, read_recipe, train
 from inphase.training.features import CachedFeatures, feature_file_name
 
 INNER = golfdb.EVENTS[1:-1]
@@ -108,13 +108,13 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     held_out = 0.2 if given.split == "val" else 0.0
-    base = read_recipe(find_recipe(given.recipe), changes=[f"data.root={given.golfdb}", *given.set])
+    base = read_recipe(given.recipe, changes=[f"data.root={given.golfdb}", *given.set])
     base = replace(base, data={**base.data, "held_out": held_out})
     videos = golfdb.load(given.golfdb, split="all", held_out=held_out)
     plain = MotionEncoder()
     sight = open_frame_source(plain, videos)
     folder = given.out / "features"
-    CachedFeatures(plain, sight, folder=folder).look_at_all()
+    CachedFeatures(plain, sight, folder=folder).compute_all()
     if UNTRAINED in given.ways:
         chosen = replace(sight, videos=[video for video in sight.videos if video.split == given.split])
         found = measure(PooledFeatures(), CachedFeatures(plain, chosen, folder=folder), chosen)
@@ -131,8 +131,8 @@ def trial(
     ENCODERS[way] = WAYS[way]
     keep(way, sight, folder)
     recipe = replace(base, encoder={**base.encoder, "name": way}, run={**base.run, "seed": seed})
-    run = train(recipe, given.out / f"{recipe.objective['name']} {way} {given.split} {seed}", features=folder)
-    encoder = load_encoder(run)
+    run = train(recipe, given.out / f"{recipe.loss['name']} {way} {given.split} {seed}", features=folder).run
+    encoder = run.encoder()
     chosen = replace(sight, videos=[video for video in sight.videos if video.split == given.split])
     return measure(encoder, CachedFeatures(encoder, chosen, folder=folder), chosen)
 

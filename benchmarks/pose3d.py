@@ -48,8 +48,8 @@ def train(videos: list[Video], *, steps: int) -> PoseEncoder:
     torch.manual_seed(0)
     offsets = (-8, -4, 0, 4, 8)
     encoder, criterion = PoseEncoder(joints=JOINTS13, context=offsets), GTA(variant="released", pairs="all")
-    stream = GroupStream(videos, read=read_pose, groups=4, count=20, context=Context(offsets, "mirror"))
-    optimiser = torch.optim.Adam(encoder.parameters(), 1e-3)
+    stream = GroupStream(videos, read=read_pose, actions=4, frames=20, context=Context(offsets, "mirror"))
+    optimizer = torch.optim.Adam(encoder.parameters(), 1e-3)
     for step in range(steps):
         groups = stream[step].groups
         # One pass for all groups: batch norm has to see several actions.
@@ -58,9 +58,9 @@ def train(videos: list[Video], *, steps: int) -> PoseEncoder:
             criterion(Sequences(found, group.lengths, group.frames, group.frames.max(1).values + 1))["loss"]
             for found, group in zip(values, groups, strict=True)
         ]
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         torch.autograd.backward(torch.stack(losses).mean())
-        optimiser.step()
+        optimizer.step()
     return encoder
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from inphase.data.frame_source import open_frame_source
 from inphase.evaluation.choice import choose_data
 from inphase.evaluation.sound_recall import measure_sound_recall
-from inphase.models import load_encoder
-from inphase.training import find_recipe, read_recipe, train
+from inphase.runs import Run
+from inphase.training import read_recipe, train
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
         begin = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "run"
-            train(read_recipe(find_recipe(chosen.recipe), changes=[*chosen.set, f"run.seed={seed}"]), out)
+            train(read_recipe(chosen.recipe, changes=[*chosen.set, f"run.seed={seed}"]), out)
             print(f"seed {seed}: trained in {time.perf_counter() - begin:.0f} s", flush=True)
             # What random weights score does not depend on the run: it is measured once.
             columns = measure(out, untrained=chosen.untrained if seed == chosen.seeds[0] else 0)
@@ -44,7 +44,7 @@ def main() -> None:
 
 def measure(out: Path, *, untrained: int) -> dict[str, dict[str, float]]:
     """Measure a run on the test split of its data."""
-    encoder, sound = load_encoder(out), load_encoder(out / "sound.safetensors")
+    encoder, sound = Run(out).encoder(), Run(out).audio_encoder()
     choice = choose_data(out, name=None, root=None, store=None)
     size = encoder.shape[0] if encoder.modality == "image" else None
     sight = open_frame_source(encoder, choice.load("test", size=size), store=choice.store, name=str(choice))

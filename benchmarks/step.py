@@ -15,8 +15,8 @@ import torch
 from inphase.data.stream import Batch, Group
 from inphase.losses import GTA, Sequences
 from inphase.models import ImageEncoder
-from inphase.training.encoder_with_loss import EncoderWithLoss, StepInput, put_channels_last, trained
-from inphase.training.settings import OptimizerSettings
+from inphase.training.encoder_with_loss import EncoderWithLoss, StepInput, put_channels_last, trainable_parameters
+from inphase.training.recipe import OptimizerSettings
 
 
 def make_batch(*, size: int) -> Batch:
@@ -56,7 +56,7 @@ def measure(*, bf16: bool, variant: str, size: int) -> dict[str, float]:
     method = EncoderWithLoss(encoder, GTA(variant=variant)).to(device).train()  # type: ignore[arg-type]
     if bf16:
         put_channels_last(method)
-    optimiser = OptimizerSettings().build(trained(method))
+    optimizer = OptimizerSettings().build(trainable_parameters(method))
     given = StepInput([make_batch(size=size)], device=device)
     pictures = encoder.prepare(given.groups[0].values)
     cast = torch.autocast("cuda", torch.bfloat16, enabled=bf16)
@@ -68,19 +68,19 @@ def measure(*, bf16: bool, variant: str, size: int) -> dict[str, float]:
         with cast:
             found = encoder(pictures)
         (found * weights).sum().backward()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
 
     def loss() -> None:
         seen = Sequences(values=vectors, lengths=group.lengths, frames=group.frames, totals=group.totals)
-        method.objective(seen)["loss"].backward()
+        method.loss(seen)["loss"].backward()
         vectors.grad = None
 
     def step() -> None:
         with cast:
             terms = method(given)
         (terms["loss"] + encoder.regulariser()).backward()
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
 
     return {"network": milliseconds(network), "loss": milliseconds(loss), "step": milliseconds(step)}
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from inphase.data.frame_source import FrameSource
 from inphase.models import Encoder
-from inphase.training import Recipe, find_recipe, read_recipe, train
+from inphase.training import Recipe, read_recipe, train
 
 # What each method is tried with besides the learning rate; the first entry is its source's.
 METHODS: dict[str, dict[str, list[Any]]] = {
@@ -61,29 +61,29 @@ def trial(
     """
     import torch
 
-    from inphase.models import load_encoder
     from inphase.training.build import load_frame_sources
     from inphase.training.features import cache_features
 
     torch.set_num_threads(1)
     tables: dict[str, Any] = {name: {**(getattr(base, name) or {}), **table} for name, table in changes.items()}
-    if "objective" in changes:
-        tables["objective"] = changes["objective"]
+    if "loss" in changes:
+        tables["loss"] = changes["loss"]
     tables["run"] = {**base.run, **changes.get("run", {}), "seed": seed, "accelerator": "cpu", "save_every": 10**6}
     # A recipe that holds nothing out for itself is measured on what its data set does.
     tables["validation"] = {name: value for name, value in base.validation.items() if value}
     recipe = replace(base, **tables)
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        out = train(recipe, Path(folder), features=features)
+        out = train(recipe, folder, features=features).run
         took = time.perf_counter() - begin
-        encoder = load_encoder(out)
-    held = load_frame_sources(recipe, encoder).held
+        encoder = out.encoder()
+    held = load_frame_sources(recipe, encoder).validation
     found = measure(encoder, cache_features(encoder, held, folder=features) if features and held else held)
     for name, data in (elsewhere or {}).items():
         other = replace(recipe, data=data, validation={"fraction": 0.9, "videos": 10})
         found |= {
-            f"{name}:{key}": value for key, value in measure(encoder, load_frame_sources(other, encoder).held).items()
+            f"{name}:{key}": value
+            for key, value in measure(encoder, load_frame_sources(other, encoder).validation).items()
         }
     return {"changes": changes, "seed": seed, "seconds": took, **found}
 
@@ -126,12 +126,12 @@ def main() -> None:
     chosen = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     elsewhere = json.loads(chosen.elsewhere.read_text()) if chosen.elsewhere else None
-    base = read_recipe(find_recipe(chosen.base), changes=chosen.set)
+    base = read_recipe(chosen.base, changes=chosen.set)
     if chosen.trials:
         tried = json.loads(chosen.trials.read_text())
     else:
         tried = [
-            {"objective": {"name": method, **settings}, "optimiser": {"lr": rate}}
+            {"loss": {"name": method, **settings}, "optimizer": {"lr": rate}}
             for method in chosen.methods
             for settings in variations(method)
             for rate in RATES

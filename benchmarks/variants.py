@@ -56,14 +56,14 @@ def run(criterion: GTA | None, seed: int, steps: int) -> list[float]:
     )
     if criterion is not None:
         films = torch.stack([world.film(100)[0] for _ in range(FILMS)])
-        optimiser = torch.optim.Adam(encoder.parameters(), 1e-3)
+        optimizer = torch.optim.Adam(encoder.parameters(), 1e-3)
         for _ in range(steps):
             which = torch.randint(FILMS, (16, 1))
             frames = torch.rand(16, 100).argsort()[:, :FRAMES].sort().values
             x, y = encoder(films[which, frames]).chunk(2)
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             torch.autograd.backward(criterion.pair(x, y)["loss"])
-            optimiser.step()
+            optimizer.step()
     with torch.no_grad():
         results = [errors(encoder, *x, *y) for x, y in pairs]
     return [100 * mean(values) for values in zip(*results, strict=True)]

@@ -22,12 +22,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "losses": {"align"},
     "stage": {"media", "pose", "storage"},
     "data": {"stage", "pose", "media", "storage"},
-    "training": {"data", "models", "losses", "pose", "media", "storage"},
-    "evaluation": {"data", "models", "align", "pose", "media", "storage"},
+    "runs": {"models", "storage"},
+    "training": {"data", "models", "losses", "runs", "pose", "media", "storage"},
+    "evaluation": {"data", "models", "align", "runs", "pose", "media", "storage"},
     # data and evaluation: only to search a named data set as the evaluation of a run embeds it
-    "apps": {"evaluation", "data", "models", "align", "pose", "media", "playback", "storage"},
+    "apps": {"evaluation", "data", "models", "align", "runs", "pose", "media", "playback", "storage"},
     "corpus": {"apps", "data", "models", "align", "pose", "media", "storage"},
-    "reproduction": {"training", "evaluation", "data", "models", "losses", "align", "pose", "media", "storage"},
+    "reproduction": {"training", "runs", "evaluation", "data", "models", "losses", "align", "pose", "media", "storage"},
     "viewer": {"playback", "storage"},
 }
 WITHOUT_TORCH = {"playback", "viewer"}

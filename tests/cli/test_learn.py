@@ -10,7 +10,7 @@ from inphase.data import stage_videos
 from inphase.media.frame_store import FillSummary
 from inphase.models import load_encoder
 from inphase.storage.errors import MissingExtraError
-from inphase.training import read_recipe, write_recipe
+from inphase.training import read_recipe
 from tests.commands import type_command as run
 
 SMALL = {
@@ -39,7 +39,7 @@ def test_a_folder_without_people_is_learnt_by_pixels(
 
     monkeypatch.setattr("inphase.training.fit.fill_poses", nobody)
     out = tmp_path / "my [own] run"
-    changes = ("encoder.size=[32, 32]", "encoder.hidden=[8]", "groups.groups=1", "groups.count=6")
+    changes = ("encoder.size=[32, 32]", "encoder.hidden=[8]", "batch.actions=1", "batch.frames=6")
     small = [word for change in changes for word in ("--set", change)]
     assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small) == 0
     said = capsys.readouterr().out
@@ -83,7 +83,7 @@ def test_the_demo_learns_measures_and_aligns(
     recipes.mkdir()
     for way, small in SMALL.items():
         recipe = read_recipe(cli.demo.recipe_of(way), changes=["data.videos=2", *small])
-        (recipes / f"demo_{way}.toml").write_text(write_recipe(recipe))
+        (recipes / f"demo_{way}.toml").write_text(recipe.to_toml())
     monkeypatch.setattr("inphase.training.recipe.SHIPPED", recipes)
     monkeypatch.setattr("inphase.cli.demo.TESTED", 2)
     monkeypatch.setattr("inphase.cli.demo.PAIR_SIZE", 64)

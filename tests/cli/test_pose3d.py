@@ -117,7 +117,7 @@ def test_what_is_missing_is_named(
 def test_an_encoder_of_something_else_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    save_encoder(tmp_path / "sound.safetensors", AudioEncoder())
-    words = ["--data", "stage", "--action", "squat", "--model", str(tmp_path / "sound.safetensors")]
+    save_encoder(tmp_path / "audio.safetensors", AudioEncoder())
+    words = ["--data", "stage", "--action", "squat", "--model", str(tmp_path / "audio.safetensors")]
     assert run(monkeypatch, "pose3d", *words) == 1
     assert "does not embed poses" in capsys.readouterr().err

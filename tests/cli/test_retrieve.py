@@ -28,7 +28,7 @@ def model(tmp_path: Path) -> Path:
     folder = tmp_path / "run"
     folder.mkdir()
     save_encoder(folder / "encoder.safetensors", PoseEncoder(hidden=(8,), dimension=8))
-    save_encoder(folder / "sound.safetensors", ears())
+    save_encoder(folder / "audio.safetensors", ears())
     text = '[data]\nname = "stage"\nvideos = 3\nactions = ["squat", "kick"]\nlevel = "plain"\nsize = 64\n'
     (folder / "recipe.toml").write_text(text)
     return folder
@@ -65,7 +65,7 @@ def test_files_are_searched_with_a_sound_of_its_own(
     corpus.mkdir()
     eyes = ImageEncoder(size=(32, 32), mode="scratch", weights=None, convolutions=(4,), hidden=(8,), dimension=8)
     save_encoder(model / "encoder.safetensors", eyes)
-    save_encoder(model / "sound.safetensors", ears())
+    save_encoder(model / "audio.safetensors", ears())
     noise = np.random.default_rng(0).normal(0, 0.1, 2 * 44100).astype(np.float32)
     for name in ("a", "b"):
         write_video(corpus / f"{name}.mp4", count=20, rate=10, sound=noise)
@@ -120,6 +120,6 @@ def test_a_question_that_makes_no_sense_gets_one_line(
 def test_a_run_without_sound_is_refused(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (model / "sound.safetensors").unlink()
+    (model / "audio.safetensors").unlink()
     assert run(monkeypatch, "--sound", "a", "--in", "stage", "--model", model) == 1
-    assert "holds no sound.safetensors: name the folder of a run" in " ".join(capsys.readouterr().err.split())
+    assert "holds no audio.safetensors: name the folder of a run" in " ".join(capsys.readouterr().err.split())

@@ -78,7 +78,7 @@ def test_a_silent_or_broken_clip_is_skipped() -> None:
             raise OSError("no sound stream")
         return read_sound(video, starts, seconds)
 
-    skipping = AudioVisualStream(clips(), read=read, read_sound=patchy, groups=2)
+    skipping = AudioVisualStream(clips(), read=read, read_sound=patchy, actions=2)
     skipped = [skip.id for step in range(20) for skip in skipping[step].skipped]
     assert set(skipped) == {"bell1"}
     with pytest.raises(RuntimeError, match=r"no action has enough videos.*hold no sound"):
@@ -102,7 +102,7 @@ def test_context_is_taken_from_the_whole_clip() -> None:
 
 
 def test_clips_of_other_actions_are_laid_end_to_end_on_one_clock() -> None:
-    group = stream(clips=2, count=5, sounds=3)[0].groups[0]
+    group = stream(clips=2, frames=5, sounds=3)[0].groups[0]
     assert group.sound is not None
     one, other = group.ids[0].split(" + ")
     assert {one[:-1], other[:-1]} == {"cannon", "bell"}
@@ -124,7 +124,7 @@ def test_a_clip_that_cannot_be_read_leaves_the_others_of_its_group() -> None:
             raise OSError("no sound stream")
         return read_sound(video, starts, seconds)
 
-    skipping = AudioVisualStream(clips(), read=read, read_sound=patchy, groups=1, clips=2, count=5)
+    skipping = AudioVisualStream(clips(), read=read, read_sound=patchy, actions=1, clips=2, frames=5)
     batches = [skipping[step] for step in range(6)]
     assert {group.lengths[0].item() for batch in batches for group in batch.groups} == {5}
     assert any(batch.skipped for batch in batches)

@@ -49,7 +49,7 @@ def test_every_video_is_in_one_group_of_an_epoch(counts: list[int], size: int, s
 @given(Counts, st.integers(2, 5), st.sampled_from([1, 2, 3]), st.integers(0, 5))
 def test_ranks_share_what_one_process_would_read(counts: list[int], size: int, world: int, step: int) -> None:
     """Together they read the same groups in the same order, and in an epoch none reads another's videos."""
-    how = {"read": read, "videos_per_group": size, "groups": 6, "count": 4, "epochs": True, "seed": 3}
+    how = {"read": read, "videos": size, "actions": 6, "frames": 4, "epochs": True, "seed": 3}
     whole = GroupStream(videos(counts), **how)  # type: ignore[arg-type]
     shares = [GroupStream(videos(counts), **how, rank=rank, world=world) for rank in range(world)]  # type: ignore[arg-type]
     alone = whole[step].groups
@@ -69,9 +69,9 @@ def test_no_rank_reads_anothers_videos_in_an_epoch(world: int, broken: tuple[str
         stream = GroupStream(
             videos(counts),
             read=read_all_but(*broken),  # type: ignore[arg-type]
-            videos_per_group=4,
-            groups=6,
-            count=4,
+            videos=4,
+            actions=6,
+            frames=4,
             epochs=True,
             rank=rank,
             world=world,
@@ -94,7 +94,7 @@ def test_no_rank_reads_anothers_videos_in_an_epoch(world: int, broken: tuple[str
 
 
 def test_epochs_differ_and_a_run_resumes_anywhere() -> None:
-    how = {"read": read, "videos_per_group": 3, "groups": 2, "count": 4, "epochs": True}
+    how = {"read": read, "videos": 3, "actions": 2, "frames": 4, "epochs": True}
     stream = GroupStream(videos([9, 6]), **how)  # type: ignore[arg-type]
     batches = [stream[step] for step in range(10)]
     again = GroupStream(videos([9, 6]), **how)  # type: ignore[arg-type]
@@ -117,6 +117,6 @@ def test_neighbours_are_of_different_actions() -> None:
 
 def test_nothing_that_can_be_read_ends_with_the_reason() -> None:
     every = [video.id for video in videos([3])]
-    stream = GroupStream(videos([3]), read=read_all_but(*every), epochs=True, count=4)  # type: ignore[arg-type]
+    stream = GroupStream(videos([3]), read=read_all_but(*every), epochs=True, frames=4)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match=r"no group of this process' share .*0-0.* is damaged"):
         stream[0]

@@ -54,7 +54,7 @@ def same(one: Batch, other: Batch) -> bool:
 
 
 def test_a_group_is_k_videos_of_one_action_with_frames_context_and_times() -> None:
-    (group,) = GroupStream(videos(), read=read, rule="random", count=8)[0].groups
+    (group,) = GroupStream(videos(), read=read, rule="random", frames=8)[0].groups
     assert group.values.shape == (4, 8, 2, 2)
     assert len(set(group.ids)) == 4
     assert all(name.startswith(group.action) for name in group.ids)
@@ -78,7 +78,7 @@ def test_longer_and_shorter_videos_are_padded_with_their_last_frame() -> None:
 
 def test_a_stream_is_a_function_of_seed_rank_world_and_step() -> None:
     def stream(**how: int) -> GroupStream:
-        return GroupStream(videos(), read=read, groups=2, **how)  # type: ignore[arg-type]
+        return GroupStream(videos(), read=read, actions=2, **how)  # type: ignore[arg-type]
 
     whole = stream()
     batches = [whole[step] for step in range(5)]
@@ -96,7 +96,7 @@ def test_a_stream_is_a_function_of_seed_rank_world_and_step() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_workers_change_nothing_and_a_run_resumes_anywhere() -> None:
-    stream = GroupStream(videos(), read=read, groups=2, count=4)
+    stream = GroupStream(videos(), read=read, actions=2, frames=4)
     expected = [stream[step] for step in range(4, 9)]
     for workers in (0, 2):
         loader = DataLoader(stream, sampler=range(4, 9), batch_size=None, num_workers=workers)
@@ -105,7 +105,7 @@ def test_workers_change_nothing_and_a_run_resumes_anywhere() -> None:
 
 
 def test_actions_and_videos_are_drawn_uniformly() -> None:
-    stream = GroupStream(videos(), read=read, count=1, context=Context((0,)))
+    stream = GroupStream(videos(), read=read, frames=1, context=Context((0,)))
     groups = [stream[step].groups[0] for step in range(1500)]
     assert chisquare(list(Counter(group.action for group in groups).values())).pvalue > 0.01
     names = Counter(name for group in groups for name in group.ids)
@@ -114,21 +114,21 @@ def test_actions_and_videos_are_drawn_uniformly() -> None:
 
 
 def test_the_actions_of_a_step_are_distinct_while_there_are_enough() -> None:
-    assert {group.action for group in GroupStream(videos(), read=read, groups=3)[0].groups} == set(ACTIONS)
-    many = Counter(group.action for group in GroupStream(videos(), read=read, groups=6)[0].groups)
+    assert {group.action for group in GroupStream(videos(), read=read, actions=3)[0].groups} == set(ACTIONS)
+    many = Counter(group.action for group in GroupStream(videos(), read=read, actions=6)[0].groups)
     assert set(many.values()) == {2}
 
 
 def test_few_videos_are_shown_again_at_other_frames() -> None:
-    (group,) = GroupStream(videos(each=2), read=read, videos_per_group=4)[0].groups
+    (group,) = GroupStream(videos(each=2), read=read, videos=4)[0].groups
     assert Counter(group.ids).most_common()[0][1] == 2
     again = [i for i, name in enumerate(group.ids) if name == group.ids[0]]
     assert not torch.equal(group.frames[again[0]], group.frames[again[1]])
 
 
 def test_broken_videos_are_skipped_counted_and_replaced() -> None:
-    whole = GroupStream(videos(each=5), read=read, groups=3)
-    patchy = GroupStream(videos(each=5), read=read_all_but("bowl1", "serve4"), groups=3)
+    whole = GroupStream(videos(each=5), read=read, actions=3)
+    patchy = GroupStream(videos(each=5), read=read_all_but("bowl1", "serve4"), actions=3)
     skipped: Counter[str] = Counter()
     for step in range(12):
         batch, reference = patchy[step], whole[step]
@@ -141,16 +141,16 @@ def test_broken_videos_are_skipped_counted_and_replaced() -> None:
                     assert torch.equal(group.frames[row], wanted.frames[wanted.ids.index(name)])
     assert set(skipped) == {"bowl1", "serve4"}
     assert skipped["bowl1"] > 3
-    fresh = GroupStream(videos(each=5), read=read_all_but("bowl1", "serve4"), groups=3)
+    fresh = GroupStream(videos(each=5), read=read_all_but("bowl1", "serve4"), actions=3)
     assert same(fresh[11], patchy[11])
 
 
 def test_an_action_of_which_too_little_can_be_read_gives_way_to_others() -> None:
-    stream = GroupStream(videos(each=2), read=read_all_but("pitch0"), groups=2)
+    stream = GroupStream(videos(each=2), read=read_all_but("pitch0"), actions=2)
     batches = [stream[step] for step in range(10)]
     assert {tuple(sorted(group.action for group in batch.groups)) for batch in batches} == {("bowl", "serve")}
     assert {skip.id for batch in batches for skip in batch.skipped} == {"pitch0"}
-    assert same(GroupStream(videos(each=2), read=read_all_but("pitch0"), groups=2)[9], batches[9])
+    assert same(GroupStream(videos(each=2), read=read_all_but("pitch0"), actions=2)[9], batches[9])
 
 
 def test_a_run_without_anything_to_read_ends_with_the_reason() -> None:
@@ -170,7 +170,7 @@ def test_a_reader_that_gives_too_little_is_noticed() -> None:
 
 @pytest.mark.parametrize(("threads", "ahead"), [(1, 1), (2, 3), (3, 99)])
 def test_threads_read_ahead_and_change_nothing(threads: int, ahead: int) -> None:
-    stream = GroupStream(videos(), read=read, groups=2, count=4)
+    stream = GroupStream(videos(), read=read, actions=2, frames=4)
     expected = [stream[step] for step in range(4, 9)]
     for batch, wanted in zip(prefetch(stream, range(4, 9), threads=threads, ahead=ahead), expected, strict=True):
         assert same(batch, wanted)
@@ -253,22 +253,22 @@ def test_impossible_streams_are_refused() -> None:
         GroupStream(videos()[:1] + videos()[6:], read=read)
     with pytest.raises(ValueError, match="rank=2, world=2"):
         GroupStream(videos(), read=read, rank=2, world=2)
-    with pytest.raises(ValueError, match="videos_per_group ≥ 2, got 1"):
-        GroupStream(videos(), read=read, videos_per_group=1)
+    with pytest.raises(ValueError, match="videos ≥ 2 of each action, got 1"):
+        GroupStream(videos(), read=read, videos=1)
     with pytest.raises(IndexError, match="steps count from 0"):
         GroupStream(videos(), read=read)[-1]
 
 
 def test_everything_of_a_batch_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor.to("meta"))
-    (batch,) = prefetch(GroupStream(videos(), read=read, groups=2, count=2), range(1), pin=True)
+    (batch,) = prefetch(GroupStream(videos(), read=read, actions=2, frames=2), range(1), pin=True)
     for group in batch.groups:
         assert all(value.is_meta for value in vars(group).values() if isinstance(value, torch.Tensor))
         assert group.values.shape == (4, 2, 2, 2)
 
 
 def test_a_group_moves_between_devices() -> None:
-    (group,) = GroupStream(videos(), read=read, count=2)[0].groups
+    (group,) = GroupStream(videos(), read=read, frames=2)[0].groups
     moved = group.to("meta")
     assert isinstance(moved, Group)
     assert moved.values.device.type == moved.times.device.type == "meta"
@@ -284,7 +284,7 @@ def test_a_method_chooses_the_frames_and_the_context_follows_the_rate() -> None:
     def context(video: Video) -> Context:
         return Context((-2 * int(video.id[-1]), 0), "valid")
 
-    (group,) = GroupStream(videos(), read=read, count=5, choose=choose, context=context)[0].groups
+    (group,) = GroupStream(videos(), read=read, frames=5, choose=choose, context=context)[0].groups
     for row, name, total in zip(group.values, group.ids, group.totals, strict=True):
         number = int(name[-1])
         assert row.shape == (7, 2, 2)
@@ -300,7 +300,7 @@ def test_labels_and_progress_come_along_numbered_through_over_actions() -> None:
         for action in ACTIONS
         for i in range(3)
     ]
-    stream = GroupStream(known, read=read, groups=3, count=46, videos_per_group=2)
+    stream = GroupStream(known, read=read, actions=3, frames=46, videos=2)
     assert stream.phases == 6
     for group in stream[0].groups:
         first = 2 * ACTIONS.index(group.action)
@@ -309,7 +309,7 @@ def test_labels_and_progress_come_along_numbered_through_over_actions() -> None:
         assert group.progress is not None
         torch.testing.assert_close(group.progress[0, :, 0], (torch.arange(46) - 21) / 46)
     timed = [Video(f"serve{i}", "serve", "train", length=46, intervals=((0.0, 1.0, 3),)) for i in range(2)]
-    (group,) = GroupStream(timed, read=read, count=46)[0].groups
+    (group,) = GroupStream(timed, read=read, frames=46)[0].groups
     assert group.labels is not None
     assert group.labels[0].tolist() == [3] * 20 + [-1] * 26
     (plain,) = GroupStream(videos(), read=read)[0].groups

@@ -111,7 +111,7 @@ def test_groups_of_real_files_are_the_same_from_a_store(tmp_path: Path) -> None:
     filled = fill_store(tmp_path / "store", sources(videos), size=(64, 96))
     assert (filled.written, list(filled.broken)) == (3, ["broken"])
     store = FrameStore(tmp_path / "store")
-    how = {"videos_per_group": 3, "count": 6, "context": Context((-3, 0))}
+    how = {"videos": 3, "frames": 6, "context": Context((-3, 0))}
     decoded = GroupStream(videos, read=read_pictures, frame_count=measured_length, **how)  # type: ignore[arg-type]
     stored = GroupStream(
         videos,
@@ -147,7 +147,7 @@ def test_groups_draw_poses_from_a_store_as_from_labels(tmp_path: Path, monkeypat
     np.testing.assert_array_equal(values, read_pose(posed[1], np.array([2, 7]))[0])
     assert values.shape == (2, 13, 3)
     assert times.tolist() == store["1"].times[[2, 7]].tolist()
-    batch = GroupStream(posed, read=stored, prepare=augment_poses, videos_per_group=3, count=6)[0]
+    batch = GroupStream(posed, read=stored, prepare=augment_poses, videos=3, frames=6)[0]
     assert batch.groups[0].values.shape == (3, 6, 2, 13, 3)
     assert sorted(batch.groups[0].ids) == ["0", "1", "2"]
 
@@ -161,7 +161,7 @@ def test_sound_is_read_on_the_clock_of_the_pictures(tmp_path: Path) -> None:
     assert waves.shape == (3, 14400)
     assert (np.abs(waves).mean(1) > 0.1).tolist() == [False, True, False]
     (group,) = AudioVisualStream(
-        [video], read=read_pictures, read_sound=read_sounds, measure=measure, groups=1, count=5
+        [video], read=read_pictures, read_sound=read_sounds, measure=measure, actions=1, frames=5
     )[0].groups
     assert group.sound is not None
     assert group.sound.shape == (1, 3, 16000)
@@ -179,7 +179,7 @@ def test_the_stage_is_read_like_any_collection(tmp_path: Path) -> None:
     stage_videos.write(tmp_path, **how)
     drawn, written = stage_videos.load(**how), stage_videos.load(tmp_path, split="train")
     for videos, read in ((drawn, Drawings()), (written, read_pictures)):
-        (group,) = GroupStream(videos, read=read, videos_per_group=2, count=6)[0].groups
+        (group,) = GroupStream(videos, read=read, videos=2, frames=6)[0].groups
         for video in videos:
             row = group.ids.index(video.id)
             frames = group.frames[row].numpy()
@@ -190,14 +190,14 @@ def test_the_stage_is_read_like_any_collection(tmp_path: Path) -> None:
             assert video.progress is not None
             assert (np.diff(video.progress[frames]) > 0).all()
         (sounds,) = AudioVisualStream(
-            videos, read=read, read_sound=read_sounds, measure=measure, groups=1, count=5, seconds=0.5
+            videos, read=read, read_sound=read_sounds, measure=measure, actions=1, frames=5, seconds=0.5
         )[0].groups
         assert sounds.sound is not None
         assert sounds.sound.shape[2] == 8000
         assert sounds.sound.abs().max() > 0.01
     for joints in (JOINTS, JOINTS13):
         posed = [select_joints(video, joints) for video in drawn]
-        (poses,) = GroupStream(posed, read=read_pose, prepare=augment_poses, videos_per_group=2, count=6)[0].groups
+        (poses,) = GroupStream(posed, read=read_pose, prepare=augment_poses, videos=2, frames=6)[0].groups
         assert poses.values.shape == (2, 6, 2, len(joints), 3)
 
 
@@ -210,7 +210,7 @@ from inphase.data.stream import GroupStream
 from inphase.data.stream import prefetch
 from inphase.data.reading import Drawings
 videos = stage_videos.load(split="train", actions=["kick"], videos=2, size=16)
-(batch,) = prefetch(GroupStream(videos, read=Drawings(), count=3), range(1))
+(batch,) = prefetch(GroupStream(videos, read=Drawings(), frames=3), range(1))
 print(tuple(batch.groups[0].values.shape))
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -141,8 +141,8 @@ def test_two_encoders_are_measured_beside_chance_and_untrained_ones(
     text = '[data]\nname = "stage"\nvideos = 2\nactions = ["squat", "kick"]\nlevel = "plain"\n'
     (tmp_path / "recipe.toml").write_text(text)
     assert run(monkeypatch, str(tmp_path), "--tasks", "sound_recall") == 1
-    assert "holds no sound.safetensors" in capsys.readouterr().err
-    save_encoder(tmp_path / "sound.safetensors", ears)
+    assert "holds no audio.safetensors" in capsys.readouterr().err
+    save_encoder(tmp_path / "audio.safetensors", ears)
     assert run(monkeypatch, str(tmp_path), "--tasks", "sound_recall", "--no-controls") == 0
     printed = capsys.readouterr().out
     (row,) = re.findall(r"sound/all/recall@5\D+([\d.]+)\D+([\d.]+)", printed)

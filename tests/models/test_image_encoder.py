@@ -28,9 +28,9 @@ def pictures(*shape: int) -> Tensor:
 
 def train_a_step(encoder: ImageEncoder) -> None:
     encoder.train()
-    optimiser = torch.optim.SGD([weight for weight in encoder.parameters() if weight.requires_grad], lr=1.0)
+    optimizer = torch.optim.SGD([weight for weight in encoder.parameters() if weight.requires_grad], lr=1.0)
     encoder(pictures(1, 2, 2)).mul(torch.arange(5.0)).sum().backward()
-    optimiser.step()
+    optimizer.step()
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -60,10 +60,10 @@ def test_the_batch_changes_nothing() -> None:
 def test_the_head_alone_trains_and_the_backbone_keeps_its_statistics() -> None:
     encoder = build(dropout=0.5).train()
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
-    optimiser = torch.optim.SGD([weight for weight in encoder.parameters() if weight.requires_grad], lr=1.0)
+    optimizer = torch.optim.SGD([weight for weight in encoder.parameters() if weight.requires_grad], lr=1.0)
     shown = torch.rand(2, 3, 3, 32, 48, 3, generator=torch.Generator().manual_seed(1)) * 2 - 1
     encoder(shown).mul(torch.arange(5.0)).sum().backward()
-    optimiser.step()
+    optimizer.step()
     changed = {name for name, value in encoder.state_dict().items() if not torch.equal(value, before[name])}
     assert changed == {name for name in before if name.startswith("head.")}
 

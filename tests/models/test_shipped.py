@@ -8,13 +8,13 @@ from inphase.data import stage_videos
 from inphase.data.frame_source import open_frame_source
 from inphase.models import embed, load_shipped
 from inphase.models.weights import SHIPPED
-from inphase.training import find_recipe, read_recipe
+from inphase.training import read_recipe
 
 
 def test_what_ships_is_small_and_made_by_its_recipe() -> None:
     assert (SHIPPED / "pose.safetensors").stat().st_size < 1_000_000
     assert sum(file.stat().st_size for file in SHIPPED.glob("*.safetensors")) < 10_000_000
-    encoder, recipe = load_shipped("pose"), read_recipe(find_recipe("general_pose"))
+    encoder, recipe = load_shipped("pose"), read_recipe("general_pose")
     for name, value in recipe.encoder.items():
         if name != "name":
             assert encoder.config[name] == value, name

@@ -52,7 +52,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not say which encoder"):
         load_encoder(tmp_path / "plain.safetensors")
     save_file({"a": torch.zeros(1)}, tmp_path / "new.safetensors", metadata={"inphase_encoder": '{"name": "smell"}'})
-    with pytest.raises(ValueError, match="'smell'; this version has audio, image, motion, pose"):
+    with pytest.raises(ValueError, match="no encoder 'smell': choose one of audio, image, motion, pose"):
         load_encoder(tmp_path / "new.safetensors")
     (tmp_path / "pickled").write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(Exception, match=r"[Hh]eader"):

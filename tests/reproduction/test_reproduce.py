@@ -12,7 +12,7 @@ from inphase.reproduction import study_runs as runs_module
 from inphase.reproduction.results import Results
 from inphase.reproduction.study_runs import fingerprint
 from inphase.reproduction.workers import WorkerEvent, perform_all
-from inphase.training import Recipe, TrainingError, train
+from inphase.training import Recipe, Trained, TrainingError, train
 from tests.commands import type_command as run
 from tests.data.test_finegym import CATEGORIES, annotate
 from tests.media.recordings import write_video
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TINY = ('data.actions=["kick", "squat"]', "data.videos=3", "data.level=plain", "run.steps=3", "encoder.hidden=[16]",
-        "encoder.dimension=8", "groups.groups=2", "groups.videos_per_group=2", "groups.count=8",
+        "encoder.dimension=8", "batch.actions=2", "batch.videos=2", "batch.frames=8",
         "run.accelerator=cpu")  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Note the runs that are trained."""
     found: list[str] = []
 
-    def counted(recipe: Recipe, out: Path, **given: Any) -> Path:
+    def counted(recipe: Recipe, out: Path, **given: Any) -> Trained:
         found.append(out.name)
         return train(recipe, out, **given)
 
@@ -118,7 +118,7 @@ def test_a_run_that_fails_is_reported_and_the_rest_goes_on(
     counted: Callable[..., Path] = vars(runs_module)["train"]
 
     def failing(recipe: Recipe, out: Path, **given: Any) -> Path:
-        if recipe.objective["name"] == "tcc":
+        if recipe.loss["name"] == "tcc":
             raise TrainingError("the loss of step 7 is nan")
         return counted(recipe, out, **given)
 
@@ -149,7 +149,7 @@ def test_one_failed_seed_of_several_is_not_averaged_away(tmp_path: Path) -> None
 def test_runs_side_by_side_fail_alone(tmp_path: Path) -> None:
     jobs = Results(STUDIES["recognition"], setup("gta"), tmp_path).jobs()[1:]
     wrong = Results(
-        STUDIES["recognition"], Setup(methods=("gta",), seeds=1, changes=(*TINY, "objective.gamma=-1")), tmp_path
+        STUDIES["recognition"], Setup(methods=("gta",), seeds=1, changes=(*TINY, "loss.gamma=-1")), tmp_path
     ).jobs()[1:]
     events: list[WorkerEvent] = []
     failed = perform_all([*wrong, *jobs], tmp_path, processes=2, watch=events.append)
@@ -207,7 +207,7 @@ def gym(tmp_path: Path) -> Path:
 
 def test_a_miniature_finegym_runs_at_all_its_labels(gym: Path, tmp_path: Path, trained: list[str]) -> None:
     small = ("encoder.size=[32, 32]", "encoder.convolutions=[4]", "encoder.hidden=[8]", "encoder.dimension=8",
-             "run.steps=2", "groups.groups=2", "groups.videos_per_group=2", "groups.count=6",
+             "run.steps=2", "batch.actions=2", "batch.videos=2", "batch.frames=6",
              "run.accelerator=cpu")  # fmt: skip
     chosen = Setup("finegym", gym, modality="image", seeds=1, methods=("gta",), changes=small)
     reproduce(STUDIES["recognition"], chosen, tmp_path)
@@ -228,7 +228,7 @@ def test_a_frozen_network_looks_at_a_frame_once_whoever_trains_and_whatever_is_m
 ) -> None:
     small = ("encoder.size=[32, 32]", "encoder.convolutions=[4]", "encoder.hidden=[8]", "encoder.dimension=8",
              'data.actions=["kick", "squat"]', "data.videos=2", "data.level=plain", "run.steps=2",
-             "run.accelerator=cpu", "groups.groups=2", "groups.videos_per_group=2", "groups.count=6")  # fmt: skip
+             "run.accelerator=cpu", "batch.actions=2", "batch.videos=2", "batch.frames=6")  # fmt: skip
     for methods, seeds in (("gta",), 1), (("gta", "tcn"), 2):
         chosen = Setup(modality="image", seeds=seeds, methods=methods, changes=small)
         for name in ("synchronisation", "few-shot"):

@@ -97,7 +97,7 @@ def test_every_row_can_be_built_and_every_column_is_of_a_task(study: Study, data
 def test_a_full_budget_for_pictures_is_the_papers_network_and_steps() -> None:
     recipe = compose(FULL, "tcc")
     assert (recipe.encoder["backbone"], recipe.encoder["mode"]) == ("resnet50v2", "only_bn")
-    assert (recipe.run["steps"], recipe.objective) == (150_000, {"name": "tcc"})
+    assert (recipe.run["steps"], recipe.loss) == (150_000, {"name": "tcc"})
     small = compose(replace(FULL, budget="small"), "tcc")
     assert (small.encoder["backbone"], small.encoder["mode"], small.run["steps"]) == (
         "efficientnet_lite0",
@@ -107,15 +107,14 @@ def test_a_full_budget_for_pictures_is_the_papers_network_and_steps() -> None:
 
 
 def test_a_method_has_its_own_recipe_where_one_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    general = '[data]\nname = "stage"\n[encoder]\nname = "pose"\n[objective]\nname = "{}"\n[run]\nsteps = {}\n'
+    general = '[data]\nname = "stage"\n[encoder]\nname = "pose"\n[loss]\nname = "{}"\n[run]\nsteps = {}\n'
     for name, method, count in (
         ("penn_pose_gta", "gta", 80),
         ("penn_pose_tcc", "tcc", 800),
         ("golf_pose_tcc", "tcc", 8),
     ):
         (tmp_path / f"{name}.toml").write_text(general.format(method, count))
-    for module in ("inphase.reproduction.bases", "inphase.training.recipe"):
-        monkeypatch.setattr(f"{module}.SHIPPED", tmp_path)
+    monkeypatch.setattr("inphase.training.recipe.SHIPPED", tmp_path)
     golf = Setup("golfdb", Path("golf"), budget="full")
     assert families(golf) == ["golf_pose", "penn_pose"]
     steps = {(s.data, method): compose(s, method).run["steps"] for s in (golf, replace(PENN, budget="full"))
@@ -124,14 +123,14 @@ def test_a_method_has_its_own_recipe_where_one_ships(tmp_path: Path, monkeypatch
         ("golfdb", "gta"): 80, ("golfdb", "tcc"): 8, ("golfdb", "tcn"): 80,
         ("penn_action", "gta"): 80, ("penn_action", "tcc"): 800, ("penn_action", "tcn"): 80,
     }  # fmt: skip
-    assert compose(golf, "tcn").objective == {"name": "tcn"}
+    assert compose(golf, "tcn").loss == {"name": "tcn"}
     assert compose(replace(golf, budget="small"), "gta").run["steps"] == 10
 
 
 def test_changes_of_the_user_come_before_those_of_a_row() -> None:
-    setup = Setup(changes=("objective.cost=cosine", "objective.gamma=0.5", "data.videos=4"))
-    recipe = compose(setup, "gta", {"objective": {"cost": "contrastive"}})
-    assert (recipe.objective["cost"], recipe.objective["gamma"], recipe.data["videos"]) == ("contrastive", 0.5, 4)
+    setup = Setup(changes=("loss.cost=cosine", "loss.gamma=0.5", "data.videos=4"))
+    recipe = compose(setup, "gta", {"loss": {"cost": "contrastive"}})
+    assert (recipe.loss["cost"], recipe.loss["gamma"], recipe.data["videos"]) == ("contrastive", 0.5, 4)
 
 
 def test_a_supervised_network_tells_as_many_phases_as_there_are() -> None:
@@ -139,7 +138,7 @@ def test_a_supervised_network_tells_as_many_phases_as_there_are() -> None:
     from inphase.data import stage_videos
 
     kick, squat = (stage_videos.load(split="train", actions=[name], videos=1)[0] for name in ("kick", "squat"))
-    assert recipe.objective["outputs"] == len(kick.phase_names) + len(squat.phase_names)
+    assert recipe.loss["outputs"] == len(kick.phase_names) + len(squat.phase_names)
 
 
 def test_golf_swings_are_measured_at_their_inner_events() -> None:

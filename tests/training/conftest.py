@@ -15,9 +15,9 @@ def make_recipe(**changes: Change) -> Recipe:
     tables: dict[str, Change] = {
         "data": {"name": "stage", "actions": ["squat", "kick"], "videos": 4, "level": "plain"},
         "encoder": {"name": "pose", "hidden": [16], "dimension": 8},
-        "objective": {"name": "gta", "variant": "released"},
-        "groups": {"groups": 2, "videos_per_group": 2, "count": 8},
-        "optimiser": {"lr": 1e-2},
+        "loss": {"name": "gta", "variant": "released"},
+        "batch": {"actions": 2, "videos": 2, "frames": 8},
+        "optimizer": {"lr": 1e-2},
         "run": {"steps": 12, "save_every": 5, "log_every": 1, "accelerator": "cpu"},
     }
     for name, change in changes.items():

@@ -15,50 +15,50 @@ from torch import Tensor
 from inphase.data.stream import Batch
 from inphase.losses import GTA
 from inphase.models import AudioEncoder, PoseEncoder, load_encoder
-from inphase.training import Recipe, Status, read_recipe, train, write_recipe
+from inphase.training import Recipe, Status, read_recipe, train
 from inphase.training.build import build_encoder_with_loss, build_stream, load_frame_sources
 from inphase.training.encoder_with_loss import EncoderWithLoss, StepInput
 from inphase.training.metrics import read_metrics
 from tests.media.recordings import write_video
 from tests.training.conftest import make_recipe
 
-SOUND = {"convolutions": [[2], [4]], "norm": True, "hidden": [8], "dimension": 8}
+AUDIO = {"convolutions": [[2], [4]], "norm": True, "hidden": [8], "dimension": 8}
 
 
 def recipe(**changes: dict[str, object]) -> Recipe:
     made = make_recipe(**changes)
-    groups = {"groups": 2, "count": 6, "clips": 2} | dict(changes.get("groups", {}))
-    return replace(made, sound=SOUND, groups=groups)
+    batch = {"actions": 2, "frames": 6, "clips": 2} | dict(changes.get("batch", {}))
+    return replace(made, audio=AUDIO, batch=batch)
 
 
 def weights(folder: Path) -> dict[str, Tensor]:
-    both = ("encoder.safetensors", "sound.safetensors")
+    both = ("encoder.safetensors", "audio.safetensors")
     return {f"{file} {name}": value for file in both for name, value in load_file(folder / file).items()}
 
 
 def test_both_encoders_train_and_are_kept(out: Path) -> None:
     made = recipe(run={"steps": 6})
     train(made, out)
-    seer, listener = load_encoder(out), load_encoder(out / "sound.safetensors")
+    seer, listener = load_encoder(out), load_encoder(out / "audio.safetensors")
     assert (seer.modality, listener.modality) == ("pose", "audio")
     assert read_recipe(out / "recipe.toml") == made
     torch.manual_seed(made.run.get("seed", 0))
     fresh = build_encoder_with_loss(made)
-    assert fresh.sound is not None
-    for before, after in ((fresh.encoder, seer), (fresh.sound, listener)):
+    assert fresh.audio is not None
+    for before, after in ((fresh.encoder, seer), (fresh.audio, listener)):
         changed = [not torch.equal(a, b) for a, b in zip(before.parameters(), after.parameters(), strict=True)]
         assert sum(changed) > len(changed) / 2
     assert all(np.isfinite(row["loss"]) for row in read_metrics(out))
 
 
 def test_training_lowers_the_loss(out: Path) -> None:
-    train(recipe(run={"steps": 60}, groups={"clips": 1}), out)
+    train(recipe(run={"steps": 60}, batch={"clips": 1}), out)
     losses = [row["align"] for row in read_metrics(out)]
     assert sum(losses[-10:]) < 0.9 * sum(losses[:10])
 
 
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(out: Path, tmp_path: Path) -> None:
-    made = recipe(augment={"flip": 0.5, "jitter": 0.01}, run={"steps": 8, "threads": 3})
+    made = recipe(augmentation={"flip": 0.5, "jitter": 0.01}, run={"steps": 8, "threads": 3})
 
     def interrupt(status: Status) -> None:
         if status.step == 5:
@@ -66,7 +66,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(out: Path, tmp_path: Pa
 
     train(made, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        train(made, out, watch=interrupt)
+        train(made, out, on_status=interrupt)
     train(replace(made, run={**made.run, "threads": 1}), out)
     one, other = weights(out), weights(tmp_path / "whole")
     assert one.keys() == other.keys()
@@ -77,9 +77,9 @@ def test_sounds_of_all_groups_are_embedded_as_each_alone() -> None:
     method = EncoderWithLoss(
         PoseEncoder(hidden=(8,), dimension=8).eval(),
         GTA(variant="released"),
-        sound=AudioEncoder(convolutions=[[2], [2]], hidden=(8,), dimension=8),
+        audio=AudioEncoder(convolutions=[[2], [2]], hidden=(8,), dimension=8),
     ).eval()
-    groups = stream(recipe(groups={"groups": 3}), method)[0].groups
+    groups = stream(recipe(batch={"actions": 3}), method)[0].groups
     together = method(StepInput([Batch(0, groups)], device=torch.device("cpu")))
     alone = [method(StepInput([Batch(0, (group,))], device=torch.device("cpu")))["loss"] for group in groups]
     torch.testing.assert_close(together["loss"], torch.stack(alone).mean())
@@ -101,19 +101,19 @@ def test_a_frozen_network_s_features_are_kept_beside_sounds(out: Path) -> None:
 
 
 def test_what_cannot_be_trained_together_is_refused(out: Path) -> None:
-    with pytest.raises(ValueError, match="8 and 16 dimensions differ"):
-        train(replace(recipe(), sound={**SOUND, "dimension": 16}), out / "a")
-    with pytest.raises(ValueError, match="draws frames at random: choose a method that takes them, as gta does"):
-        train(replace(recipe(), objective={"name": "tcn"}), out / "b")
-    with pytest.raises(ValueError, match=r"\[groups\] does not take 'videos_per_group'"):
-        train(recipe(groups={"videos_per_group": 2}), out / "c")
+    with pytest.raises(ValueError, match="dimensions differ: 8 and 16"):
+        train(replace(recipe(), audio={**AUDIO, "dimension": 16}), out / "a")
+    with pytest.raises(ValueError, match="samples frames at random: choose a loss that allows it, such as gta"):
+        train(replace(recipe(), loss={"name": "tcn"}), out / "b")
+    with pytest.raises(ValueError, match=r"\[batch\] does not take 'videos'"):
+        train(recipe(batch={"videos": 2}), out / "c")
 
 
-def test_a_table_sound_without_entries_is_written_and_read_back(tmp_path: Path) -> None:
+def test_a_table_audio_without_entries_is_written_and_read_back(tmp_path: Path) -> None:
     file = tmp_path / "recipe.toml"
-    file.write_text(write_recipe(replace(recipe(), sound={})))
-    assert read_recipe(file).sound == {}
-    assert read_recipe("vggsound_cannon").sound == {}
+    file.write_text(replace(recipe(), audio={}).to_toml())
+    assert read_recipe(file).audio == {}
+    assert read_recipe("vggsound_cannon").audio == {}
 
 
 def test_the_recipe_of_the_cannon_runs_on_a_miniature(tmp_path: Path, out: Path) -> None:
@@ -129,11 +129,11 @@ def test_the_recipe_of_the_cannon_runs_on_a_miniature(tmp_path: Path, out: Path)
     small = replace(
         shipped,
         encoder={**shipped.encoder, **narrow, "convolutions": [4], "hidden": [8], "dimension": 8},
-        sound=SOUND,
-        groups={**shipped.groups, "groups": 1, "count": 4},
+        audio=AUDIO,
+        batch={**shipped.batch, "actions": 1, "frames": 4},
         validation={"fraction": 0.0},
         run={"steps": 2, "accelerator": "cpu"},
     )
     with pytest.warns(UserWarning, match="clip0000003_000010"):
         train(small, out)
-    assert load_encoder(out / "sound.safetensors").config["dimension"] == 8
+    assert load_encoder(out / "audio.safetensors").config["dimension"] == 8

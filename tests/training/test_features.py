@@ -54,7 +54,7 @@ def test_what_is_embedded_from_kept_features_is_what_is_embedded_from_pictures(
     tmp_path: Path, sight: FrameSource
 ) -> None:
     encoder = ImageEncoder(**SMALL).eval()  # type: ignore[arg-type]
-    kept = CachedFeatures(encoder, sight, folder=tmp_path).sight
+    kept = CachedFeatures(encoder, sight, folder=tmp_path).source
     assert (kept.precomputed, kept.source) == (True, f"{sight.source} as features")
     plain, precomputed = (
         embed_videos(encoder, seen.videos, read=seen.read, frame_count=seen.frame_count, precomputed=seen.precomputed)
@@ -92,7 +92,7 @@ def test_a_head_on_kept_motion_trains_and_goes_on_as_if_never_interrupted(out: P
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, out, watch=interrupt, features=kept)
+        train(recipe, out, on_status=interrupt, features=kept)
     train(recipe, out, features=kept)
     found, whole = (load_encoder(folder).state_dict() for folder in (out, tmp_path / "whole"))
     for name, value in whole.items():
@@ -106,19 +106,20 @@ def test_a_head_on_kept_motion_trains_and_goes_on_as_if_never_interrupted(out: P
 def test_the_embedder_of_a_frozen_network_trains_on_features(out: Path) -> None:
     recipe = make_recipe(
         data={"actions": ["squat", "kick"], "videos": 4, "size": 32},
-        optimiser={"lr": 1e-3},
+        optimizer={"lr": 1e-3},
         run={"steps": 4},
     )
     recipe = replace(recipe, encoder={"name": "image", **SMALL}, validation={"fraction": 0.5, "every": 2})
-    said: list[str] = []
+    reported: list[tuple[str, int, int]] = []
     watched: list[bool] = []
 
     def watch_tau(encoder: Encoder, sight: FrameSource) -> dict[str, float]:
         watched.append(sight.precomputed)
         return validate(encoder, sight)
 
-    train(recipe, out, watch=lambda status: said.append(status.doing), validate=watch_tau)
-    assert "looking at video 1 of 4" in said
+    train(recipe, out, progress=lambda *report: reported.append(report), validate=watch_tau)
+    assert reported[:4] == [("computing features", done, 4) for done in range(1, 5)]
+    assert reported[-1] == ("training", 4, 4)
     assert watched == [True, True]  # what is watched is looked at once as well
     assert len(list((out / "features").glob("*.times.npy"))) == 8
     assert read_metrics(out)[-1]["step"] == 4

@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -16,9 +17,10 @@ from torch import Tensor
 from inphase.data.frame_source import FrameSource
 from inphase.losses import GTA
 from inphase.models import Encoder, load_encoder
+from inphase.runs import Run
 from inphase.storage.errors import StoreError
 from inphase.storage.files import exclusive_lock
-from inphase.training import Status, TrainingError, read_recipe, train, write_recipe
+from inphase.training import Status, TrainingError, read_recipe, train
 from inphase.training.build import build_encoder_with_loss, load_frame_sources
 from inphase.training.checkpoint import rng_state, set_rng_state
 from inphase.training.encoder_with_loss import EncoderWithLoss, StepInput
@@ -39,7 +41,10 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 def test_a_run_leaves_all_that_later_commands_need(out: Path) -> None:
     seen: list[Status] = []
     recipe = make_recipe()
-    assert train(recipe, out, watch=seen.append) == out
+    reported: list[tuple[str, int, int]] = []
+    trained = train(recipe, out, on_status=seen.append, progress=lambda *report: reported.append(report))
+    assert (trained.run, trained.steps) == (Run(out), 12)
+    assert reported == [("training", step, 12) for step in range(1, 13)]
     assert {path.name for path in out.iterdir()} == {
         "encoder.safetensors",
         "lock",
@@ -55,6 +60,8 @@ def test_a_run_leaves_all_that_later_commands_need(out: Path) -> None:
     assert [row["step"] for row in rows] == list(range(1, 13)) == [status.step for status in seen]
     assert {"loss", "align", "cycle", "cosine", "variance", "lr", "frames_per_second"} <= set(rows[0])
     assert list((out / "tensorboard").iterdir())
+    assert trained.to_dict() == {"run": str(out), "steps": 12, "metrics": dict(list(rows[-1].items())[1:])}
+    assert json.loads(trained.write(out).read_text()) == trained.to_dict()
 
 
 def test_training_lowers_the_loss(out: Path) -> None:
@@ -65,7 +72,7 @@ def test_training_lowers_the_loss(out: Path) -> None:
 
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(out: Path, tmp_path: Path) -> None:
     # Shuffle-and-learn draws from torch's generator inside its loss: that has to be resumed as well.
-    recipe = replace(make_recipe(augment={"flip": 0.5, "jitter": 0.01}), objective={"name": "sal"})
+    recipe = replace(make_recipe(augmentation={"flip": 0.5, "jitter": 0.01}), loss={"name": "sal"})
     train(recipe, tmp_path / "whole")
 
     def interrupt(status: Status) -> None:
@@ -73,7 +80,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(out: Path, tmp_path: Pa
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, out, watch=interrupt)
+        train(recipe, out, on_status=interrupt)
     assert read_metrics(out)[-1]["step"] == 7
     train(recipe, out)
     assert same(weights(out), weights(tmp_path / "whole"))
@@ -85,7 +92,7 @@ def test_a_killed_run_ends_as_an_uninterrupted_one(out: Path, tmp_path: Path) ->
     recipe = make_recipe(run={"steps": 200, "save_every": 20, "log_every": 10})
     train(recipe, tmp_path / "whole")
     file = tmp_path / "recipe.toml"
-    file.write_text(write_recipe(recipe), encoding="utf-8")
+    file.write_text(recipe.to_toml(), encoding="utf-8")
     command = [sys.executable, "-c", INPHASE, "train", str(file), "--out", str(out)]
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     for target in (40, 100):
@@ -103,7 +110,7 @@ def test_a_finished_run_is_gone_on_with_when_more_steps_are_asked_for(out: Path,
     train(make_recipe(run={"steps": 5}), out)
     before = weights(out)
     said: list[Status] = []
-    train(make_recipe(run={"steps": 5}), out, watch=said.append)
+    train(make_recipe(run={"steps": 5}), out, on_status=said.append)
     assert "finished" in said[0].messages[0]
     assert same(weights(out), before)
     train(make_recipe(), out)
@@ -113,8 +120,8 @@ def test_a_finished_run_is_gone_on_with_when_more_steps_are_asked_for(out: Path,
 
 def test_another_recipe_does_not_enter_the_folder(out: Path) -> None:
     train(make_recipe(run={"steps": 2}), out)
-    with pytest.raises(ValueError, match=r"another recipe \(encoder\.hidden, objective\.gamma differ\)"):
-        train(make_recipe(encoder={"hidden": [8]}, objective={"gamma": 0.2}), out)
+    with pytest.raises(ValueError, match=r"another recipe \(encoder\.hidden, loss\.gamma differ\)"):
+        train(make_recipe(encoder={"hidden": [8]}, loss={"gamma": 0.2}), out)
 
 
 def test_a_second_process_is_refused(out: Path) -> None:
@@ -139,7 +146,7 @@ def test_a_loss_that_is_no_number_stops_the_run(out: Path, monkeypatch: pytest.M
         return terms | {"loss": terms["loss"] * (float("nan") if len(calls) > 7 else 1)}
 
     monkeypatch.setattr(GTA, "pair", spoilt)
-    match = r"the loss of step 8 is nan; its videos were .*squat.*; the state after step 5 is kept in .*run"
+    match = r"the loss of step 8 is nan; its videos were .*squat.*; the checkpoint of step 5 is kept in .*run"
     with pytest.raises(TrainingError, match=match):
         train(make_recipe(), out)
     assert all(torch.isfinite(value).all() for value in weights(out).values())
@@ -156,7 +163,7 @@ def test_weights_that_are_no_numbers_are_not_saved(out: Path, monkeypatch: pytes
         return terms
 
     monkeypatch.setattr(GTA, "pair", spoilt)
-    with pytest.raises(TrainingError, match=r"weights after step 10 are no numbers.* after step 5 is kept"):
+    with pytest.raises(TrainingError, match=r"weights after step 10 are not finite.*the checkpoint of step 5 is kept"):
         train(make_recipe(), out)
     assert all(torch.isfinite(value).all() for value in weights(out).values())
 
@@ -165,13 +172,13 @@ def test_a_collapse_is_told(out: Path) -> None:
     said: list[str] = []
     # Without the contrast between frames nothing keeps them apart: the paper's ablation.
     recipe = make_recipe(
-        objective={"cost": "cosine", "cycle_weight": 0.0, "align_weight": 1.0},
-        optimiser={"lr": 0.05},
+        loss={"cost": "cosine", "cycle_weight": 0.0, "align_weight": 1.0},
+        optimizer={"lr": 0.05},
         run={"steps": 300, "log_every": 50},
     )
-    train(recipe, out, watch=lambda status: said.extend(status.messages))
-    (collapse,) = (message for message in said if message.startswith("collapsed"))  # once, not at every step
-    assert "two embeddings have a cosine of" in collapse
+    train(recipe, out, on_status=lambda status: said.extend(status.messages))
+    (collapse,) = (message for message in said if "collapsed" in message)  # once, not at every step
+    assert "two have a cosine of" in collapse
     assert read_metrics(out)[-1]["variance"] < 0.02
 
 
@@ -222,10 +229,10 @@ def test_accumulated_batches_are_one_batch(out: Path, monkeypatch: pytest.Monkey
 
 def test_two_processes_train_as_one(out: Path, tmp_path: Path) -> None:
     # Adam divides the rounding errors of a weight that gets no gradient by their own size: not with this ε.
-    recipe = make_recipe(run={"steps": 6, "save_every": 1}, optimiser={"eps": 0.1, "lr": 0.1})
+    recipe = make_recipe(run={"steps": 6, "save_every": 1}, optimizer={"eps": 0.1, "lr": 0.1})
     train(recipe, tmp_path / "one")
     file = tmp_path / "recipe.toml"
-    file.write_text(write_recipe(recipe), encoding="utf-8")
+    file.write_text(recipe.to_toml(), encoding="utf-8")
     changes = ["--set", "run.devices=2", "--set", "run.strategy=ddp"]
     command = ["-m", "inphase", "train", str(file), "--out", str(out), *changes]
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", *command]
@@ -235,7 +242,7 @@ def test_two_processes_train_as_one(out: Path, tmp_path: Path) -> None:
     one, two = weights(tmp_path / "one"), weights(out)
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, atol=1e-5, rtol=1e-4)
-    train(make_recipe(run={"steps": 1, "seed": 0}, optimiser={"lr": 1e-12}), tmp_path / "none")
+    train(make_recipe(run={"steps": 1, "seed": 0}, optimizer={"lr": 1e-12}), tmp_path / "none")
     moved = [(one[name] - value).abs().max() for name, value in weights(tmp_path / "none").items()]
     assert max(moved) > 0.01
 
@@ -245,11 +252,11 @@ def names(sight: FrameSource | None) -> set[str]:
 
 
 def test_fewer_videos_of_every_action_are_trained_on_where_so_many_are_asked_for() -> None:
-    whole, few = make_recipe(), make_recipe(data={"videos_each": 2})
+    whole, few = make_recipe(), make_recipe(data={"max_videos_per_action": 2})
     encoder = build_encoder_with_loss(whole).encoder
     every, some = (load_frame_sources(recipe, encoder) for recipe in (whole, few))
     assert Counter(video.action for video in some.train.videos) == {"squat": 2, "kick": 2}
     assert names(some.train) < names(every.train)
-    assert names(some.held) == names(every.held) != set()  # measured alike
-    with pytest.raises(ValueError, match="videos_each must be 2 or more, since videos are compared, got 1"):
-        load_frame_sources(make_recipe(data={"videos_each": 1}), encoder)
+    assert names(some.validation) == names(every.validation) != set()  # measured alike
+    with pytest.raises(ValueError, match="max_videos_per_action must be at least 2, since videos are compared; got 1"):
+        load_frame_sources(make_recipe(data={"max_videos_per_action": 1}), encoder)

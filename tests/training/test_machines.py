@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from inphase.training import train, write_recipe
+from inphase.training import train
 from inphase.training.metrics import read_metrics
 from inphase.training.recipe import Recipe
 from tests.training.conftest import make_recipe
@@ -93,13 +93,13 @@ def children(process: int) -> list[int]:
 def recipe_of(steps: int) -> Recipe:
     # As in test_loop: Adam divides rounding errors of a weight without gradient by their own size, not with this ε.
     changes: dict[str, object] = {"steps": steps, "save_every": 5, "log_every": 1}
-    return make_recipe(run=changes, groups={"epochs": True}, optimiser={"eps": 0.1, "lr": 0.1})
+    return make_recipe(run=changes, batch={"epochs": True}, optimizer={"eps": 0.1, "lr": 0.1})
 
 
 def test_two_machines_train_as_one_and_a_lost_one_is_told(machines: tuple[str, str], tmp_path: Path) -> None:
     recipe, out = recipe_of(400), tmp_path / "run"
     file = tmp_path / "recipe.toml"
-    file.write_text(write_recipe(recipe), encoding="utf-8")
+    file.write_text(recipe.to_toml(), encoding="utf-8")
     logs = [tmp_path / "a.log", tmp_path / "b.log"]
     running = [start(name, rank, file, out, logs[rank]) for rank, name in enumerate(machines)]
     try:
@@ -112,12 +112,12 @@ def test_two_machines_train_as_one_and_a_lost_one_is_told(machines: tuple[str, s
         end(*running)
     said = logs[0].read_text(encoding="utf-8", errors="replace")
     assert "lost contact with another process" in said, said[-2000:]
-    assert "start all of them again" in said
-    assert "the state after step" in said
+    assert "run the same command on all of them again" in said
+    assert "the checkpoint of step" in said
 
     reached = max(row["step"] for row in read_metrics(out))
     steps = reached + 8
-    file.write_text(write_recipe(recipe_of(steps)), encoding="utf-8")
+    file.write_text(recipe_of(steps).to_toml(), encoding="utf-8")
     running = [start(name, rank, file, out, logs[rank]) for rank, name in enumerate(machines)]
     try:
         for process in running:

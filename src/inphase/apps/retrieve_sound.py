@@ -24,11 +24,10 @@ from inphase.models.embed_videos import SECOND, embed_sound, embed_sound_at
 from inphase.playback import Playback, PlaybackMoment, Result, add_media, write_playback
 from inphase.playback.part import AUDIO_TYPES
 from inphase.progress import Progress, ignore_progress
+from inphase.runs import Run
 from inphase.storage.errors import MediaError
 from inphase.storage.files import require_folder
 
-# The audio encoder in a run folder.
-SOUND = "sound.safetensors"
 # Seconds over which the energy of a sound is summed to find its loudest moment.
 ENERGY_STEP = 0.05
 # Height and width of drawn videos that are written to be shown, in pixels.
@@ -106,7 +105,7 @@ def retrieve_sound(
 
     The query, `sound` or `image`, is a file, or the id of a video where `corpus` is the name of a data set; otherwise
     the corpus is video files and folders of them. `at` is the second of the query, by default the loudest of a sound.
-    `model` is a run folder with encoder.safetensors and sound.safetensors. `split` chooses videos of a data set; `fps`
+    `model` is a run folder with an audio encoder. `split` chooses videos of a data set; `fps`
     and `cache` apply to files.
     """
     if (sound is None) == (image is None):
@@ -116,8 +115,7 @@ def retrieve_sound(
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
     run = Path(model)
-    if not (run / SOUND).is_file():
-        raise ValueError(f"{run} holds no {SOUND}: name the folder of a run whose recipe has a table [sound]")
+    encoder = Run(run).audio_encoder()
     places = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     query = str(sound if sound is not None else image)
     source: SoundCorpus
@@ -126,7 +124,6 @@ def retrieve_sound(
     else:
         files = [Path(place) for place in places]
         source = SoundFiles(files, Path(query), model=run, fps=fps, cache=cache, progress=progress)
-    encoder = load_encoder(run / SOUND)
     others = [name for name in source.names if name != source.query]
     if sound is not None:
         asked = query_by_sound(encoder, source.sound(source.query), at=at)

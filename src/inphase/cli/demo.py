@@ -46,7 +46,7 @@ def demo(*, out: Path = Path("out/demo"), ways: Ways = tuple(WAYS)) -> None:
         recipe = read_recipe(recipe_of(way))
         console.print(f"[bold]learning {WAYS[way]}[/bold]")
         with Watching(console) as watching:
-            train(recipe, out / way, watch=watching)
+            train(recipe, out / way, on_status=watching, progress=watching.progress)
         measured[way] = measure_on_test(load_encoder(out / way), recipe, cache=out / way)
     console.print(tabulate(measured))
     folder = align_two(load_encoder(out / ways[0]), read_recipe(recipe_of(ways[0])), out=out)

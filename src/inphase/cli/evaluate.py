@@ -59,6 +59,7 @@ def evaluate(
     from inphase.evaluation.report import write_report
     from inphase.evaluation.summary import DETAILS, summarise_run
     from inphase.models.encoder import choose_device
+    from inphase.runs import Run
     from inphase.training.features import cache_features
 
     console = Console()
@@ -82,7 +83,7 @@ def evaluate(
             options=options,
             compare=CONTROLS if controls else (),
             device=choose_device(device),
-            keep=partial(cache_features, folder=run / "features") if own and run.is_dir() else None,
+            keep=partial(cache_features, folder=Run(run).features) if own and run.is_dir() else None,
             progress=lambda what, done: bar.update(line, description=what, completed=done),
         )
     choice = choose_data(folder, name=data, root=root, store=store)
@@ -92,7 +93,7 @@ def evaluate(
             console.print(lay_out(table))
     for name, reason in measured.left_out.items():
         console.print(f"[dim]{name} left out: {escape(reason)}[/dim]")
-    files = write_report(report, out or (run if run.is_dir() else Path()) / "evaluation")
+    files = write_report(report, out or Run(run if run.is_dir() else Path()).evaluation)
     console.print(f"[green]{escape(str(files[-1]))}[/green] and the same as report.md and report.json")
 
 

@@ -13,7 +13,6 @@ from inphase.cli.evaluate import evaluate
 from inphase.cli.looking import CacheFolder
 from inphase.cli.train import Changes, Watching
 from inphase.data.video import Problem
-from inphase.storage.cache import Cache, default_cache_folder
 
 Modality = Literal["auto", "pose", "image", "both"]
 Folder = Annotated[
@@ -49,15 +48,12 @@ def fit(
         cache: where to keep the poses that were found, for other commands too.
     """
     from inphase.training import fit as learn
-    from inphase.training.fit import FEW
+    from inphase.training.fit import MIN_VIDEOS_TO_HOLD_OUT
 
     if steps < 0 or workers < 0:
         raise ValueError(f"--steps and --workers must not be negative, got {steps} and {workers}")
     console = Console()
     changes = [f"run.seed={seed}", *([f"run.steps={steps}"] if steps else []), *set]
-
-    def tell(message: str) -> None:
-        console.print(f"[yellow]{escape(message)}[/yellow]", soft_wrap=True)
 
     with Watching(console) as watching:
         fitted = learn(
@@ -66,14 +62,14 @@ def fit(
             modality=modality,
             changes=changes,
             workers=workers,
-            cache=Cache(cache or default_cache_folder()),
-            tell=tell,
-            looking=lambda doing, done, total: watching.show(done, total, doing),
-            watch=watching,
+            cache=cache,
+            on_status=watching,
+            progress=watching.progress,
         )
     if fitted.split == "train":
-        tell(f"fewer than {FEW} videos of an action: none is held out, and what follows is measured on what it learnt")
-    events = ("event_error",) if fitted.labelled else ()
+        few = f"Fewer than {MIN_VIDEOS_TO_HOLD_OUT} videos of an action: none is held out"
+        console.print(f"[yellow]{few}, so the evaluation is on training videos.[/yellow]", soft_wrap=True)
+    events = ("event_error",) if fitted.labeled else ()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Problem)  # those that cannot be seen were named above
         evaluate(out, tasks=("kendall_tau", *events, "cycle_error", "health"), split=fitted.split)

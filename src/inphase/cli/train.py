@@ -38,7 +38,7 @@ def train_recipe(recipe: RecipeName, *, out: Path, set: Changes = ()) -> None:
     from inphase.training import read_recipe, train
 
     with Watching(Console()) as watching:
-        train(read_recipe(recipe, changes=set), out, watch=watching, validate=validate)
+        train(read_recipe(recipe, changes=set), out, validate=validate, on_status=watching, progress=watching.progress)
 
 
 class Watching:
@@ -62,11 +62,17 @@ class Watching:
 
     def __call__(self, status: "Status") -> None:
         """Show one state."""
-        self.show(status.step, status.steps, describe(status))
+        if status.steps:
+            self.show(status.step, status.steps, describe(status))
         for message in status.messages:
-            self._console.print(f"[yellow]{escape(message)}[/yellow]")
+            self._console.print(f"[yellow]{escape(message)}[/yellow]", soft_wrap=True)
         if status.step == status.steps and status.terms:
             self._console.print("[green]trained[/green]")
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        """Show the progress of a stage; training itself is shown by its status."""
+        if stage != "training":
+            self.show(done, total, stage)
 
     def show(self, done: int, total: int, line: str) -> None:
         """Show how much is done, and what is being done in a line."""
@@ -81,7 +87,7 @@ def describe(status: "Status") -> str:
     """Say in a line how a run stands: its terms, its speed, and the time left."""
     terms = [f"{name} {value:.3f}" for name, value in status.terms.items() if name not in _HIDDEN]
     if not terms:
-        return status.doing or "beginning"
+        return "beginning"
     minutes, seconds = divmod(round(status.seconds_left), 60)
     hours, minutes = divmod(minutes, 60)
     left = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -72,27 +72,27 @@ Measure = Callable[[Video], tuple[int, float]]  # how many frames, how many seco
 
 
 class AudioVisualStream(Stream):
-    """A stream of groups: `count` frames of a clip, and all or `sounds` of its stretches of sound.
+    """A stream of groups: `frames` frames of a clip, and all or `sounds` of its stretches of sound.
 
     The stretches are `seconds` long and follow each other without a gap from a drawn second on; the frames are drawn
     from the time they cover. With several `clips` a group lays them end to end, each of another action as far as there
-    are enough, `count` frames of each: a sound is then told from those of other clips as well. `context` may depend on
+    are enough, `frames` frames of each: a sound is then told from those of other clips as well. `context` may depend on
     the video, whose rate it is. `prepare` changes each clip's frames, `look` the pictures of all of a group alike.
     """
 
     def __init__(
         self,
-        videos: Iterable[Video],
+        collection: Iterable[Video],
         *,
         read: Read,
         read_sound: ReadSound,
         measure: Measure | None = None,
         prepare: Prepare | None = None,
         look: Callable[..., ImageAugmentation] | None = None,
-        groups: int = 4,
+        actions: int = 4,
         clips: int = 1,
         rule: Rule = "random",
-        count: int = 20,
+        frames: int = 20,
         sounds: int | None = None,
         seconds: float = 1.0,
         context: Context | Callable[[Video], Context] | None = None,
@@ -101,7 +101,7 @@ class AudioVisualStream(Stream):
         world: int = 1,
     ) -> None:
         """Refuse clips without sound."""
-        super().__init__(videos, groups=groups, seed=seed, rank=rank, world=world)
+        super().__init__(collection, actions=actions, seed=seed, rank=rank, world=world)
         silent = [video.id for found in self._by_action.values() for video in found if not (video.sound or video.hear)]
         if silent:
             raise ValueError(f"audio-visual training needs clips with sound; {summarise(silent)} has none")
@@ -113,7 +113,7 @@ class AudioVisualStream(Stream):
         self._measure = measure or annotated_measure
         self._measured: dict[str, tuple[int, float]] = {}
         self._rule: Rule = rule
-        self._clips, self._count, self._sounds, self._seconds = clips, count, sounds, seconds
+        self._clips, self._count, self._sounds, self._seconds = clips, frames, sounds, seconds
         self._context = Context() if context is None else context
 
     def _draw_group(self, action: str, *, step: int, slot: int, skipped: list[Skip]) -> Group | None:

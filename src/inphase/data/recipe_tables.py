@@ -44,7 +44,7 @@ def choose(kinds: Mapping[str, Made], table: Table, *, where: str) -> tuple[Made
 
 
 # Entries of a table [data] that are not the loader's.
-OTHERS = ("name", "root", "store", "split", "videos_each")
+OTHERS = ("name", "root", "store", "split", "max_videos_per_action")
 
 
 def load_videos(table: Table, *, split: str) -> list[Video]:

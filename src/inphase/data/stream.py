@@ -81,27 +81,29 @@ class Batch:
 
 
 class Stream(Dataset[Batch]):
-    """An endless sequence of batches of `groups` groups in all, of which this is rank `rank` of `world`'s share.
+    """An endless sequence of batches, a group of each of `actions` actions; `rank` of `world` reads its share.
 
     The actions of a step are distinct as long as there are enough of them, and each is equally likely. One of which too
     few videos can be read gives way to the next.
     """
 
-    def __init__(self, videos: Iterable[Video], *, groups: int, seed: int, rank: int, world: int) -> None:
+    def __init__(self, collection: Iterable[Video], *, actions: int, seed: int, rank: int, world: int) -> None:
         """Sort the videos by action."""
         self._by_action: dict[str, list[Video]] = defaultdict(list)
-        for video in videos:
+        for video in collection:
             self._by_action[video.action].append(video)
         if not self._by_action:
             raise ValueError("no videos to draw from: check the collection with `inphase data check`")
-        if groups < 1 or seed < 0 or not 0 <= rank < world:
+        if actions < 1 or seed < 0 or not 0 <= rank < world:
             raise ValueError(
-                f"need groups ≥ 1, seed ≥ 0 and 0 ≤ rank < world; got {groups=}, {seed=}, {rank=}, {world=}"
+                f"need actions ≥ 1, seed ≥ 0 and 0 ≤ rank < world; got {actions=}, {seed=}, {rank=}, {world=}"
             )
-        if groups % world:
-            raise ValueError(f"{groups} groups a step cannot be shared evenly by {world} processes: take a multiple")
+        if actions % world:
+            raise ValueError(
+                f"{actions} actions per step cannot be shared evenly by {world} processes: take a multiple"
+            )
         self._actions = sorted(self._by_action)
-        self._groups, self._rank, self._world, self._seed = groups, rank, world, seed
+        self._groups, self._rank, self._world, self._seed = actions, rank, world, seed
         self._failed: dict[str, str] = {}
 
     def __getitem__(self, step: int) -> Batch:
@@ -135,11 +137,11 @@ class Stream(Dataset[Batch]):
 
 
 class GroupStream(Stream):
-    """A stream of groups of K videos of one action, some frames of each video.
+    """A stream of groups of K = `videos` videos of one action, `frames` frames of each.
 
     The videos of a group are distinct; an action with fewer than K shows some of them again, at other frames. `read`
     gives a video's frames, `prepare` changes them once per video, `frame_count` measures videos whose annotation does
-    not say their length. `choose` makes the frames a method wants out of the plain draw: `objective.frames` is one.
+    not say their length. `choose` makes the frames a method wants out of the plain draw: `loss.frames` is one.
     With `epochs` every video is in one group of an epoch, and so is read by one process: one that cannot be read is
     left out of its group. `context` may depend on the video, whose rate it is. `look` draws how a video's pictures are
     to be changed, which `apply_image_augmentations` does where they are used: images travel as bytes, a quarter of
@@ -148,16 +150,16 @@ class GroupStream(Stream):
 
     def __init__(
         self,
-        videos: Iterable[Video],
+        collection: Iterable[Video],
         *,
         read: Read,
         prepare: Prepare | None = None,
         look: Callable[..., ImageAugmentation] | None = None,
         frame_count: Callable[[Video], int] | None = None,
-        videos_per_group: int = 4,
-        groups: int = 1,
+        actions: int = 1,
+        videos: int = 4,
         rule: Rule = "random",
-        count: int = 20,
+        frames: int = 20,
         stride: int = 1,
         choose: Callable[..., Frames] | None = None,
         context: Context | Callable[[Video], Context] | None = None,
@@ -167,22 +169,22 @@ class GroupStream(Stream):
         world: int = 1,
     ) -> None:
         """Refuse an action with a single video: there is nothing to align it with."""
-        super().__init__(videos, groups=groups, seed=seed, rank=rank, world=world)
+        super().__init__(collection, actions=actions, seed=seed, rank=rank, world=world)
         lonely = [action for action, found in self._by_action.items() if len(found) < 2]
-        if lonely or videos_per_group < 2:
+        if lonely or videos < 2:
             raise ValueError(
                 f"alignment needs two videos of an action; {summarise(lonely)} has one"
                 if lonely
-                else f"alignment needs videos_per_group ≥ 2, got {videos_per_group}"
+                else f"alignment needs videos ≥ 2 of each action, got {videos}"
             )
-        self._size = videos_per_group
+        self._size = videos
         counts = [len(self._by_action[action]) for action in self._actions]
-        self._epochs = Epochs(counts, size=videos_per_group, seed=seed) if epochs else None
+        self._epochs = Epochs(counts, size=videos, seed=seed) if epochs else None
         self._lengths: dict[str, int] = {}
         self._read, self._prepare, self._look = read, prepare, look
         self._frame_count = frame_count or annotated_length
         self._draw = partial(sample, rule=rule, stride=stride)
-        self._count, self._choose = count, choose
+        self._count, self._choose = frames, choose
         self._context = Context() if context is None else context
         phases = [_count_phases(self._by_action[action]) for action in self._actions]
         self.phases = sum(phases)  # of all actions together

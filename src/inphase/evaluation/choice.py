@@ -1,6 +1,5 @@
 """The data a run is measured on: its recipe's, or another collection."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import signature
@@ -11,6 +10,7 @@ from inphase.data.frame_source import FrameSource, open_frame_source
 from inphase.data.recipe_tables import find_loader, load_videos
 from inphase.data.video import Video
 from inphase.models import Encoder
+from inphase.runs import Run
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,10 @@ def choose_data(
     folder: Path, *, name: str | None = None, root: Path | None = None, store: Path | None = None
 ) -> Choice:
     """Take the data of a run's recipe, as far as nothing else is said; options go with the recipe's collection only."""
-    file = folder / "recipe.toml"
-    text = file.read_text(encoding="utf-8") if file.is_file() else ""
-    try:
-        table = tomllib.loads(text).get("data", {})
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{file} cannot be read ({error}): correct it, or restore it") from error
-    known = dict(table) if isinstance(table, dict) else {}
+    run = Run(folder)
+    text = run.recipe_file.read_text(encoding="utf-8") if run.recipe_file.is_file() else ""
+    table = run.recipe.get("data", {}) if text else {}
+    known = dict(table)
     theirs, their_root, their_store = known.pop("name", None), known.pop("root", None), known.pop("store", None)
     known.pop("split", None)
     if name is None and theirs is None:

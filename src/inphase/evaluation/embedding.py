@@ -29,9 +29,9 @@ from inphase.media.sampling import Context
 from inphase.models import Embedding, Encoder, embed
 from inphase.models.embedding import rate_of
 from inphase.models.weights import fingerprint
+from inphase.runs import Run
 from inphase.storage.files import atomic_write, exclusive_lock
 
-FOLDER = "embeddings"
 STRETCH_BYTES = 2**29  # as much of a video is held at a time
 BATCH = {"pose": 4096, "image": 16, "audio": 64}
 KNOWN_BATCH = 256
@@ -56,7 +56,7 @@ def embed_videos(
     videos are done.
     """
     count, batch = frame_count or measured_length, batch or (KNOWN_BATCH if precomputed else BATCH[encoder.modality])
-    kept = None if cache is None else _Kept(cache / FOLDER / fingerprint(encoder, source=source))
+    kept = None if cache is None else _Kept(Run(cache).embeddings / fingerprint(encoder, source=source))
     found: list[Embedded] = []
     failed: dict[str, str] = {}
     skipped: list[Skip] = []

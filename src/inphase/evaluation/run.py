@@ -13,9 +13,10 @@ from inphase.evaluation.embedded import NotApplicableError
 from inphase.evaluation.measure import CONTROLS, Measured, Progress, measure
 from inphase.evaluation.sound_recall import measure_sound_recall
 from inphase.models import Encoder, load_encoder
+from inphase.runs import Run
 
-# The task of runs with two encoders, and the file of the second.
-HEARD, SOUND = "sound_recall", "sound.safetensors"
+# The task of runs with an audio encoder.
+HEARD = "sound_recall"
 # A mean over so many random networks stands beside what a trained one hears.
 UNTRAINED = 5
 
@@ -40,7 +41,7 @@ def evaluate(
     the labels allow are run, or those that are named; classifiers learn from the split "train". `options` are keyword
     arguments of tasks by name, as {"kendall_tau": {"stride": 1}}, `compare` the controls beside the run. Embeddings are
     kept in the run folder: a second evaluation embeds nothing. Beside a file alone nothing is written. `keep` may put
-    what a frozen network sees in place of the frames, as `inphase.training.features.keep_features` does.
+    what a frozen network sees in place of the frames, as `inphase.training.features.cache_features` does.
     """
     run = Path(run)
     folder, cache = (run, run) if run.is_dir() else (run.parent, None)
@@ -64,13 +65,13 @@ def evaluate(
             cache=cache,
             progress=progress,
         )
-    if HEARD in tasks or (not tasks and (folder / SOUND).is_file()):
+    if HEARD in tasks or (not tasks and Run(folder).audio_file.is_file()):
         try:
             sight = choice.seen_by(encoder, split)
             measured.sizes["test videos"] = len(sight.videos)
             measured.numbers[HEARD] = measure_sound_recall(
                 encoder,
-                _load_sound(encoder, folder),
+                Run(folder).audio_encoder(device=next(encoder.parameters()).device),
                 sight,
                 untrained=UNTRAINED if compare else 0,
                 cache=cache,
@@ -81,10 +82,3 @@ def evaluate(
                 raise
             measured.left_out[HEARD] = str(error)
     return measured
-
-
-def _load_sound(encoder: Encoder, folder: Path) -> Encoder:
-    """Load the encoder of sounds that was trained with an encoder of pictures or poses."""
-    if not (folder / SOUND).is_file():
-        raise ValueError(f"{folder} holds no {SOUND}: {HEARD} is of runs whose recipe has a table [sound]")
-    return load_encoder(folder / SOUND, device=next(encoder.parameters()).device)

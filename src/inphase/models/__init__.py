@@ -6,14 +6,8 @@ from inphase.models.encoder import Encoder
 from inphase.models.image_encoder import ImageEncoder
 from inphase.models.motion_encoder import MotionEncoder
 from inphase.models.pose_encoder import PoseEncoder
+from inphase.models.registry import ENCODERS, resolve_encoder
 from inphase.models.weights import load_encoder, load_shipped, save_encoder
-
-ENCODERS: dict[str, type[Encoder]] = {
-    "audio": AudioEncoder,
-    "image": ImageEncoder,
-    "motion": MotionEncoder,
-    "pose": PoseEncoder,
-}
 
 __all__ = [
     "ENCODERS",
@@ -26,5 +20,6 @@ __all__ = [
     "embed",
     "load_encoder",
     "load_shipped",
+    "resolve_encoder",
     "save_encoder",
 ]

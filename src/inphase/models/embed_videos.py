@@ -119,7 +119,7 @@ def embed_sound(encoder: Encoder, sound: Sound, *, duration: float | None = None
     """
     if encoder.modality != "audio":
         raise ValueError(
-            f"this encoder sees {encoder.modality}: one of sounds lies in a run folder as sound.safetensors"
+            f"this encoder sees {encoder.modality}: one of sounds lies in a run folder as audio.safetensors"
         )
     if not hop > 0:
         raise ValueError(f"hop must be above 0 seconds, got {hop}")

@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from inphase.models.encoder import Encoder, Modality
+from inphase.models.registry import name_encoder, resolve_encoder
 from inphase.storage.errors import MediaError
 from inphase.storage.files import atomic_write
 
@@ -31,19 +32,14 @@ def fingerprint(encoder: Encoder, *, source: str = "", head: bool = True) -> str
 
 
 KEY = "inphase_encoder"
-FILE = "encoder.safetensors"  # in a run folder
+ENCODER_FILE = "encoder.safetensors"  # in a run folder
 SHIPPED = Path(__file__).parent / "shipped"
 
 
 def save_encoder(path: Path | str, encoder: Encoder) -> None:
     """Write an encoder's weights, and what rebuilds it, to one file; an older one is replaced at once or not at all."""
-    from inphase.models import ENCODERS
-
-    names = [name for name, kind in ENCODERS.items() if type(encoder) is kind]
-    if not names:
-        raise ValueError(f"{type(encoder).__name__} is not an encoder that can be loaded again: enter it in ENCODERS")
     path = Path(path)
-    description = json.dumps({"name": names[0], "config": encoder.config})
+    description = json.dumps({"name": name_encoder(encoder), "config": encoder.config})
     tensors = {name: value.detach().contiguous() for name, value in encoder.state_dict().items()}
     try:
         with atomic_write(path) as draft:
@@ -55,14 +51,15 @@ def save_encoder(path: Path | str, encoder: Encoder) -> None:
 
 
 def load_encoder(path: Path | str, *, device: torch.device | str = "cpu") -> Encoder:
-    """Build the encoder that a file, or the one in a run folder, describes and load its weights, in evaluation mode."""
-    from inphase.models import ENCODERS
+    """Build the encoder that a file, or the one in a run folder, describes and load its weights, in evaluation mode.
 
+    The file of an encoder of your own names its module, which is imported: load only files that you trust.
+    """
     path = Path(path)
     if path.is_dir():
-        if not (path / FILE).exists():
-            raise ValueError(f"{path} holds no {FILE}: it is no run folder, or its run has saved nothing yet")
-        path = path / FILE
+        if not (path / ENCODER_FILE).exists():
+            raise ValueError(f"{path} holds no {ENCODER_FILE}: it is no run folder, or its run has saved nothing yet")
+        path = path / ENCODER_FILE
     if not path.exists():
         raise ValueError(f"there is no {path}: name a run folder or an encoder's file")
     with safe_open(path, framework="pt", device=str(device)) as file:
@@ -71,9 +68,11 @@ def load_encoder(path: Path | str, *, device: torch.device | str = "cpu") -> Enc
             raise ValueError(f"{path} does not say which encoder it is of: write it with save_encoder")
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no mapping
     description = json.loads(metadata[KEY])
-    if description["name"] not in ENCODERS:
-        raise ValueError(f"{path} is of an encoder {description['name']!r}; this version has {', '.join(ENCODERS)}")
-    encoder = ENCODERS[description["name"]](**description["config"])
+    try:
+        kind = resolve_encoder(description["name"])
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be loaded: {error}") from error
+    encoder = kind(**description["config"])
     encoder.load_state_dict(tensors)
     return encoder.to(device).eval()
 

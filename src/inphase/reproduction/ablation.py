@@ -26,7 +26,7 @@ def rows(setup: Setup) -> list[StudyRow]:
 
 def _changes(contrastive: bool, cycle: bool, minimum: str = "smooth") -> Changes:
     cost = "contrastive" if contrastive else "cosine"
-    return {"objective": {"cost": cost, "cycle_weight": 1.0 if cycle else 0.0, "minimum": minimum}}
+    return {"loss": {"cost": cost, "cycle_weight": 1.0 if cycle else 0.0, "minimum": minimum}}
 
 
 def columns(setup: Setup) -> list[Column]:

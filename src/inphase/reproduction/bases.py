@@ -9,8 +9,7 @@ from inphase.data.reading import read_pose
 from inphase.data.recipe_tables import Table, load_videos
 from inphase.data.stream import GroupStream
 from inphase.reproduction.study import Changes, Setup
-from inphase.training import Recipe, change_recipe, read_recipe
-from inphase.training.recipe import SHIPPED, write_recipe
+from inphase.training import Recipe, change_recipe, list_recipes, read_recipe
 
 # Steps as a share of what the recipe says; for pictures "full" is the paper's network, and its 150,000 steps.
 SHARES: Mapping[str, float] = {"small": 1 / 8, "medium": 1 / 2, "full": 1.0}
@@ -30,8 +29,8 @@ def compose(setup: Setup, method: str, changes: Changes | None = None) -> Recipe
     if setup.data == "stage" and setup.modality == "image" and setup.root is None:
         size = recipe.encoder.get("size", [224, 224])[0]  # drawn as large as they are seen
         recipe = replace(recipe, data={"size": size, **recipe.data})
-    if method == "supervised" and recipe.objective.get("kind", "phase") == "phase":
-        recipe = merge(recipe, {"objective": {"outputs": _count_phases(recipe.data)}})
+    if method == "supervised" and recipe.loss.get("kind", "phase") == "phase":
+        recipe = merge(recipe, {"loss": {"outputs": _count_phases(recipe.data)}})
     return recipe
 
 
@@ -50,18 +49,18 @@ def families(setup: Setup) -> list[str]:
     """Name the families of recipes to look in, nearest first."""
     if setup.modality == "pose":
         return list(dict.fromkeys([f"{_OWN[setup.data]}_pose", "penn_pose"]))
-    general = "paper" if setup.budget == "full" else "pixels"
+    general = "paper" if setup.budget == "full" else "image"
     return [f"{_OWN[setup.data]}_{general}", general]
 
 
 def _find(setup: Setup, method: str) -> Recipe:
-    """Read the recipe of a method; where it has none, GTA's with the objective as its source sets it."""
+    """Read the recipe of a method; where it has none, GTA's with the loss as its source sets it."""
     for name in families(setup):
-        if (SHIPPED / f"{name}_{method}.toml").is_file():
+        if f"{name}_{method}" in list_recipes():
             return read_recipe(f"{name}_{method}")
     for name in families(setup):
-        if (SHIPPED / f"{name}_gta.toml").is_file():
-            return replace(read_recipe(f"{name}_gta"), objective={"name": method})
+        if f"{name}_gta" in list_recipes():
+            return replace(read_recipe(f"{name}_gta"), loss={"name": method})
     raise ValueError(f"no recipe ships for {', '.join(families(setup))}")
 
 
@@ -80,7 +79,7 @@ def _data(setup: Setup) -> Table:
 
 def _count_phases(data: Table) -> int:
     """Count the phases of all actions, numbered through as training numbers them."""
-    found = _phases_of(write_recipe(Recipe(data, {}, {})))
+    found = _phases_of(Recipe(data, {}, {}).to_toml())
     if not found:
         raise ValueError(f"{data['name']} has no phases here: a supervised network needs them")
     return found

@@ -21,7 +21,6 @@ from inphase.reproduction.study import Changes, Column, Setup, Study, StudyRow
 from inphase.reproduction.study_runs import Test, TrainingJob, read_measured, read_trained
 from inphase.training import Recipe
 from inphase.training.metrics import COLLAPSED
-from inphase.training.recipe import write_recipe
 
 LINEAR = "linear stretch"
 # The numbers of what looks at nothing but lengths, under the keys of a matching.
@@ -231,7 +230,7 @@ def summarise_study(results: Results) -> Report:
         tables=(main_table(results), *action_tables(results)),
         figures=study.figures(results),
         details=(_runs_table(runs),),
-        recipe=write_recipe(results.recipe(_shown(results), results.columns[0], results.actions[0])),
+        recipe=results.recipe(_shown(results), results.columns[0], results.actions[0]).to_toml(),
         notes=_notes(results),
         about={
             "command": command(study, setup),

@@ -14,7 +14,7 @@ MODALITIES = ("pose", "image")
 BUDGETS = ("small", "medium", "full")
 Changes = Mapping[str, Mapping[str, Any]]  # table → key → value
 
-# Methods by the names of their objectives, and as the paper writes them.
+# Methods by the names of their losses, and as the paper writes them.
 LABELS: Mapping[str, str] = {
     "speednet": "SpeedNet",
     "tcn": "TCN",

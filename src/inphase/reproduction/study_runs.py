@@ -26,7 +26,7 @@ from inphase.evaluation.measure import Measured, Progress, measure
 from inphase.models import Encoder, load_encoder
 from inphase.reproduction.machine import describe_machine
 from inphase.storage.files import atomic_write
-from inphase.training import Recipe, Status, train
+from inphase.training import Recipe, train
 from inphase.training.build import build_encoder_with_loss
 from inphase.training.features import CachedFeatures
 
@@ -62,7 +62,7 @@ class TrainingJob:
         """Name the run's folder, below that of all studies."""
         if self.seed is None:
             return Path("controls") / _digest([self.recipe.encoder, self.recipe.data])
-        return Path("runs") / f"{self.recipe.objective['name']}-{fingerprint(self.recipe)}-s{self.seed}"
+        return Path("runs") / f"{self.recipe.loss['name']}-{fingerprint(self.recipe)}-s{self.seed}"
 
 
 def fingerprint(recipe: Recipe) -> str:
@@ -102,11 +102,11 @@ def _train(recipe: Recipe, folder: Path, *, out: Path, tell: Progress) -> None:
         return
     begin = time.perf_counter()
 
-    def watch(status: Status) -> None:
-        tell(status.doing or "training", status.step / status.steps)
+    def progress(stage: str, done: int, total: int) -> None:
+        tell(stage, done / max(1, total))
 
     try:
-        train(recipe, folder, watch=watch, features=_features(out, recipe.data, recipe.encoder))
+        train(recipe, folder, progress=progress, features=_features(out, recipe.data, recipe.encoder))
         before = {**before, "steps": steps}
     finally:
         # A run that was stopped on the way took all its parts together.
@@ -135,8 +135,8 @@ def _measure(
         if not encoder.is_frozen:
             return sight
         kept = CachedFeatures(encoder, sight, folder=features)
-        kept.look_at_all(lambda done, total: tell(f"looking at {split}", done / total))
-        return kept.sight
+        kept.compute_all(lambda done, total: tell(f"computing features of {split}", done / total))
+        return kept.source
 
     measured = measure(
         encoder,

@@ -1,19 +1,19 @@
-"""One loop, recipes, checkpoints: from a recipe to a run folder that every other command takes."""
+"""Training: recipes, the training loop with exact resume, and `fit` for your own videos."""
 
 from inphase.training.fit import Fitted, fit
 from inphase.training.loop import train
-from inphase.training.metrics import Status, TrainingError
-from inphase.training.recipe import Recipe, change_recipe, find_recipe, read_recipe, write_recipe
+from inphase.training.metrics import Status, Trained, TrainingError
+from inphase.training.recipe import Recipe, change_recipe, list_recipes, read_recipe
 
 __all__ = [
     "Fitted",
     "Recipe",
     "Status",
+    "Trained",
     "TrainingError",
     "change_recipe",
-    "find_recipe",
     "fit",
+    "list_recipes",
     "read_recipe",
     "train",
-    "write_recipe",
 ]

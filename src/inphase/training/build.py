@@ -1,4 +1,4 @@
-"""From a recipe to what it names: videos, encoder, objective, groups."""
+"""Build what a recipe names: the network, the sources of frames, the stream of batches."""
 
 import hashlib
 from collections import defaultdict
@@ -19,144 +19,157 @@ from inphase.data.stream import GroupStream, Stream
 from inphase.data.video import Video
 from inphase.losses import LOSSES, Loss
 from inphase.models import ENCODERS, Encoder, load_encoder, load_shipped
+from inphase.models.registry import check_encoder, resolve_encoder
 from inphase.training.encoder_with_loss import EncoderWithLoss
-from inphase.training.recipe import Recipe
-from inphase.training.settings import ValidationSettings
+from inphase.training.recipe import Recipe, ValidationSettings
+
+DEFAULT_VALIDATION_FRACTION = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingSources:
-    """What is trained on and what is watched meanwhile."""
+    """The frames to train on, and those of the validation videos where there are any."""
 
     train: FrameSource
-    held: FrameSource | None
+    validation: FrameSource | None
 
 
 def build_encoder_with_loss(recipe: Recipe) -> EncoderWithLoss:
-    """Make the networks a recipe names, their weights drawn from torch's generator unless it says where they start."""
+    """Build the networks of a recipe; weights come from torch's generator unless the recipe names a start."""
     encoder = build_encoder(recipe.encoder)
-    sound = None if recipe.sound is None else call(ENCODERS["audio"], recipe.sound, where="[sound]")
-    # What a frozen network sees of a picture that never changes need not be seen twice.
-    precomputed = encoder.is_frozen and recipe.augment is None
-    if sound is not None and sound.config["dimension"] != encoder.config["dimension"]:
+    audio = None if recipe.audio is None else call(ENCODERS["audio"], recipe.audio, where="[audio]")
+    # Without augmentation the features of a frozen network never change, so they are computed once.
+    precomputed = encoder.is_frozen and recipe.augmentation is None
+    if audio is not None and audio.config["dimension"] != encoder.config["dimension"]:
         raise ValueError(
-            f"[encoder] and [sound] embed into one space: {encoder.config['dimension']} and "
-            f"{sound.config['dimension']} dimensions differ"
+            f"[encoder] and [audio] must embed into one space, but their dimensions differ: "
+            f"{encoder.config['dimension']} and {audio.config['dimension']}"
         )
-    return EncoderWithLoss(
-        encoder, build_loss(recipe, dimension=encoder.config["dimension"]), sound=sound, precomputed=precomputed
-    )
+    loss = build_loss(recipe, dimension=encoder.config["dimension"])
+    return EncoderWithLoss(encoder, loss, audio=audio, precomputed=precomputed)
 
 
 def build_encoder(table: Table) -> Encoder:
-    """Make an encoder by its arguments, or begin with one there is: `start` is "shipped", a run folder or a file."""
-    kind, rest = choose(ENCODERS, table, where="encoder")
+    """Build an encoder from its arguments, or load the one that `start` names: "shipped", a run folder or a file.
+
+    `name` is an entry of `ENCODERS`, or `package.module:Class` of your own.
+    """
+    rest = dict(table)
+    if "name" not in rest:
+        raise ValueError(f"[encoder] has no name: choose one of {', '.join(ENCODERS)}, or package.module:Class")
+    name = rest.pop("name")
+    kind = resolve_encoder(name)
     start = rest.pop("start", "")
     if not start:
-        return call(kind, rest, where="[encoder]")
+        encoder = call(kind, rest, where="[encoder]")
+        check_encoder(encoder, name=name)
+        return encoder
     if rest:
-        raise ValueError(f"[encoder] begins as {start} is, its sizes and context included: leave out {', '.join(rest)}")
+        raise ValueError(
+            f"[encoder] starts from {start}, which fixes its sizes and its context: leave out {', '.join(rest)}"
+        )
     encoder = load_shipped(kind.modality) if start == "shipped" else load_encoder(start)
     if type(encoder) is not kind:
-        raise ValueError(f"[encoder] is to be {table['name']!r}, but {start} holds a {type(encoder).__name__}")
+        raise ValueError(f"[encoder] names {name!r}, but {start} holds a {type(encoder).__name__}")
     return encoder.train()
 
 
 def build_loss(recipe: Recipe, *, dimension: int) -> Loss:
-    """Make the method a recipe names; where it has layers of its own they take embeddings of `dimension`."""
-    kind, table = choose(LOSSES, recipe.objective, where="objective")
+    """Build the loss of a recipe; layers of its own take embeddings of `dimension`."""
+    kind, table = choose(LOSSES, recipe.loss, where="loss")
     given = {"dimension": dimension} if "dimension" in signature(kind).parameters and "dimension" not in table else {}
-    return call(kind, table, where="[objective]", **given)
+    return call(kind, table, where="[loss]", **given)
 
 
 def load_frame_sources(recipe: Recipe, encoder: Encoder) -> TrainingSources:
-    """Find the videos a recipe names and how the encoder sees them."""
+    """List the videos of a recipe and open their frames for an encoder."""
     store, split = recipe.data.get("store"), recipe.data.get("split", "train")
-    validation = call(ValidationSettings, recipe.validation, where="[validation]")
-    train, held = load_videos(recipe.data, split=split), []
-    if validation.fraction is None and split == "train":
-        held = _load_val(recipe.data)
-    if not held:
-        train, held = divide(train, fraction=0.1 if validation.fraction is None else validation.fraction)
-    if "videos_each" in recipe.data:
-        train = keep_few(train, videos_each=_require_some(recipe.data["videos_each"]))
-    watched = keep_few(held, videos_each=validation.videos)
+    settings = call(ValidationSettings, recipe.validation, where="[validation]")
+    train, validation = load_videos(recipe.data, split=split), []
+    if settings.fraction is None and split == "train":
+        validation = _load_validation_split(recipe.data)
+    if not validation:
+        fraction = DEFAULT_VALIDATION_FRACTION if settings.fraction is None else settings.fraction
+        train, validation = split_videos(train, fraction=fraction)
+    if "max_videos_per_action" in recipe.data:
+        train = limit_videos(train, per_action=_require_pair(recipe.data["max_videos_per_action"]))
+    validation = limit_videos(validation, per_action=settings.videos)
     return TrainingSources(
         open_frame_source(encoder, train, store=store),
-        open_frame_source(encoder, watched, store=store) if watched else None,
+        open_frame_source(encoder, validation, store=store) if validation else None,
     )
 
 
-def _require_some(count: object) -> int:
+def _require_pair(count: object) -> int:
     if not isinstance(count, int) or count < 2:
-        raise ValueError(f"[data] videos_each must be 2 or more, since videos are compared, got {count!r}")
+        raise ValueError(f"[data] max_videos_per_action must be at least 2, since videos are compared; got {count!r}")
     return count
 
 
-def _load_val(data: Table) -> list[Video]:
-    """Load a collection's "val" split, or nothing where it has none."""
+def _load_validation_split(data: Table) -> list[Video]:
+    """Load the "val" split of a data set, or nothing where it has none."""
     try:
         return load_videos(data, split="val")
     except ValueError:
         return []
 
 
-def divide(videos: Sequence[Video], *, fraction: float) -> tuple[list[Video], list[Video]]:
-    """Hold out a fraction of every action's videos, chosen by their names alone; two of each are left at least."""
-    held: set[str] = set()
+def split_videos(videos: Sequence[Video], *, fraction: float) -> tuple[list[Video], list[Video]]:
+    """Hold out a fraction of every action's videos, selected by a hash of their names; at least two stay."""
+    held_out: set[str] = set()
     for found in _by_action(videos).values():
         wanted = round(fraction * len(found))
-        held.update(video.id for video in found[: max(0, min(wanted, len(found) - 2))])
-    return [video for video in videos if video.id not in held], [video for video in videos if video.id in held]
+        held_out.update(video.id for video in found[: max(0, min(wanted, len(found) - 2))])
+    return [video for video in videos if video.id not in held_out], [video for video in videos if video.id in held_out]
 
 
-def keep_few(videos: Sequence[Video], *, videos_each: int) -> list[Video]:
-    """Keep at most so many videos of every action, chosen by their names alone."""
-    return [video for found in _by_action(videos).values() for video in found[:videos_each]]
+def limit_videos(videos: Sequence[Video], *, per_action: int) -> list[Video]:
+    """Keep at most `per_action` videos of every action, selected by a hash of their names."""
+    return [video for found in _by_action(videos).values() for video in found[:per_action]]
 
 
 def _by_action(videos: Sequence[Video]) -> dict[str, list[Video]]:
-    """Sort videos by action, and within one by a hash of their names."""
-    sorted_: dict[str, list[Video]] = defaultdict(list)
+    """Group videos by action, each group sorted by a hash of the names."""
+    groups: dict[str, list[Video]] = defaultdict(list)
     for video in sorted(videos, key=lambda video: hashlib.sha256(video.id.encode(errors="surrogatepass")).digest()):
-        sorted_[video.action].append(video)
-    return sorted_
+        groups[video.action].append(video)
+    return groups
 
 
 def build_stream(
-    recipe: Recipe, method: EncoderWithLoss, sight: FrameSource, *, seed: int, rank: int, world: int
+    recipe: Recipe, network: EncoderWithLoss, source: FrameSource, *, seed: int, rank: int, world: int
 ) -> Stream:
-    """Make the stream of groups that a method trains on; `sight` gives features where the method takes those."""
-    encoder = method.encoder
+    """Build the stream of batches that a network trains on; `source` gives features where the network takes those."""
+    encoder = network.encoder
     common: dict[str, Any] = {
-        "videos": sight.videos,
-        "read": sight.read,
+        "collection": source.videos,
+        "read": source.read,
         "context": lambda video: encoder.context_at(video.rate),
         "seed": seed,
         "rank": rank,
         "world": world,
-        **_changes(recipe, encoder),
+        **_augmentation(recipe, encoder),
     }
-    if method.sound is not None:
-        _require_plain_draw(method.objective)
-        sounds = {"read_sound": LogMelReader(), "measure": measure}
-        return call(AudioVisualStream, recipe.groups, where="[groups]", **common, **sounds)
-    drawing = {"frame_count": sight.frame_count, "choose": method.objective.frames}
-    return call(GroupStream, recipe.groups, where="[groups]", **common, **drawing)
+    if network.audio is not None:
+        _require_random_frames(network.loss)
+        audio = {"read_sound": LogMelReader(), "measure": measure}
+        return call(AudioVisualStream, recipe.batch, where="[batch]", **common, **audio)
+    drawing = {"frame_count": source.frame_count, "choose": network.loss.frames}
+    return call(GroupStream, recipe.batch, where="[batch]", **common, **drawing)
 
 
-def _require_plain_draw(objective: Loss) -> None:
-    """Refuse a method that wants frames of its own choice: seconds of sound cannot be chosen so."""
-    if objective.blocks != 1 or not objective.shares:
-        raise ValueError("audio-visual training draws frames at random: choose a method that takes them, as gta does")
+def _require_random_frames(loss: Loss) -> None:
+    """Raise if a loss samples frames by a rule of its own, which seconds of audio cannot follow."""
+    if loss.blocks != 1 or not loss.shares:
+        raise ValueError("audio-visual training samples frames at random: choose a loss that allows it, such as gta")
 
 
-def _changes(recipe: Recipe, encoder: Encoder) -> dict[str, Any]:
-    """Make what changes a video at random, as far as the recipe says."""
-    if recipe.augment is None:
+def _augmentation(recipe: Recipe, encoder: Encoder) -> dict[str, Any]:
+    """Build the arguments of a stream that augment its videos."""
+    if recipe.augmentation is None:
         return {}
     draw = sample_image_augmentation if encoder.modality == "image" else sample_pose_augmentation
-    call(draw, recipe.augment, where="[augment]", rng=np.random.default_rng(0))
+    call(draw, recipe.augmentation, where="[augmentation]", rng=np.random.default_rng(0))
     if encoder.modality == "image":
-        return {"look": partial(sample_image_augmentation, **recipe.augment)}
-    return {"prepare": partial(augment_poses, **recipe.augment)}
+        return {"look": partial(sample_image_augmentation, **recipe.augmentation)}
+    return {"prepare": partial(augment_poses, **recipe.augmentation)}

@@ -1,4 +1,4 @@
-"""The state of a run in one file: weights, optimiser, chance. It is there whole or not at all; nothing is unpickled."""
+"""Checkpoints: weights, optimizer and RNG states in one safetensors file, written atomically and never pickled."""
 
 import json
 from dataclasses import dataclass
@@ -13,34 +13,37 @@ from torch.optim import Optimizer
 
 from inphase.storage.files import atomic_write
 
-STATE_FILE = "state.safetensors"
 KEY = "inphase_state"
 
 
 @dataclass(frozen=True, eq=False)
-class State:
-    """Where a run stands after `step` steps."""
+class Checkpoint:
+    """The state of a run after `step` steps."""
 
     step: int
     tensors: dict[str, Tensor]
-    groups: list[dict[str, Any]]  # the optimiser's settings
+    groups: list[dict[str, Any]]  # the optimizer's parameter groups
+
+    @property
+    def rng_states(self) -> Tensor:
+        """The RNG state of every process, [ranks, …]."""
+        return self.tensors["rng_state"]
 
 
-def save_state(folder: Path, *, step: int, method: nn.Module, optimiser: Optimizer, chance: Tensor) -> None:
-    """Write the state after `step` steps; `chance` [ranks, …] is every process' generator."""
-    packed = optimiser.state_dict()
-    tensors = {f"method.{name}": value for name, value in method.state_dict().items()}
+def save_checkpoint(file: Path, *, step: int, network: nn.Module, optimizer: Optimizer, rng_states: Tensor) -> None:
+    """Write the state after `step` steps; `rng_states` [ranks, …] holds the RNG state of every process."""
+    packed = optimizer.state_dict()
+    tensors = {f"network.{name}": value for name, value in network.state_dict().items()}
     for index, values in packed["state"].items():
-        tensors |= {f"optimiser.{index}.{name}": torch.as_tensor(value) for name, value in values.items()}
-    tensors["chance"] = chance
+        tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in values.items()}
+    tensors["rng_state"] = rng_states
     metadata = {KEY: json.dumps({"step": step, "groups": packed["param_groups"]})}
-    with atomic_write(folder / STATE_FILE) as part:
+    with atomic_write(file) as part:
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, part, metadata=metadata)
 
 
-def load_state(folder: Path) -> State | None:
-    """Read the state a run was left in, where there is one."""
-    file = folder / STATE_FILE
+def load_checkpoint(file: Path) -> Checkpoint | None:
+    """Read a checkpoint, or return None where the file does not exist."""
     if not file.exists():
         return None
     try:
@@ -48,33 +51,35 @@ def load_state(folder: Path) -> State | None:
             described = json.loads((opened.metadata() or {})[KEY])
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - the file is no mapping
     except (SafetensorError, KeyError, ValueError) as error:
-        raise ValueError(f"{file} is damaged ({error}): remove it to begin again, or use another folder") from error
-    return State(described["step"], tensors, described["groups"])
+        raise ValueError(f"{file} is damaged ({error}): remove it to start over, or use another folder") from error
+    return Checkpoint(described["step"], tensors, described["groups"])
 
 
-def restore(state: State, *, method: nn.Module, optimiser: Optimizer) -> None:
-    """Bring network and optimiser to where they were."""
-    prefix = "method."
-    weights = {name.removeprefix(prefix): value for name, value in state.tensors.items() if name.startswith(prefix)}
-    method.load_state_dict(weights)
+def restore_checkpoint(checkpoint: Checkpoint, *, network: nn.Module, optimizer: Optimizer) -> None:
+    """Load a checkpoint into the network and the optimizer."""
+    prefix = "network."
+    weights = {
+        name.removeprefix(prefix): value for name, value in checkpoint.tensors.items() if name.startswith(prefix)
+    }
+    network.load_state_dict(weights)
     values: dict[int, dict[str, Tensor]] = {}
-    for name, value in state.tensors.items():
-        if name.startswith("optimiser."):
+    for name, value in checkpoint.tensors.items():
+        if name.startswith("optimizer."):
             _, index, key = name.split(".", 2)
             values.setdefault(int(index), {})[key] = value
-    optimiser.load_state_dict({"state": values, "param_groups": state.groups})
+    optimizer.load_state_dict({"state": values, "param_groups": checkpoint.groups})
 
 
 def rng_state(device: torch.device) -> Tensor:
-    """Give the state of the generators a process draws from: the CPU's, and its device's."""
-    own = torch.get_rng_state()
-    return torch.cat([own, torch.cuda.get_rng_state(device)]) if device.type == "cuda" else own
+    """Return the state of torch's generators of this process: the CPU's, then its CUDA device's."""
+    cpu = torch.get_rng_state()
+    return torch.cat([cpu, torch.cuda.get_rng_state(device)]) if device.type == "cuda" else cpu
 
 
-def set_rng_state(chance: Tensor, *, device: torch.device) -> None:
-    """Set the generators back to what `rng_state` gave."""
+def set_rng_state(state: Tensor, *, device: torch.device) -> None:
+    """Restore the generators to a state returned by `rng_state`."""
     size = len(torch.get_rng_state())
-    # torch reads a state from the beginning of its memory, wherever a view of it begins: each part gets its own.
-    torch.set_rng_state(chance[:size].cpu().clone())
-    if device.type == "cuda" and len(chance) > size:
-        torch.cuda.set_rng_state(chance[size:].cpu().clone(), device)
+    # torch reads a state from the beginning of its storage, wherever a view begins: each part needs its own copy.
+    torch.set_rng_state(state[:size].cpu().clone())
+    if device.type == "cuda" and len(state) > size:
+        torch.cuda.set_rng_state(state[size:].cpu().clone(), device)

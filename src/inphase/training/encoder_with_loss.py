@@ -1,11 +1,12 @@
-"""An encoder and an objective as one network: groups of frames in, the terms of the loss out."""
+"""The network that training steps: an encoder and a loss, from a batch of groups to the terms of the loss."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from inphase.data.augmentation import apply_image_augmentations
 from inphase.data.stream import Batch, Group
@@ -15,58 +16,58 @@ from inphase.models.encoder import Encoder
 
 
 class EncoderWithLoss(nn.Module):
-    """Embed the groups of a batch together, so that batch norms see all of them, and score each.
+    """Embed all groups of a batch together, so that batch norms cover all of them, and compute the loss of each.
 
-    With an encoder of sounds, a group is one clip: its pictures and its sound. Where `precomputed`, groups hold
-    of frames, which a frozen network has seen before, in place of the frames.
+    With an `audio` encoder a group is one clip: its frames and its audio. Where `precomputed`, groups hold the features
+    of a frozen network in place of frames.
     """
 
     def __init__(
-        self, encoder: Encoder, objective: Loss, *, sound: Encoder | None = None, precomputed: bool = False
+        self, encoder: Encoder, loss: Loss, *, audio: Encoder | None = None, precomputed: bool = False
     ) -> None:
-        """Keep the parts."""
+        """Combine the parts."""
         super().__init__()
-        self.encoder, self.objective, self.sound, self.precomputed = encoder, objective, sound, precomputed
+        self.encoder, self.loss, self.audio, self.precomputed = encoder, loss, audio, precomputed
 
-    def forward(self, given: "StepInput") -> dict[str, Tensor]:
-        """Give the mean over groups of `loss` and its terms, and the health of the embeddings."""
-        vectors = self.embed([self._prepare(group) for group in given.groups])
-        heard = self._hear([group.sound for group in given.groups if group.sound is not None])
-        groups = [_sequences(group, seen, sound) for group, seen, sound in zip_longest(given.groups, vectors, heard)]
-        everything = torch.cat([part.detach().flatten(0, 1) for part in (*vectors, *heard)])
-        return self.objective.mean_over(groups) | health(everything)
+    def forward(self, batch: "StepInput") -> dict[str, Tensor]:
+        """Return the mean over groups of `loss` and its terms, and the health of the embeddings."""
+        frames = self.embed([self._prepare(group) for group in batch.groups])
+        sounds = self._embed_audio([group.sound for group in batch.groups if group.sound is not None])
+        groups = [_sequences(group, seen, sound) for group, seen, sound in zip_longest(batch.groups, frames, sounds)]
+        everything = torch.cat([part.detach().flatten(0, 1) for part in (*frames, *sounds)])
+        return self.loss.mean_over(groups) | health(everything)
 
     def embed(self, values: Sequence[Tensor]) -> list[Tensor]:
-        """Embed the frames of groups [K, T, C, …]: at once where their shapes agree."""
-        look = self.encoder.embed_features if self.precomputed else self.encoder
+        """Embed the frames of groups [K, T, C, …], in one call where their shapes agree."""
+        embed = self.encoder.embed_features if self.precomputed else self.encoder
         if len({part.shape[1:] for part in values}) > 1:
-            return [look(part) for part in values]
-        together: Tensor = look(torch.cat(list(values)))
+            return [embed(part) for part in values]
+        together: Tensor = embed(torch.cat(list(values)))
         return list(torch.split(together, [len(part) for part in values]))
 
     def _prepare(self, group: Group) -> Tensor:
-        """Turn frames as they were read into what the encoder takes, changed by the group's looks."""
+        """Convert stored frames into the encoder's input, and apply the group's augmentations."""
         if self.precomputed:
             return group.values.float()
         if self.encoder.modality == "image":
             return apply_image_augmentations(group.values, looks=group.looks)
         return self.encoder.prepare(group.values)
 
-    def _hear(self, sounds: Sequence[Tensor]) -> list[Tensor]:
-        """Embed the sounds of groups, [1, N, …] each, together: [1, N, D]."""
-        if bool(sounds) != (self.sound is not None):
-            raise ValueError("groups with sound and a table [sound] for its encoder need each other")
-        if self.sound is None:
+    def _embed_audio(self, sounds: Sequence[Tensor]) -> list[Tensor]:
+        """Embed the audio of all groups, [1, N, …] each, in one call: [1, N, D]."""
+        if bool(sounds) != (self.audio is not None):
+            raise ValueError("groups with audio need a table [audio] in the recipe, and the table needs such groups")
+        if self.audio is None:
             return []
-        together: Tensor = self.sound(self.sound.prepare(torch.cat(list(sounds), 1))[:, :, None])
+        together: Tensor = self.audio(self.audio.prepare(torch.cat(list(sounds), 1))[:, :, None])
         return list(torch.split(together, [part.shape[1] for part in sounds], dim=1))
 
 
-def _sequences(group: Group, vectors: Tensor, heard: Tensor | None) -> Sequences:
-    """Give the objective a group's embeddings; those of pictures and of sound are two sequences."""
-    if heard is not None:
-        longest = max(vectors.shape[1], heard.shape[1])
-        vectors = torch.cat([_pad(part, longest) for part in (vectors, heard)])
+def _sequences(group: Group, vectors: Tensor, sound: Tensor | None) -> Sequences:
+    """Build the loss's input from a group's embeddings; frames and audio are two sequences."""
+    if sound is not None:
+        longest = max(vectors.shape[1], sound.shape[1])
+        vectors = torch.cat([_pad(part, longest) for part in (vectors, sound)])
     return Sequences(
         values=vectors,
         lengths=group.lengths,
@@ -78,25 +79,25 @@ def _sequences(group: Group, vectors: Tensor, heard: Tensor | None) -> Sequences
 
 
 class StepInput:
-    """What a step is given. Not a dataclass, which Fabric would take apart and copy."""
+    """The groups of one step on the device. Not a dataclass, which Fabric would take apart and copy."""
 
     def __init__(self, batches: Sequence[Batch], *, device: torch.device) -> None:
-        """Bring the groups of a step to the device."""
+        """Copy the groups to the device."""
         self.groups: list[Group] = [group.to(device) for batch in batches for group in batch.groups]
 
     @property
     def ids(self) -> list[str]:
-        """Name the videos."""
+        """The ids of the videos."""
         return [name for group in self.groups for name in group.ids]
 
     @property
     def frames(self) -> int:
-        """Count the frames that are embedded."""
+        """The number of frames to embed."""
         return sum(group.values.shape[0] * group.values.shape[1] for group in self.groups)
 
 
 def health(vectors: Tensor) -> dict[str, Tensor]:
-    """Tell a collapse: the mean cosine between two embeddings [N, D], and their variance; 1 and 0 where all are one."""
+    """Measure collapse: the mean cosine between embeddings [N, D] and their variance; 1 and 0 where all are equal."""
     unit = torch.nn.functional.normalize(vectors.float(), dim=-1)
     count = len(unit)
     together = unit.sum(0).square().sum()
@@ -105,23 +106,94 @@ def health(vectors: Tensor) -> dict[str, Tensor]:
 
 
 def _pad(vectors: Tensor, length: int) -> Tensor:
-    """Fill up a sequence [1, T, D] with zeros, which its length says are none of it."""
+    """Pad a sequence [1, T, D] with zeros, which the sequence's length excludes."""
     return torch.nn.functional.pad(vectors, (0, 0, 0, length - vectors.shape[1]))
 
 
 def put_channels_last(module: nn.Module) -> None:
-    """Lay the kernels of convolutions, over pictures and over time, out as GPUs multiply them fastest."""
+    """Store the kernels of 2D and 3D convolutions channels-last, the fastest layout on GPUs."""
     layouts = {4: torch.channels_last, 5: torch.channels_last_3d}
     for parameter in module.parameters():
         if parameter.ndim in layouts:
             parameter.data = parameter.data.contiguous(memory_format=layouts[parameter.ndim])
 
 
-def trained(module: nn.Module) -> list[Tensor]:
+def trainable_parameters(module: nn.Module) -> list[Tensor]:
     """List the parameters that train."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
-def numbers(terms: dict[str, Any]) -> dict[str, float]:
-    """Turn terms into plain numbers."""
+def as_floats(terms: Mapping[str, Tensor]) -> dict[str, float]:
+    """Convert terms to floats."""
     return {name: float(value) for name, value in terms.items()}
+
+
+class GlobalBatchNorm(_BatchNorm):
+    """Batch norm over the batches of all processes, which must be equally large; SyncBatchNorm needs GPUs."""
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        """Accept any number of axes after [N, C]."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalize [N, C, …]."""
+        if not self.training:
+            return self._normalize(input)
+        values = input.float()
+        axes = [0, *range(2, input.ndim)]
+        world = torch.distributed.get_world_size()
+        count = world * values.numel() // values.shape[1]
+        shape = (1, -1, *[1] * (input.ndim - 2))
+        mean = _all_reduce_sum(values.sum(axes)) / count
+        centered = values - mean.view(shape)
+        variance = _all_reduce_sum(centered.square().sum(axes)) / count
+        self._update(mean.detach(), variance.detach() * (count / max(1, count - 1)))
+        scaled = centered * (variance + self.eps).rsqrt().view(shape)
+        if self.weight is not None:
+            scaled = scaled * self.weight.view(shape) + self.bias.view(shape)
+        return scaled.to(input.dtype)
+
+    def _normalize(self, input: Tensor) -> Tensor:
+        """Normalize by the running statistics."""
+        normalized: Tensor = super().forward(input)
+        return normalized
+
+    @torch.no_grad()
+    def _update(self, mean: Tensor, variance: Tensor) -> None:
+        """Update the running statistics, as batch norm does."""
+        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
+            return
+        self.num_batches_tracked.add_(1)
+        momentum = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean, momentum)
+        self.running_var.lerp_(variance, momentum)
+
+
+class _AllReduceSum(torch.autograd.Function):
+    """Sum over all processes; gradients are summed too, since the loss of every process depends on the sum."""
+
+    @staticmethod
+    def forward(ctx: object, values: Tensor) -> Tensor:
+        total = values.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
+        return _AllReduceSum.forward(ctx, gradient)
+
+
+def _all_reduce_sum(values: Tensor) -> Tensor:
+    total: Tensor = _AllReduceSum.apply(values)  # type: ignore[no-untyped-call]
+    return total
+
+
+def synchronize_batch_norms(module: nn.Module) -> nn.Module:
+    """Replace the batch norms of a network by `GlobalBatchNorm`s with the same parameters and statistics."""
+    for name, part in module.named_children():
+        if isinstance(part, _BatchNorm):
+            wide = GlobalBatchNorm(part.num_features, eps=part.eps, momentum=cast("float", part.momentum))
+            wide.__dict__.update(part.__dict__)  # the same parameters, buffers and flags, not copies
+            module.add_module(name, wide)
+        else:
+            synchronize_batch_norms(part)
+    return module

@@ -1,4 +1,4 @@
-"""What a frozen network sees in every frame, computed once and kept: training then touches the embedder alone."""
+"""Cached features of a frozen network: computed once per frame, so that training runs the embedder alone."""
 
 import hashlib
 from collections.abc import Callable
@@ -19,49 +19,52 @@ from inphase.storage.files import atomic_write
 
 
 class CachedFeatures:
-    """A `Read` of features in half precision, from a file per video, mapped into memory.
+    """A `Read` of half-precision features, memory-mapped from one file per video.
 
-    A file is named by the network that looked, the video, and how many frames of which size it has: other weights or
-    another cut of a video never find it.
+    The file name is a hash of the network's weights, the video's id and its number of frames, so other weights or
+    another cut of a video never match a cached file.
     """
 
-    def __init__(self, encoder: Encoder, sight: FrameSource, *, folder: Path, batch: int = 32) -> None:
-        """Keep features in `folder`."""
-        self._encoder, self._sight, self._folder, self._batch = encoder, sight, folder, batch
+    def __init__(self, encoder: Encoder, source: FrameSource, *, folder: Path, batch: int = 32) -> None:
+        """Cache the features of a source's videos in `folder`."""
+        self._encoder, self._source, self._folder, self._batch = encoder, source, folder, batch
         self._network = fingerprint(encoder, head=False)
         self._open: dict[str, tuple[NDArray[np.float16], NDArray[np.float64]]] = {}
 
     @property
-    def sight(self) -> FrameSource:
-        """Give the same videos, seen as features."""
-        return replace(self._sight, read=self, source=f"{self._sight.source} as features", precomputed=True)
+    def source(self) -> FrameSource:
+        """The same videos, read as features."""
+        return replace(self._source, read=self, source=f"{self._source.source} as features", precomputed=True)
 
     def __call__(self, video: Video, frames: Frames) -> tuple[NDArray[np.float16], NDArray[np.float64]]:
-        """Give the features of some frames, and their seconds."""
+        """Return the features of some frames, and their times in seconds."""
         if video.id not in self._open:
-            self.look(video)
+            self.load(video)
         values, times = self._open[video.id]
         return values[frames], times[frames]
 
-    def look_at_all(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Compute what is missing; a video that cannot be read is left for training to report.
+    def compute_all(self, report: Callable[[int, int], None] | None = None) -> None:
+        """Compute all missing features; a video that cannot be read is skipped, and training reports it.
 
-        Where several runs share the folder one of them looks, and the others wait for it.
+        `report` is called with (done, total) videos. A lock serializes runs that share the folder: one computes and the
+        others wait.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
+        videos = self._source.videos
         with FileLock(self._folder / "lock"):
-            for done, video in enumerate(self._sight.videos):
-                if progress is not None:
-                    progress(done, len(self._sight.videos))
+            for done, video in enumerate(videos, start=1):
                 try:
-                    self.look(video)
-                # Whatever is wrong with one video, the run skips it and says so when it is drawn.
+                    self.load(video)
+                # Training skips a video that cannot be read and reports the reason when it is drawn.
                 except Exception:
                     continue
+                finally:
+                    if report is not None:
+                        report(done, len(videos))
 
-    def look(self, video: Video) -> None:
-        """Compute the features of one video, or find them."""
-        length = self._sight.frame_count(video)
+    def load(self, video: Video) -> None:
+        """Map the features of one video, computing them first where they are not cached."""
+        length = self._source.frame_count(video)
         file = self._folder / feature_file_name(self._network, video, length)
         times_file = file.with_suffix(".times.npy")
         if not (file.exists() and times_file.exists()):
@@ -76,22 +79,22 @@ class CachedFeatures:
         parts, seconds = [], []
         device = next(self._encoder.parameters()).device
         for begin in range(0, length, self._batch):
-            frames, times = self._sight.read(video, np.arange(begin, min(length, begin + self._batch)))
+            frames, times = self._source.read(video, np.arange(begin, min(length, begin + self._batch)))
             self._encoder.check(frames.shape[1:])
             with torch.inference_mode():
-                looked = self._encoder.features(
+                features = self._encoder.features(
                     self._encoder.prepare(torch.from_numpy(np.ascontiguousarray(frames)).to(device))
                 )
-            parts.append(looked.to(torch.float16).cpu().numpy())
+            parts.append(features.to(torch.float16).cpu().numpy())
             seconds.append(times)
         return np.concatenate(parts), np.concatenate(seconds)
 
 
-def cache_features(encoder: Encoder, sight: FrameSource, *, folder: Path) -> FrameSource:
-    """Show what a frozen encoder sees in place of the frames; what was never looked at is when it is asked for."""
-    return CachedFeatures(encoder, sight, folder=folder).sight
+def cache_features(encoder: Encoder, source: FrameSource, *, folder: Path) -> FrameSource:
+    """Read the cached features of a frozen encoder in place of frames; missing ones are computed when they are read."""
+    return CachedFeatures(encoder, source, folder=folder).source
 
 
 def feature_file_name(network: str, video: Video, length: int) -> str:
-    """Name the file of what a network, by its fingerprint, sees of a video of `length` frames."""
+    """Name the file of a video's features, by the fingerprint of the network and the number of frames."""
     return hashlib.sha256(f"{network} {video.id} {length}".encode(errors="surrogatepass")).hexdigest()[:24] + ".npy"

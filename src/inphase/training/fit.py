@@ -1,5 +1,6 @@
-"""Fit: learn to align your own videos. From a folder of them to a run folder, without labels or a GPU."""
+"""Fit: train on a folder of your own videos, without labels and without a GPU."""
 
+import json
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,132 +14,165 @@ from inphase.data.reading import sources
 from inphase.data.video import Problem, Video, summarise
 from inphase.media.frame_store import FillSummary, StoredVideo, fill_store
 from inphase.pose.pose_store import fill_poses
-from inphase.storage.cache import Cache
+from inphase.progress import Progress, ignore_progress
+from inphase.runs import Run
+from inphase.storage.cache import Cache, default_cache_folder
 from inphase.storage.errors import MissingExtraError
+from inphase.storage.files import atomic_write
 from inphase.training.build import build_encoder_with_loss
 from inphase.training.loop import OnStatus, train
-from inphase.training.recipe import SHIPPED, Recipe, read_recipe
+from inphase.training.metrics import Status
+from inphase.training.recipe import Recipe, read_recipe
 
-Modality = Literal["auto", "pose", "image", "both"]
-Way = Literal["pose", "image"]
-
-# What was seen of the videos, in the run folder.
-SEEN = "seen"
-# People are what the videos are about where so large a part of them shows somebody.
-MOSTLY = 0.8
-# Of fewer videos of an action none is held out: there would be too little to learn from, or to measure.
-FEW = 10
-HELD_OUT = 0.2
+# "auto" uses poses where a person is found in at least this fraction of the videos.
+MIN_PERSON_FRACTION = 0.8
+# With fewer videos of an action none is held out: too few would be left to train on, or to measure on.
+MIN_VIDEOS_TO_HOLD_OUT = 10
+HELD_OUT_FRACTION = 0.2
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What was learnt from a folder: the run, how it sees videos, and those it could not see, with the reasons.
+    """The result of fitting a folder: the run, its modality, and the videos that were left out with the reasons.
 
-    `split` is what to measure the run on: "test" where videos were held out, otherwise "train".
+    `split` is the one to evaluate on: "test" where videos were held out, otherwise "train". `labeled` is whether
+    phases.csv labels when something happens. `messages` are the decisions, in sentences for the user.
     """
 
-    run: Path
-    way: Way
+    run: Run
+    modality: Literal["pose", "image"]
     left_out: dict[str, str]
-    split: str
-    labelled: bool  # whether phases.csv says when something happens
+    split: Literal["train", "test"]
+    labeled: bool
+    messages: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON values."""
+        return {**vars(self), "run": str(self.run.folder), "messages": list(self.messages)}
+
+    def write(self, folder: Path | str) -> Path:
+        """Write the result as fit.json; the weights are in the run folder already."""
+        file = Path(folder) / "fit.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(file) as part:
+            part.write_text(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), encoding="utf-8")
+        return file
 
 
 def fit(
     folder: Path | str,
     out: Path | str,
     *,
-    modality: Modality = "auto",
+    modality: Literal["auto", "pose", "image", "both"] = "auto",
     changes: Sequence[str] = (),
     workers: int = 2,
-    cache: Cache | None = None,
-    tell: Callable[[str], None] | None = None,
-    looking: Callable[[str, int, int], None] | None = None,
-    watch: OnStatus | None = None,
+    cache: Path | None = None,
+    on_status: OnStatus | None = None,
+    progress: Progress | None = None,
 ) -> Fitted:
-    """Learn from the videos of a folder, one action or a sub-folder for each, into the run folder `out`.
+    """Train on the videos of a folder, all of one action or a sub-folder for each, into the run folder `out`.
 
-    "pose" sees people by their joints, "image" whole pictures; "auto" takes poses where people are found in most of
-    the videos. What is seen is kept in the run folder; poses are looked for on the `shelf`, and kept there as well. A
-    fifth of the videos is held out to measure on. `changes` to the recipe are written `table.key=value`. Stopped at any
-    moment, the same call goes on. `tell` is told in words what was decided, `looking` what is being done with the
-    videos, how many are done and how many there are, `watch` how training stands.
+    "pose" embeds body poses, "image" whole frames; "auto" uses poses where people are found in most of the videos.
+    Decoded frames or poses are stored in the run folder; poses are also cached in `cache`, by default the user's cache
+    folder. A fifth of the videos is held out for evaluation. `changes` to the recipe are written `table.key=value`.
+    Interrupted at any moment, the same call resumes. `on_status` receives messages and the status of training,
+    `progress` the stage and the counts.
     """
-    folder, out, tell = Path(folder), Path(out), tell or (lambda _: None)
+    if modality == "both":
+        raise ValueError("modality 'both' is not available yet: use auto, pose or image")
+    if modality not in ("auto", "pose", "image"):
+        raise ValueError(f"modality must be auto, pose or image, got {modality!r}")
+    folder, run = Path(folder), Run(out)
     videos = collection.load(folder, split="all", val=0.0, test=0.0)
     _require_pairs(videos, folder)
-    recipes = {way: read_recipe(SHIPPED / f"fit_{way}.toml", changes=changes) for way in ("pose", "image")}
-    look = partial(_look, out / SEEN, videos, workers=workers, looking=looking)
-    follow = partial(fill_poses, cache=cache)
-    way, left_out = _choose_way(look, follow, recipes["image"], modality=modality, tell=tell)
+    recipes = {name: read_recipe(f"fit_{name}", changes=changes) for name in ("pose", "image")}
+    extraction = _Extraction(
+        run, videos, workers=workers, cache=cache, progress=progress or ignore_progress, on_status=on_status
+    )
+    chosen, left_out = extraction.choose(modality, recipes["image"])
     kept = [video for video in videos if video.id not in left_out]
     _require_pairs(kept, folder)
-    held_out = HELD_OUT if min(Counter(video.action for video in kept).values()) >= FEW else 0.0
-    data: dict[str, Any] = {"root": str(folder.resolve()), "store": str((out / SEEN).resolve()), "val": 0.0}
-    recipe = replace(recipes[way], data={**recipes[way].data, **data, "test": held_out})
+    hold_out = min(Counter(video.action for video in kept).values()) >= MIN_VIDEOS_TO_HOLD_OUT
+    data: dict[str, Any] = {"root": str(folder.resolve()), "store": str(run.store.resolve()), "val": 0.0}
+    data["test"] = HELD_OUT_FRACTION if hold_out else 0.0
+    recipe = replace(recipes[chosen], data={**recipes[chosen].data, **data})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Problem)  # what cannot be seen was said when it was looked at
-        train(recipe, out, watch=watch)
-    return Fitted(out, way, left_out, "test" if held_out else "train", any(video.intervals for video in kept))
+        warnings.simplefilter("ignore", Problem)  # the messages name the videos that are left out
+        train(recipe, run.folder, on_status=on_status, progress=progress)
+    labeled = any(video.intervals for video in kept)
+    return Fitted(run, chosen, left_out, "test" if hold_out else "train", labeled, tuple(extraction.messages))
 
 
-def _choose_way(
-    look: Callable[..., FillSummary],
-    follow: Callable[..., FillSummary],
-    pixels: Recipe,
-    *,
-    modality: Modality,
-    tell: Callable[[str], None],
-) -> tuple[Way, dict[str, str]]:
-    """Look at every video once, and say in which way and which of them cannot be seen so."""
-    if modality in ("auto", "pose"):
-        try:
-            filled = look("following people", follow)
-        except MissingExtraError as error:
-            if modality == "pose":
-                raise
-            tell(str(error))
-        else:
-            dealt = filled.written + filled.kept
-            share = dealt / max(1, dealt + len(filled.broken))
-            if modality == "pose" or share >= MOSTLY:
-                _tell_left_out(filled, tell)
-                tell(f"looking at people: they are found in {share:.0%} of the videos")
-                return "pose", filled.broken
-            tell(f"looking at pictures: people are found in {share:.0%} of the videos only")
-    height, width = build_encoder_with_loss(pixels).encoder.shape[:2]
-    filled = look("decoding", partial(fill_store, size=(height, width)))
-    _tell_left_out(filled, tell)
-    return "image", filled.broken
+class _Extraction:
+    """Extract poses or frames of all videos into the run's store, and choose the modality by the poses found."""
+
+    def __init__(
+        self,
+        run: Run,
+        videos: Sequence[Video],
+        *,
+        workers: int,
+        cache: Path | None,
+        progress: Progress,
+        on_status: OnStatus | None,
+    ) -> None:
+        """Prepare to extract."""
+        self._run, self._videos, self._workers = run, videos, workers
+        self._cache, self._progress, self._on_status = cache, progress, on_status
+        self.messages: list[str] = []
+
+    def choose(self, modality: str, recipe: Recipe) -> tuple[Literal["pose", "image"], dict[str, str]]:
+        """Extract every video once; return the modality, and the videos left out with the reasons.
+
+        `recipe` is the one for images, whose encoder determines the size of the frames.
+        """
+        if modality in ("auto", "pose"):
+            try:
+                cache = Cache(self._cache or default_cache_folder())
+                filled = self._fill("estimating poses", partial(fill_poses, cache=cache))
+            except MissingExtraError as error:
+                if modality == "pose":
+                    raise
+                self._say(f"Using images: {error}")
+            else:
+                found, total = filled.written + filled.kept, filled.written + filled.kept + len(filled.broken)
+                if modality == "pose" or found / max(1, total) >= MIN_PERSON_FRACTION:
+                    self._report_left_out(filled)
+                    self._say(f"Using body pose (a person was found in {_of_all(found, total)}).")
+                    return "pose", filled.broken
+                self._say(f"Using images (a person was found in only {_of_all(found, total)}).")
+        height, width = build_encoder_with_loss(recipe).encoder.shape[:2]
+        filled = self._fill("decoding", partial(fill_store, size=(height, width)))
+        self._report_left_out(filled)
+        return "image", filled.broken
+
+    def _fill(self, stage: str, fill: Callable[..., FillSummary]) -> FillSummary:
+        """Fill the store, reporting progress under the name of the stage."""
+
+        def report(state: StoredVideo) -> None:
+            self._progress(stage, state.done, state.total)
+
+        return fill(self._run.store, sources(self._videos), workers=self._workers, progress=report)
+
+    def _report_left_out(self, filled: FillSummary) -> None:
+        if filled.broken:
+            reasons = (f"{name} ({reason})" for name, reason in filled.broken.items())
+            self._say(f"Left out {len(filled.broken)} of {len(self._videos)} videos: {summarise(reasons)}.")
+
+    def _say(self, message: str) -> None:
+        self.messages.append(message)
+        if self._on_status is not None:
+            self._on_status(Status(0, 0, messages=(message,)))
 
 
-def _look(
-    store: Path,
-    videos: Sequence[Video],
-    doing: str,
-    fill: Callable[..., FillSummary],
-    *,
-    workers: int,
-    looking: Callable[[str, int, int], None] | None,
-) -> FillSummary:
-    """Fill the store with what is seen of the videos in one way."""
-
-    def progress(state: StoredVideo) -> None:
-        if looking is not None:
-            looking(doing, state.done, state.total)
-
-    return fill(store, sources(videos), workers=workers, progress=progress)
-
-
-def _tell_left_out(filled: FillSummary, tell: Callable[[str], None]) -> None:
-    if filled.broken:
-        tell(f"left out: {summarise(f'{name} ({reason})' for name, reason in filled.broken.items())}")
+def _of_all(found: int, total: int) -> str:
+    """Describe a count of videos: "every video", or "3 of 4 videos"."""
+    return "every video" if found == total else f"{found} of {total} videos"
 
 
 def _require_pairs(videos: Sequence[Video], folder: Path) -> None:
-    """Refuse an action with a single video: there is nothing to align it with."""
-    lonely = [action for action, number in Counter(video.action for video in videos).items() if number < 2]
-    if lonely or not videos:
-        what = f"there is only one of {summarise(lonely)}" if lonely else "there is none that can be seen"
-        raise ValueError(f"{folder} needs two videos of an action or more to align, and {what}: add some, or remove it")
+    """Raise if an action has a single video, which cannot be aligned with another."""
+    single = [action for action, number in Counter(video.action for video in videos).items() if number < 2]
+    if single or not videos:
+        problem = f"{summarise(single)} has only one" if single else "none can be used"
+        raise ValueError(f"{folder} needs at least two videos of each action, but {problem}: add videos, or remove it")

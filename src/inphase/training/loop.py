@@ -1,4 +1,4 @@
-"""The loop: one for a processor, a GPU, or many on many machines; stopped at any moment it goes on where it was."""
+"""The training loop: on a CPU, a GPU, or many on many machines; interrupted at any moment, it resumes exactly."""
 
 import contextlib
 import math
@@ -7,10 +7,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning.fabric import Fabric
 from torch import Tensor
 
 from inphase.data.batches import SkipLog
@@ -18,110 +17,158 @@ from inphase.data.frame_source import FrameSource
 from inphase.data.recipe_tables import call
 from inphase.data.stream import Batch, prefetch
 from inphase.models import Encoder, save_encoder
-from inphase.models.weights import FILE as ENCODER
+from inphase.progress import Progress, ignore_progress, stage_progress
+from inphase.runs import Run
+from inphase.storage.errors import MissingExtraError
 from inphase.storage.files import exclusive_lock
-from inphase.training.batch_norm import globalise
 from inphase.training.build import build_encoder_with_loss, build_stream, load_frame_sources
-from inphase.training.checkpoint import load_state, restore, rng_state, save_state, set_rng_state
-from inphase.training.encoder_with_loss import StepInput, numbers, put_channels_last, trained
+from inphase.training.checkpoint import (
+    load_checkpoint,
+    restore_checkpoint,
+    rng_state,
+    save_checkpoint,
+    set_rng_state,
+)
+from inphase.training.encoder_with_loss import (
+    StepInput,
+    as_floats,
+    put_channels_last,
+    synchronize_batch_norms,
+    trainable_parameters,
+)
 from inphase.training.features import CachedFeatures, cache_features
-from inphase.training.metrics import COLLAPSED, Clock, Metrics, Status, TrainingError
-from inphase.training.recipe import Recipe, write_run_recipe
-from inphase.training.settings import OptimizerSettings, RunSettings, ValidationSettings
+from inphase.training.metrics import COLLAPSED, Clock, Metrics, Status, Trained, TrainingError, read_metrics
+from inphase.training.recipe import (
+    OptimizerSettings,
+    Recipe,
+    RunSettings,
+    ValidationSettings,
+    read_recipe,
+    write_run_recipe,
+)
 
-SOUND = "sound.safetensors"
-_FINISHED = "this run is finished: raise run.steps, --steps of `inphase fit`, to continue it"
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+_FINISHED = "This run is finished: raise run.steps (--steps of `inphase fit`) to continue it."
 
 OnStatus = Callable[[Status], None]
 Validate = Callable[[Encoder, FrameSource], Mapping[str, float]]
 
 
 def train(
-    recipe: Recipe,
-    out: Path,
+    recipe: Recipe | Path | str,
+    out: Path | str,
     *,
-    watch: OnStatus | None = None,
     validate: Validate | None = None,
     features: Path | None = None,
-) -> Path:
-    """Train what a recipe describes into the run folder `out`, and give that; a run begun before is continued.
+    on_status: OnStatus | None = None,
+    progress: Progress | None = None,
+) -> Trained:
+    """Train a recipe, or the one of a name or path, into the run folder `out`; an unfinished run there is resumed.
 
-    `watch` is told how it stands, on the first process alone; `validate` measures the encoder on the videos that are
-    watched, at the end and as often as the recipe says. `features` is where what a frozen network sees is kept, in the
-    run folder unless several runs share it.
+    `validate` measures the encoder on the validation videos, at the end and as often as the recipe asks. `features` is
+    the cache of a frozen network's features: by default in the run folder, elsewhere where several runs share it.
+    `on_status` receives the terms of the loss and messages, `progress` the stage and the counts; the first process
+    alone calls them. An interrupt (SIGINT, SIGTERM) finishes the step, saves, and raises `KeyboardInterrupt`.
     """
-    run = call(RunSettings, recipe.run, where="[run]")
-    fabric = Fabric(
-        accelerator=run.accelerator,
-        devices=run.devices,
-        num_nodes=run.nodes,
-        strategy=run.strategy,
-        precision=run.precision,  # type: ignore[arg-type]
-    )
-    fabric.launch()
+    recipe = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
+    settings, run = call(RunSettings, recipe.run, where="[run]"), Run(out)
+    fabric = _launch(settings)
     with contextlib.ExitStack() as stack:
         if fabric.is_global_zero:
-            stack.enter_context(exclusive_lock(out, doing="training in"))
-            write_run_recipe(recipe, out)
+            stack.enter_context(exclusive_lock(run.folder, doing="training in"))
+            write_run_recipe(recipe, run)
         fabric.barrier()
-        watch = watch or (lambda _: None)
-        _Training(recipe, run, out, fabric, watch=watch, validate=validate, features=features or out / "features").go()
+        training = _Training(
+            recipe,
+            settings,
+            run,
+            fabric,
+            validate=validate,
+            features=features or run.features,
+            on_status=on_status or (lambda _: None),
+            progress=progress or ignore_progress,
+        )
+        training.go()
         fabric.barrier()
-    return out
+    rows = read_metrics(run.folder)
+    return Trained(
+        run, training.step, {name: value for name, value in rows[-1].items() if name != "step"} if rows else {}
+    )
+
+
+def _launch(settings: RunSettings) -> "Fabric":
+    """Start Lightning Fabric on the hardware that the settings name."""
+    try:
+        from lightning.fabric import Fabric
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("Training needs lightning: pip install 'inphase[train]'") from error
+    fabric = Fabric(
+        accelerator=settings.accelerator,
+        devices=settings.devices,
+        num_nodes=settings.nodes,
+        strategy=settings.strategy,
+        precision=settings.precision,  # type: ignore[arg-type]
+    )
+    fabric.launch()
+    return fabric
 
 
 class _Training:
-    """One process' share of a run."""
+    """The share of a run that one process trains."""
 
     def __init__(
         self,
         recipe: Recipe,
-        run: RunSettings,
-        out: Path,
-        fabric: Fabric,
+        settings: RunSettings,
+        run: Run,
+        fabric: "Fabric",
         *,
-        watch: OnStatus,
         validate: Validate | None,
         features: Path,
+        on_status: OnStatus,
+        progress: Progress,
     ) -> None:
-        """Build everything, and go back to where the run was left."""
-        self.recipe, self.run, self.out, self.fabric, self.watch = recipe, run, out, fabric, watch
-        self.features = features
-        self.settings = call(OptimizerSettings, recipe.optimiser, where="[optimiser]")
-        self.every = call(ValidationSettings, recipe.validation, where="[validation]").every
-        torch.manual_seed(run.seed)
-        self.method = build_encoder_with_loss(recipe)
-        self.sights = load_frame_sources(recipe, self.method.encoder)
-        self.validate = None if self.sights.held is None else validate
+        """Build everything, and resume from the checkpoint where there is one."""
+        self.recipe, self.settings, self.run, self.fabric = recipe, settings, run, fabric
+        self.features, self.on_status, self.progress = features, on_status, progress
+        self.optimizer_settings = call(OptimizerSettings, recipe.optimizer, where="[optimizer]")
+        self.validate_every = call(ValidationSettings, recipe.validation, where="[validation]").every
+        torch.manual_seed(settings.seed)
+        self.network = build_encoder_with_loss(recipe)
+        self.sources = load_frame_sources(recipe, self.network.encoder)
+        self.validate = None if self.sources.validation is None else validate
         if fabric.world_size > 1:
-            globalise(self.method)
-        if run.channels_last:
-            put_channels_last(self.method)
-        self.optimiser = self.settings.build(trained(self.method))
-        self.wrapped, self.wrapped_optimiser = fabric.setup(self.method, self.optimiser)
+            synchronize_batch_norms(self.network)
+        if settings.channels_last:
+            put_channels_last(self.network)
+        self.optimizer = self.optimizer_settings.build(trainable_parameters(self.network))
+        self.wrapped, self.wrapped_optimizer = fabric.setup(self.network, self.optimizer)
         self.step = self._resume()
-        self.metrics = Metrics(out, step=self.step) if fabric.is_global_zero else None
+        self.metrics = Metrics(run, step=self.step) if fabric.is_global_zero else None
         self.skips = SkipLog()
         self.stop = self.collapsed = False
 
     def _resume(self) -> int:
-        """Go back to the last state saved, or begin; every process then draws its own chance."""
-        state = load_state(self.out)
-        if state is None:
-            torch.manual_seed(self.run.seed + 1000003 * self.fabric.global_rank)
+        """Restore the checkpoint and return its step, or seed this process's generator and return 0."""
+        checkpoint = load_checkpoint(self.run.state)
+        if checkpoint is None:
+            torch.manual_seed(self.settings.seed + 1000003 * self.fabric.global_rank)
             return 0
-        restore(state, method=self.method, optimiser=self.optimiser)
-        chance = state.tensors["chance"]
-        set_rng_state(chance[self.fabric.global_rank % len(chance)], device=self.fabric.device)
-        return state.step
+        restore_checkpoint(checkpoint, network=self.network, optimizer=self.optimizer)
+        states = checkpoint.rng_states
+        set_rng_state(states[self.fabric.global_rank % len(states)], device=self.fabric.device)
+        return checkpoint.step
 
     def go(self) -> None:
-        """Train to the end, saving on the way; interrupted, save and say so."""
+        """Train to the last step; an interrupt saves a checkpoint and raises `KeyboardInterrupt`."""
         try:
-            with self._heeding_signals(), self._heeding_losses():
+            with self._catch_signals(), self._explain_lost_processes():
                 for status in self._steps():
                     if self.fabric.is_global_zero:
-                        self.watch(status)
+                        self.progress("training", status.step, status.steps)
+                        self.on_status(status)
             if self.stop:
                 raise KeyboardInterrupt
         finally:
@@ -129,102 +176,100 @@ class _Training:
                 self.metrics.close()
 
     def _steps(self) -> Iterator[Status]:
-        """Do the steps that are left, yielding how it stands at every `log_every`-th."""
-        if self.step >= self.run.steps:
-            yield Status(self.step, self.run.steps, messages=(_FINISHED,))
+        """Run the remaining steps, yielding a status every `log_every` steps."""
+        if self.step >= self.settings.steps:
+            yield Status(self.step, self.settings.steps, messages=(_FINISHED,))
             return
-        sight = self._look_first()
+        source = self._compute_features()
         clock = Clock()
         waiting: deque[tuple[int, list[str], Tensor]] = deque()
-        for batches in self._batches(sight):
-            given = StepInput(batches, device=self.fabric.device)
-            terms = self._train_on(given)
+        for batches in self._batches(source):
+            batch = StepInput(batches, device=self.fabric.device)
+            terms = self._train_step(batch)
             self.step += 1
-            clock.tick(given.frames * self.fabric.world_size)
-            # The loss of the step before: asking for this one's would make a GPU wait.
-            waiting.append((self.step, given.ids, terms["loss"]))
+            clock.tick(batch.frames * self.fabric.world_size)
+            # Check the loss one step late: reading this step's loss now would synchronize with the GPU.
+            waiting.append((self.step, batch.ids, terms["loss"]))
             while len(waiting) > (self.fabric.device.type == "cuda"):
                 self._require_finite(*waiting.popleft())
-            last = self.step == self.run.steps
+            last = self.step == self.settings.steps
             messages = self.skips.note(skip for batch in batches for skip in batch.skipped)
-            if last or messages or self.step % self.run.log_every == 0 or self._validates():
+            if last or messages or self.step % self.settings.log_every == 0 or self._is_validation_due():
                 yield self._status(terms, clock, messages)
             stop = self._any_stopped()
-            if last or stop or self.step % self.run.save_every == 0:
+            if last or stop or self.step % self.settings.save_every == 0:
                 while waiting:
                     self._require_finite(*waiting.popleft())
                 self._save()
             if stop:
                 return
         if self.skips.counts:
-            yield Status(self.step, self.run.steps, messages=(self.skips.summary(),))
+            yield Status(self.step, self.settings.steps, messages=(self.skips.summary(),))
 
-    def _look_first(self) -> FrameSource:
-        """Compute what a frozen network sees of all videos, where the method trains on that."""
-        sight = self.sights.train
-        if not self.method.precomputed:
-            return sight
-        features = CachedFeatures(self.method.encoder, sight, folder=self.features)
+    def _compute_features(self) -> FrameSource:
+        """Cache the features of a frozen network and return their source; return the frames of one that trains."""
+        source = self.sources.train
+        if not self.network.precomputed:
+            return source
+        features = CachedFeatures(self.network.encoder, source, folder=self.features)
         if self.fabric.is_global_zero:
-            features.look_at_all(
-                lambda done, total: self.watch(
-                    Status(self.step, self.run.steps, doing=f"looking at video {done + 1} of {total}")
-                )
-            )
+            features.compute_all(stage_progress(self.progress, "computing features"))
         self.fabric.barrier()
-        if self.sights.held is not None:
-            watched = cache_features(self.method.encoder, self.sights.held, folder=self.features)
-            self.sights = replace(self.sights, held=watched)
-        return features.sight
+        if self.sources.validation is not None:
+            cached = cache_features(self.network.encoder, self.sources.validation, folder=self.features)
+            self.sources = replace(self.sources, validation=cached)
+        return features.source
 
-    def _batches(self, sight: FrameSource) -> Iterator[list[Batch]]:
-        """Read the batches of each step that is left, ahead of their use."""
-        run, fabric = self.run, self.fabric
+    def _batches(self, source: FrameSource) -> Iterator[list[Batch]]:
+        """Prefetch the batches of the remaining steps."""
+        settings, fabric = self.settings, self.fabric
         stream = build_stream(
-            self.recipe, self.method, sight, seed=run.seed, rank=fabric.global_rank, world=fabric.world_size
+            self.recipe, self.network, source, seed=settings.seed, rank=fabric.global_rank, world=fabric.world_size
         )
-        steps = range(self.step * run.accumulate, run.steps * run.accumulate)
+        steps = range(self.step * settings.accumulate, settings.steps * settings.accumulate)
         pin = fabric.device.type == "cuda"
-        # Poses are a few arrays in memory: a thread that reads them would only contend for the interpreter.
-        threads = run.threads if run.threads is not None else 0 if self.method.encoder.modality == "pose" else 2
+        # Poses are small arrays in memory: a reading thread would only contend for the interpreter lock.
+        default = 0 if self.network.encoder.modality == "pose" else 2
+        threads = default if settings.threads is None else settings.threads
         read = prefetch(stream, steps, threads=threads, ahead=max(1, 2 * threads), pin=pin)
         with contextlib.closing(read):
             together: list[Batch] = []
             for batch in read:
                 together.append(batch)
-                if len(together) == run.accumulate:
+                if len(together) == settings.accumulate:
                     yield together
                     together = []
 
-    def _train_on(self, given: StepInput) -> dict[str, Tensor]:
-        """Take one step and give its terms."""
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.settings.rate(self.step, steps=self.run.steps)
-        self.method.train()
-        terms: dict[str, Tensor] = self.wrapped(given)
-        penalty = self.method.encoder.regulariser(strength=self.settings.penalty) if self.settings.penalty else 0.0
+    def _train_step(self, batch: StepInput) -> dict[str, Tensor]:
+        """Take one optimizer step and return the terms of the loss."""
+        settings = self.optimizer_settings
+        for group in self.optimizer.param_groups:
+            group["lr"] = settings.rate(self.step, steps=self.settings.steps)
+        self.network.train()
+        terms: dict[str, Tensor] = self.wrapped(batch)
+        penalty = self.network.encoder.regulariser(strength=settings.penalty) if settings.penalty else 0.0
         self.fabric.backward(terms["loss"] + penalty)
-        if self.settings.clip:
-            self.fabric.clip_gradients(self.wrapped, self.wrapped_optimiser, max_norm=self.settings.clip)
-        self.wrapped_optimiser.step()
-        self.wrapped_optimiser.zero_grad()
+        if settings.clip:
+            self.fabric.clip_gradients(self.wrapped, self.wrapped_optimizer, max_norm=settings.clip)
+        self.wrapped_optimizer.step()
+        self.wrapped_optimizer.zero_grad()
         found = {name: value.detach() for name, value in terms.items()}
         if self.fabric.world_size > 1:
-            # Every process learns of a loss that is no number, wherever it arose.
+            # A loss that is not finite in one process becomes so in all.
             found["loss"] = self.fabric.all_reduce(found["loss"])  # type: ignore[assignment]
         return found
 
     def _require_finite(self, step: int, ids: list[str], loss: Tensor) -> None:
-        """Stop at a loss that is no number, and say what it came of."""
+        """Raise if a loss is not finite, naming its step and its videos."""
         if math.isfinite(float(loss)):
             return
         raise TrainingError(
             f"the loss of step {step} is {float(loss)}; its videos were {', '.join(ids)}; {self._kept()}. "
-            "Lower optimiser.lr or set optimiser.clip, and look at these videos"
+            "Lower optimizer.lr or set optimizer.clip, and check these videos"
         )
 
     def _any_stopped(self) -> bool:
-        """Tell whether any process was asked to stop: all of them then do, after the same step."""
+        """Return whether any process was interrupted: all of them then stop after the same step."""
         if self.fabric.world_size == 1:
             return self.stop
         asked = self.fabric.all_reduce(torch.tensor(float(self.stop), device=self.fabric.device), reduce_op="sum")
@@ -232,26 +277,28 @@ class _Training:
         return self.stop
 
     def _save(self) -> None:
-        """Write the state and the encoder; the state first, since it is what a run goes on from."""
-        self._require_agreement()
-        chance = self._gather(rng_state(self.fabric.device))
+        """Write the checkpoint and the encoders; the checkpoint first, since a run resumes from it."""
+        self._require_same_weights()
+        states = self._gather(rng_state(self.fabric.device))
         if self.fabric.is_global_zero:
-            save_state(self.out, step=self.step, method=self.method, optimiser=self.optimiser, chance=chance)
-            save_encoder(self.out / ENCODER, self.method.encoder)
-            if self.method.sound is not None:
-                save_encoder(self.out / SOUND, self.method.sound)
+            save_checkpoint(
+                self.run.state, step=self.step, network=self.network, optimizer=self.optimizer, rng_states=states
+            )
+            save_encoder(self.run.encoder_file, self.network.encoder)
+            if self.network.audio is not None:
+                save_encoder(self.run.audio_file, self.network.audio)
         self.fabric.barrier()
 
-    def _require_agreement(self) -> None:
-        """Stop where weights are no numbers, which must not be saved, or where processes no longer have the same."""
-        sums = self._gather(torch.stack([value.double().sum() for value in trained(self.method)]))
+    def _require_same_weights(self) -> None:
+        """Raise if weights are not finite, which must not be saved, or differ between processes."""
+        sums = self._gather(torch.stack([value.double().sum() for value in trainable_parameters(self.network)]))
         if not sums.isfinite().all():
             raise TrainingError(
-                f"the weights after step {self.step} are no numbers, though its loss was one; {self._kept()}. "
-                "Lower optimiser.lr or set optimiser.clip"
+                f"the weights after step {self.step} are not finite, though its loss was; {self._kept()}. "
+                "Lower optimizer.lr or set optimizer.clip"
             )
         if not torch.equal(sums, sums[:1].expand_as(sums)):
-            raise TrainingError(f"the processes' weights differ after step {self.step}: start all of them anew")
+            raise TrainingError(f"the processes' weights differ after step {self.step}: restart all of them")
 
     def _gather(self, own: Tensor) -> Tensor:
         """Collect a tensor of every process: [ranks, …]."""
@@ -262,59 +309,62 @@ class _Training:
             return torch.stack(parts)
         return own[None]
 
-    def _validates(self) -> bool:
-        """Tell whether the encoder is measured after this step."""
-        due = self.step == self.run.steps or (self.every > 0 and self.step % self.every == 0)
+    def _is_validation_due(self) -> bool:
+        """Return whether the encoder is validated after this step."""
+        every = self.validate_every
+        due = self.step == self.settings.steps or (every > 0 and self.step % every == 0)
         return due and self.validate is not None
 
     def _status(self, terms: Mapping[str, Tensor], clock: Clock, messages: list[str]) -> Status:
-        """Measure, write it down and tell."""
-        values = numbers(dict(terms)) | {"lr": self.optimiser.param_groups[0]["lr"]}
-        if self.fabric.is_global_zero and self._validates() and self.validate and self.sights.held:
-            values |= _measure(self.validate, self.method.encoder, self.sights.held)
-        # Said when it begins, and when it begins again: a run that stays so would say little else.
+        """Collect the metrics of a step, write them and return the status."""
+        values = as_floats(terms) | {"lr": self.optimizer.param_groups[0]["lr"]}
+        if self.fabric.is_global_zero and self._is_validation_due() and self.validate and self.sources.validation:
+            values |= _validate(self.validate, self.network.encoder, self.sources.validation)
+        # Report a collapse once when it begins, not at every step.
         before, self.collapsed = self.collapsed, values["cosine"] > COLLAPSED
         if self.collapsed and not before:
             messages.append(
-                f"collapsed: two embeddings have a cosine of {values['cosine']:.3f} on average at step {self.step}; "
-                "lower optimiser.lr, or objective.cycle_weight"
+                f"The embeddings collapsed: two have a cosine of {values['cosine']:.3f} on average at step "
+                f"{self.step}; lower optimizer.lr, or loss.cycle_weight."
             )
         values["frames_per_second"] = clock.frames_per_second
         if self.metrics is not None:
             self.metrics.write(self.step, values)
-        left = clock.seconds_left(self.run.steps - self.step)
-        return Status(self.step, self.run.steps, values, clock.frames_per_second, left, tuple(messages))
+        left = clock.seconds_left(self.settings.steps - self.step)
+        return Status(self.step, self.settings.steps, values, clock.frames_per_second, left, tuple(messages))
 
     @contextlib.contextmanager
-    def _heeding_losses(self) -> Iterator[None]:
-        """Say in words that another process is gone: the others can only stop, and all go on together later."""
+    def _explain_lost_processes(self) -> Iterator[None]:
+        """Explain the network errors that a lost process causes in the others."""
         try:
             yield
         except RuntimeError as error:
-            if self.fabric.world_size == 1 or isinstance(error, TrainingError) or not _is_of_network(error):
+            if self.fabric.world_size == 1 or isinstance(error, TrainingError) or not _is_network_error(error):
                 raise
             raise TrainingError(
-                f"lost contact with another process after step {self.step}; {self._kept()}. Look at what the other "
-                f"machines say, then start all of them again with the same command ({str(error).splitlines()[0]})"
+                f"lost contact with another process after step {self.step}; {self._kept()}. Check the output of the "
+                f"other machines, then run the same command on all of them again ({str(error).splitlines()[0]})"
             ) from error
 
     def _kept(self) -> str:
-        """Say what a run goes on from."""
-        state = load_state(self.out)
-        return f"the state after step {state.step} is kept in {self.out}" if state else "nothing was saved before"
+        """Describe the checkpoint from which the run can resume."""
+        checkpoint = load_checkpoint(self.run.state)
+        if checkpoint is None:
+            return "no checkpoint was saved before"
+        return f"the checkpoint of step {checkpoint.step} is kept in {self.run.folder}"
 
     @contextlib.contextmanager
-    def _heeding_signals(self) -> Iterator[None]:
-        """Let the first Ctrl-C, or a request to end, finish the step and save; the second one does not wait."""
+    def _catch_signals(self) -> Iterator[None]:
+        """Let the first SIGINT or SIGTERM finish the step and save; the second interrupts at once."""
 
-        def heed(number: int, _: Any) -> None:
+        def request_stop(number: int, _: Any) -> None:
             if self.stop:
                 raise KeyboardInterrupt
             self.stop = True
 
         before = {}
-        with contextlib.suppress(ValueError):  # not in the main thread: whoever runs it heeds them
-            before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM)}
+        with contextlib.suppress(ValueError):  # signals reach the main thread only
+            before = {number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
@@ -322,13 +372,13 @@ class _Training:
                 signal.signal(number, handler)
 
 
-def _is_of_network(error: RuntimeError) -> bool:
-    """Recognise what torch.distributed raises when a peer is gone; gloo has no class of its own for it."""
+def _is_network_error(error: RuntimeError) -> bool:
+    """Recognize the errors of torch.distributed for a lost peer; gloo has no class of its own."""
     words = ("gloo", "nccl", "connection", "socket", "peer", "rank")
     return isinstance(error, torch.distributed.DistError) or any(word in str(error).lower() for word in words)
 
 
-def _measure(validate: Validate, encoder: Encoder, sight: FrameSource) -> dict[str, float]:
-    """Measure an encoder without touching what training draws from chance."""
+def _validate(validate: Validate, encoder: Encoder, source: FrameSource) -> dict[str, float]:
+    """Measure an encoder without changing the RNG state of training."""
     with torch.random.fork_rng():
-        return {f"val/{name}": value for name, value in validate(encoder, sight).items()}
+        return {f"val/{name}": value for name, value in validate(encoder, source).items()}

@@ -1,5 +1,4 @@
-"""How a run stands, and how fast it goes."""
-# MERGED: What is measured while training: lines of JSON for programs, TensorBoard's events for people.
+"""Metrics of a run: JSON lines and TensorBoard events, and the status that callers display while it trains."""
 
 import json
 import math
@@ -11,15 +10,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from inphase.runs import Run
 from inphase.storage.files import atomic_write
 
-# Two embeddings of unrelated frames point the same way within 8 degrees on average: nothing is told apart.
+# A mean cosine of 0.99 between embeddings of unrelated frames is an angle of 8 degrees: frames are indistinguishable.
 COLLAPSED = 0.99
 
 
 @dataclass(frozen=True)
 class Status:
-    """Where a run stands, for whoever watches it; `doing` says what it does while it takes no steps."""
+    """The status of a run after `step` of `steps` steps; `messages` are sentences for the user."""
 
     step: int
     steps: int
@@ -27,54 +27,69 @@ class Status:
     frames_per_second: float = 0.0
     seconds_left: float = 0.0
     messages: tuple[str, ...] = ()
-    doing: str = ""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The result of training: the run folder, the number of steps, and the last row of metrics."""
+
+    run: Run
+    steps: int
+    metrics: Mapping[str, float | None]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON values."""
+        return {"run": str(self.run.folder), "steps": self.steps, "metrics": dict(self.metrics)}
+
+    def write(self, folder: Path | str) -> Path:
+        """Write the result as training.json; the weights are in the run folder already."""
+        file = Path(folder) / "training.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(file) as part:
+            part.write_text(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), encoding="utf-8")
+        return file
 
 
 class TrainingError(RuntimeError):
-    """Training cannot go on: why, and what is kept."""
+    """Training cannot continue; the message gives the reason and the checkpoint that is kept."""
 
 
 class Clock:
-    """How fast it goes: over the last few dozen steps, since the first ones compile and validation takes its time."""
+    """The training speed over the last 50 steps, which excludes compilation and most validation time."""
 
     def __init__(self) -> None:
-        """Begin now."""
+        """Start the clock."""
         self._marks: deque[tuple[float, int]] = deque([(time.perf_counter(), 0)], maxlen=50)
 
     def tick(self, frames: int) -> None:
-        """Count a step."""
+        """Count a step of `frames` frames."""
         self._marks.append((time.perf_counter(), self._marks[-1][1] + frames))
 
     @property
     def frames_per_second(self) -> float:
-        """Give the frames embedded a second."""
+        """Return the number of frames embedded per second."""
         (begin, first), (end, last) = self._marks[0], self._marks[-1]
         return (last - first) / max(1e-9, end - begin)
 
     def seconds_left(self, steps: int) -> float:
-        """Estimate how long `steps` more take."""
+        """Estimate the duration of `steps` more steps."""
         taken = self._marks[-1][0] - self._marks[0][0]
         return steps * taken / max(1, len(self._marks) - 1)
 
 
-METRICS_FILE = "metrics.jsonl"
-EVENTS = "tensorboard"
-
-
 class Metrics:
-    """The record of a run in its folder; what a run did after the step it resumes at is forgotten."""
+    """A writer of metrics into a run folder; rows after the step at which the run resumes are dropped."""
 
-    def __init__(self, folder: Path, *, step: int) -> None:
-        """Go on after `step` steps."""
-        self._file = folder / METRICS_FILE
-        kept = [row for row in read_metrics(folder) if row["step"] <= step]
-        with atomic_write(self._file) as draft:
+    def __init__(self, run: Run, *, step: int) -> None:
+        """Append after `step` steps."""
+        kept = [row for row in read_metrics(run.folder) if row["step"] <= step]
+        with atomic_write(run.metrics) as draft:
             draft.write_text("".join(_line(row) for row in kept), encoding="utf-8")
-        self._lines = self._file.open("a", encoding="utf-8")
-        self._events = _open_events(folder / EVENTS, step=step)
+        self._lines = run.metrics.open("a", encoding="utf-8")
+        self._events = _open_events(run.tensorboard, step=step)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Note what was measured after `step` steps."""
+        """Write the metrics of a step."""
         self._lines.write(_line({"step": step, **values}))
         self._lines.flush()
         for name, value in values.items():
@@ -82,25 +97,16 @@ class Metrics:
                 self._events.add_scalar(name, value, step)
 
     def close(self) -> None:
-        """Write what is not written yet."""
+        """Flush and close the files."""
         self._lines.close()
         if self._events is not None:
             self._events.close()
 
 
-def _open_events(folder: Path, *, step: int) -> Any:
-    """Open TensorBoard's record, where it is installed; lines of JSON are written everywhere."""
-    if find_spec("tensorboard") is None:
-        return None
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(folder, purge_step=step + 1)
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Read the record of a run; a line that was cut off is left out."""
+def read_metrics(folder: Path | str) -> list[dict[str, Any]]:
+    """Read the metrics of a run folder, a row per step; an incomplete line is skipped."""
     rows = []
-    file = folder / METRICS_FILE
+    file = Run(folder).metrics
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         try:
             rows.append(json.loads(line))
@@ -109,8 +115,17 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def _open_events(folder: Path, *, step: int) -> Any:
+    """Open a TensorBoard writer, or return None where tensorboard is not installed."""
+    if find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(folder, purge_step=step + 1)
+
+
 def _line(row: Mapping[str, Any]) -> str:
-    """Write a row; JSON has no NaN, so what is not a number is null."""
+    """Format a row; JSON has no NaN, so NaN and infinity become null."""
     plain = {
         name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()
     }

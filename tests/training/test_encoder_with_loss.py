@@ -8,8 +8,8 @@ from inphase.data.frame_source import open_frame_source
 from inphase.data.stream import GroupStream
 from inphase.losses import GTA
 from inphase.models import PoseEncoder
-from inphase.training.encoder_with_loss import EncoderWithLoss, StepInput, trained
-from inphase.training.settings import OptimizerSettings
+from inphase.training.encoder_with_loss import EncoderWithLoss, StepInput, trainable_parameters
+from inphase.training.recipe import OptimizerSettings
 from tests.conftest import CUDA
 
 
@@ -24,16 +24,16 @@ def waiting_is_an_error() -> Iterator[None]:
 def test_a_step_never_waits_for_the_gpu(device: str, variant: str, waiting_is_an_error: None) -> None:
     encoder = PoseEncoder()
     sight = open_frame_source(encoder, stage_videos.load(split="train", actions=["squat"], videos=4))
-    batch = GroupStream(sight.videos, read=sight.read, count=20, context=encoder.context)[0]
+    batch = GroupStream(sight.videos, read=sight.read, frames=20, context=encoder.context)[0]
     method = EncoderWithLoss(encoder, GTA(variant=variant)).to(device)  # type: ignore[arg-type]
-    optimiser = OptimizerSettings().build(trained(method))
+    optimizer = OptimizerSettings().build(trainable_parameters(method))
     given = StepInput([batch], device=torch.device(device))
 
     def step() -> torch.Tensor:
         loss: torch.Tensor = method(given)["loss"] + encoder.regulariser()
         loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
         return loss.detach()
 
     step()  # compiles
