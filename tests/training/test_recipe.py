@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from inphase.data import DATASETS
+from inphase.losses import Loss
 from inphase.training.build import build_loss
 from inphase.training.recipe import Recipe, list_recipes, read_recipe
 
@@ -79,7 +80,7 @@ def test_shipped_recipes_are_found_by_name(name: str) -> None:
     recipe = read_recipe(name)
     assert isinstance(recipe, Recipe)
     assert recipe.data["name"] in DATASETS
-    assert build_loss(recipe, dimension=8)
+    assert isinstance(build_loss(recipe, dimension=8), Loss)
 
 
 def test_a_recipe_that_is_nowhere_is_refused_with_those_that_ship() -> None:
