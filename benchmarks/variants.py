@@ -30,7 +30,7 @@ FORMS: dict[str, GTA | None] = {
 
 
 def main() -> None:
-    """Print the table of docs/gta.md."""
+    """Print the table of docs/gta_trials.md."""
     parser = argparse.ArgumentParser(description="Compare the forms of GTA's cycle term.")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=400)
@@ -43,7 +43,7 @@ def main() -> None:
     linear = [linear_stretch(seed) for seed in range(arguments.seeds)]
     rows.append(["linear stretch", "", f"{mean(linear):.2f} ± {stdev(linear):.2f}", ""])
     print(f"error in percent of the motion, mean ± deviation over {arguments.seeds} seeds, {arguments.steps} steps")
-    print(lay_out(["", "nearest neighbour", "DTW, cosine cost", "DTW, contrastive cost"], rows))
+    print(lay_out(["", "nearest neighbor", "DTW, cosine cost", "DTW, contrastive cost"], rows))
 
 
 def run(criterion: GTA | None, seed: int, steps: int) -> list[float]:
@@ -77,7 +77,7 @@ def linear_stretch(seed: int) -> float:
 
 
 def errors(encoder: nn.Module, x: Tensor, x_clock: np.ndarray, y: Tensor, y_clock: np.ndarray) -> list[float]:
-    """Compare where partners are in the motion, found by nearest neighbour and by DTW."""
+    """Compare where partners are in the motion, found by nearest neighbor and by DTW."""
     x, y = nn.functional.normalize(encoder(x), dim=1), nn.functional.normalize(encoder(y), dim=1)
     partners = [y_clock[(x @ y.T).argmax(1)]]
     partners += [dtw(x, y, cost=cost).time_map(np.arange(100.0), y_clock) for cost in ("cosine", "contrastive")]

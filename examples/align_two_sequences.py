@@ -12,7 +12,7 @@ FILE = Path("out/demo/alignment.png")
 
 
 def motion(progress: np.ndarray, seed: int) -> torch.Tensor:
-    """See a motion as 16 numbers a frame: bumps along its course, a little noise on top."""
+    """Describe each frame of a motion by 16 numbers: bumps along its course and a little noise."""
     bumps = np.exp(-(((progress[:, None] - np.linspace(0, 1, 16)) / 0.12) ** 2))
     return torch.from_numpy(bumps + np.random.default_rng(seed).normal(0, 0.02, bumps.shape)).float()
 

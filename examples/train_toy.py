@@ -13,7 +13,7 @@ mixing = (random := np.random.default_rng(0)).normal(0, 0.4, (12, 32))
 
 
 def film(length: int) -> tuple[torch.Tensor, np.ndarray]:
-    """Record the motion: 6 numbers that move and 6 that only distract, mixed into 32; and the clock no one sees."""
+    """Record the motion: 6 useful and 6 distracting numbers, mixed into 32; and the true progress, for evaluation."""
     pace = np.append(0, np.exp(random.normal(0, 1.2, 6)).cumsum())
     clock = np.interp(np.linspace(0, 1, length), np.linspace(0, 1, 7), pace / pace[-1])
     motion = np.cos(np.pi * clock[:, None] * np.arange(1, 4) + np.arange(6)[:, None, None]).sum(2).T

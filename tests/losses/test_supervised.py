@@ -48,7 +48,7 @@ def test_progress_by_hand() -> None:
     assert terms["error"].item() == pytest.approx((0.5 + 0 + 0.5 + 0 + 1) / 5)
 
 
-def labelled(group: Sequences) -> Sequences:
+def labeled(group: Sequences) -> Sequences:
     moments = group.positions
     return replace(group, labels=(moments * 4).long(), progress=moments[:, :, None] - torch.tensor([0.3, 0.6]))
 
@@ -57,10 +57,10 @@ def labelled(group: Sequences) -> Sequences:
 def test_it_learns_and_then_prefers_frames_in_their_place(kind: Any, outputs: int) -> None:
     torch.manual_seed(0)
     criterion = Supervised(kind=kind, outputs=outputs, dimension=16)
-    group = labelled(aligned_group())
+    group = labeled(aligned_group())
     assert_descends(criterion, group, rate=0.05)
     with torch.no_grad():
-        assert criterion(group)["loss"] < criterion(labelled(shuffled(group)))["loss"]
+        assert criterion(group)["loss"] < criterion(labeled(shuffled(group)))["loss"]
 
 
 @pytest.mark.parametrize("kind", ["phase", "progress"])

@@ -1,4 +1,4 @@
-"""Mathematics: differentiable dynamic time warping and global cycle consistency. Tensors in, tensors out.
+"""Mathematics: differentiable dynamic time warping, global cycle consistency, and matching of embedded sequences.
 
 From "Representation Learning via Global Temporal Alignment and Cycle-Consistency" (Hadji, Derpanis, Jepson, CVPR 2021).
 
@@ -10,6 +10,8 @@ From "Representation Learning via Global Temporal Alignment and Cycle-Consistenc
     L_smoothDTW           smooth_dtw(x, y).cost [B]     `dtw.py`         eq. (9)
     L_GCC                 cycle_consistency(…) [B]      `cycle.py`       eq. (10)–(13)
     γ, β, α               gamma, beta, alpha            temperatures of minimum, cost and cycle
+
+`match(x, y)` and `match_many(pairs)` in `matching.py` align embeddings; they and `dtw` return an `Alignment`.
 """
 
 from inphase.align.cost import contrastive_cost, cosine_cost, squared_euclidean_cost

@@ -64,7 +64,7 @@ def squared_euclidean_cost(x: Tensor, y: Tensor, *, x_lengths: Lengths = None, y
     """Take the squared distance, c(i, j) = ‖x_i − y_j‖², as soft-DTW and LAV do. No normalization."""
     x, y, real = _prepare(x, y, x_lengths, y_lengths)
     with no_autocast(x):
-        # Centering leaves distances alone and keeps the expanded square from cancelling. Padding, 0, does not count.
+        # Centering leaves distances alone and keeps the expanded square from canceling. Padding, 0, does not count.
         _, y_real = real
         count = y.shape[1] if y_real is None else y_real.sum(1)[:, None, None]
         center = y.detach().sum(1, keepdim=True) / count

@@ -61,7 +61,7 @@ def tile(x0, x1, x2, x3, x4, x5, x6, x7):
     return tl.gather(joined, tl.broadcast_to(tl.arange(0, LANES)[:, None], [LANES, 8]), 0)
 
 
-# A signalling NaN, which arithmetic never yields: what is handed over is written with its bits flipped, so never as 0.
+# A signaling NaN, which arithmetic never yields: what is handed over is written with its bits flipped, so never as 0.
 NEVER = tl.constexpr(0x7FF4000000000000)
 NEVER32 = tl.constexpr(0x7FA0000000000000)
 
