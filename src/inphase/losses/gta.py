@@ -23,8 +23,8 @@ class GTA(PairLoss):
     averaged, label-smoothed and confined to about [2.2, 3.1] (docs/gta.md compares the two). The ablation of Table 1 is
     `cost="cosine"`, `cycle_weight=0` and `minimum="soft"` (min^γ).
 
-    Frames: the plain draw, 20 of them in the paper. Pairs: the paper leaves them open; the released code takes the first
-    of four videos with each of the others, which is `pairs="anchor"`, and averages over them.
+    Frames: the plain draw, 20 of them in the paper. Pairs: open in the paper; the released code takes the first of
+    four videos with each of the others, which is `pairs="anchor"`, and averages over them.
     """
 
     def __init__(
