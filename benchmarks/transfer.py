@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 
 from inphase.align.matching import match
-from inphase.apps.labels import Instant, Labels
-from inphase.apps.transfer_labels import NEAR, carry
+from inphase.apps.labels import Event, Labels
+from inphase.apps.transfer_labels import TOLERANCE_SECONDS, carry_labels
 from inphase.data import golfdb, stage_videos
 from inphase.data.frame_source import add_poses, select_joints
 from inphase.data.video import Video
@@ -73,8 +73,8 @@ def measure(
     for source, target in pairs(videos, alike=alike, rng=np.random.default_rng(0)):
         x, y = seen[source.id], seen[target.id]
         events, frames, truth = shared_events(source, target, names)
-        labels = Labels(instants=tuple(Instant(frame / rate, name) for frame, name in zip(frames, events, strict=True)))
-        carried = carry(labels, x, y, y_end=len(y) / rate).instants
+        labels = Labels(events=tuple(Event(frame / rate, name) for frame, name in zip(frames, events, strict=True)))
+        carried = carry_labels(labels, x, y, y_end=len(y) / rate).events
         found["linear stretch"] += np.abs(frames * (len(y) - 1) / (len(x) - 1) - truth).tolist()
         found["cheapest path"] += np.abs(
             match(x.values, y.values).time_map(x.times, y.times)[frames] * rate - truth
@@ -92,7 +92,7 @@ def report(title: str, found: dict[str, NDArray[np.float64]], *, rate: float) ->
     halves = {"… its more confident half": order[: len(order) // 2], "… its other half": order[len(order) // 2 :]}
     rows = found | {name: errors[part] for name, part in halves.items()}
     for name, values in rows.items():
-        near = np.mean(values <= NEAR * rate + 0.5)
+        near = np.mean(values <= TOLERANCE_SECONDS * rate + 0.5)
         rounded = np.median(np.round(values))
         print(f"| {name} | {values.mean():.2f} | {np.median(values):.2f} | {rounded:.0f} | {near:.1%} |")
     print(f"\nmean confidence {confidence.mean():.3f}")

@@ -4,7 +4,7 @@ python -m benchmarks.transfer_temperatures MODEL --golfdb ROOT --store STORE
 
 MODEL was trained without a fifth of GolfDB's training players (`inphase train golf_pose_gta --set data.held_out=0.2`).
 Labels are carried among the swings of these, and among the stage's validation set, as in `benchmarks.transfer`. The
-temperature of placing is judged by the mean error; that of doubting, where labels are placed at `PLACING`, by how far
+temperature of placing is judged by the mean error; that of doubting, where labels are placed at 2, by how far
 confidences are from being probabilities of lying within a tenth of a second (Brier's score), and by the mean errors of
 the more confident half and of the rest.
 """
@@ -19,7 +19,14 @@ import torch
 
 from benchmarks.transfer import embed_labelled, pairs, shared_events
 from inphase.align.matching import match
-from inphase.apps.transfer_labels import NEAR, PLACING, confidence_near, likeness_of, medians_of, posterior
+from inphase.apps.transfer_labels import (
+    PLACING_TEMPERATURE,
+    TOLERANCE_SECONDS,
+    confidence_near,
+    likeness_of,
+    medians_of,
+    posterior,
+)
 from inphase.data import golfdb, stage_videos
 from inphase.data.frame_source import add_poses, select_joints
 from inphase.data.video import Video
@@ -40,7 +47,7 @@ def measure(encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, 
         _, frames, truth = shared_events(source, target, names)
         found = match(x.values, y.values)
         weights = {gamma: posterior(x, y, frames, alignment=found, gamma=gamma) for gamma in TEMPERATURES}
-        places, alike_there = medians_of(y.times, weights[PLACING]), likeness_of(x, y, found.path)
+        places, alike_there = medians_of(y.times, weights[PLACING_TEMPERATURE]), likeness_of(x, y, found.path)
         for gamma, rows in weights.items():
             errors[gamma] += np.abs(medians_of(y.times, rows) * rate - truth).tolist()
             for place, row in zip(places, rows, strict=True):
@@ -48,7 +55,7 @@ def measure(encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, 
                 mass[gamma].append(confidence_near(y.times, place, row, np.ones(len(y))))
     print("| temperature | placing | doubting: Brier, half / rest | the mass alone: Brier, half / rest |")
     print("|---|---|---|---|")
-    placed = np.array(errors[PLACING])
+    placed = np.array(errors[PLACING_TEMPERATURE])
     for gamma in TEMPERATURES:
         doubts = " | ".join(_judge(np.array(each[gamma]), placed, rate=rate) for each in (sure, mass))
         print(f"| {gamma:g} | {np.mean(errors[gamma]):.2f} | {doubts} |")
@@ -57,7 +64,7 @@ def measure(encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, 
 def _judge(confidence: np.ndarray, errors: np.ndarray, *, rate: float) -> str:
     order = np.argsort(-confidence, kind="stable")
     half = len(order) // 2
-    brier = np.mean((confidence - (errors <= NEAR * rate + 0.5)) ** 2)
+    brier = np.mean((confidence - (errors <= TOLERANCE_SECONDS * rate + 0.5)) ** 2)
     return f"{brier:.3f}, {errors[order[:half]].mean():.2f} / {errors[order[half:]].mean():.2f}"
 
 

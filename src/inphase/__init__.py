@@ -4,6 +4,7 @@ Every command is a function. It takes a `progress` callback, prints nothing, and
 and a JSON-ready `.to_dict()`:
 
     align_videos(videos)                    Aligned
+    transfer_labels(source, labels, targets)  Labeled
     search(query, corpus)                   SearchResult
     retrieve_sound(corpus, model=run, ...)  RetrievedSound
     activation_maps(video, model)           ActivationMaps
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from inphase.apps.pose3d.reconstruct_pose import ReconstructedPose, reconstruct_pose
     from inphase.apps.retrieve_sound import RetrievedSound, retrieve_sound
     from inphase.apps.search import SearchResult
+    from inphase.apps.transfer_labels import Labeled, transfer_labels
     from inphase.corpus.store_search import search
     from inphase.data.video import Video
     from inphase.evaluation.run import evaluate
@@ -52,6 +54,7 @@ __all__ = [
     "Clip",
     "Embedding",
     "Exported",
+    "Labeled",
     "Playback",
     "ReconstructedPose",
     "RetrievedSound",
@@ -79,6 +82,7 @@ __all__ = [
     "soft_dtw",
     "synchronize",
     "train",
+    "transfer_labels",
     "write_playback",
 ]
 
@@ -91,6 +95,7 @@ _HOME = {
     "Clip": "inphase.media.frames",
     "Embedding": "inphase.models",
     "Exported": "inphase.viewer.page",
+    "Labeled": "inphase.apps.transfer_labels",
     "Playback": "inphase.playback",
     "RetrievedSound": "inphase.apps.retrieve_sound",
     "SearchResult": "inphase.apps.search",
@@ -118,6 +123,7 @@ _HOME = {
     "soft_dtw": "inphase.align",
     "synchronize": "inphase.apps.align_videos",
     "train": "inphase.training",
+    "transfer_labels": "inphase.apps.transfer_labels",
     "write_playback": "inphase.playback",
 }
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from inphase.cli.transfer import name_tables
+from inphase.apps.transfer_labels import name_tables
 from inphase.media.audio import read_sound
 from inphase.media.frames import read_clip
 from inphase.media.probe import probe

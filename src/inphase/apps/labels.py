@@ -1,30 +1,34 @@
-"""What people say of a recording: stretches of it that have a name, and moments that have one.
+"""Labels of a recording, segments and events, and the CSV tables they are read from and written to.
 
 A table of labels has one of these headings:
 
-    start,end,label      stretches, in seconds
-    second,label         moments, in seconds
-    frame,label          moments, by number of the frame from 0; or, where some label stands at frame after frame,
-                         what every frame shows
+    start,end,label      segments, in seconds
+    second,label         events, in seconds
+    frame,label          events, by frame number from 0; or segments, where consecutive frames have the same label
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inphase.data.text_files import read_numbered_table
 from inphase.playback import Phase, PlaybackEvent, VideoTrack
 
-# Seconds are written with six digits.
-ROUNDING = 1e-5
+# Seconds are written with six decimals; times closer than this are equal.
+SECONDS_ROUNDING = 1e-5
+# Seconds by which a label may lie outside the video: half a frame or so of rounding.
+SECONDS_TOLERANCE = 0.05
 HEADINGS = (("start", "end", "label"), ("second", "label"), ("frame", "label"))
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A part of a recording from `start` up to `end` seconds; `confidence` from 0 to 1 where it was carried over."""
+class Segment:
+    """A labeled part of a recording, in seconds; `confidence` from 0 to 1 where the label was transferred."""
 
     start: float
     end: float
@@ -33,8 +37,8 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Instant:
-    """A moment of a recording; `confidence` from 0 to 1 where it was carried over."""
+class Event:
+    """A labeled moment of a recording; `confidence` from 0 to 1 where the label was transferred."""
 
     second: float
     label: str
@@ -43,19 +47,37 @@ class Instant:
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of a recording, in the order of time."""
+    """The labels of a recording, in order of time."""
 
-    stretches: tuple[Stretch, ...] = ()
-    instants: tuple[Instant, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    events: tuple[Event, ...] = ()
+
+    def __len__(self) -> int:
+        """Count segments and events."""
+        return len(self.segments) + len(self.events)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values, times in seconds."""
+        return {
+            "segments": [
+                {"start": each.start, "end": each.end, "label": each.label, "confidence": each.confidence}
+                for each in self.segments
+            ],
+            "events": [
+                {"second": each.second, "label": each.label, "confidence": each.confidence} for each in self.events
+            ],
+        }
+
+
+def read_labels(file: Path, *, times: NDArray[np.float64], end: float) -> Labels:
+    """Read a CSV table of labels of a recording whose frames are shown at `times` and which ends at second `end`."""
+    return parse_labels(read_numbered_table(file), times=times, end=end, source=str(file))
 
 
 def parse_labels(
     rows: Mapping[int, Mapping[str, str]], *, times: NDArray[np.float64], end: float, source: str
 ) -> Labels:
-    """Read the rows of a table, by their lines, about a recording whose frames are shown at `times` and end at `end`.
-
-    `source` is what an error calls the table.
-    """
+    """Read the rows of a table of labels, by line number; errors name the table `source` and the line."""
     if not rows:
         raise ValueError(f"{source} has no labels: write a line for each below the heading")
     columns = next(iter(rows.values())).keys()
@@ -70,46 +92,48 @@ def parse_labels(
     ]
     names = [_name(row, source=source, line=line) for line, row in rows.items()]
     if heading[0] == "second":
-        instants = [Instant(second, name) for (second,), name in zip(numbers, names, strict=True)]
-        return Labels(instants=tuple(sorted(instants, key=lambda each: each.second)))
+        events = [Event(second, name) for (second,), name in zip(numbers, names, strict=True)]
+        return Labels(events=tuple(sorted(events, key=lambda each: each.second)))
     for line, (start, stop) in zip(rows, numbers, strict=True):
         if not start < stop:
-            raise ValueError(f"{source}, line {line}: from {start:g} to {stop:g} s is no stretch; start before the end")
-    stretches = [Stretch(start, stop, name) for (start, stop), name in zip(numbers, names, strict=True)]
-    return Labels(stretches=tuple(sorted(stretches, key=lambda each: each.start)))
+            raise ValueError(
+                f"{source}, line {line}: a segment from {start:g} to {stop:g} s; its start must be before its end"
+            )
+    segments = [Segment(start, stop, name) for (start, stop), name in zip(numbers, names, strict=True)]
+    return Labels(segments=tuple(sorted(segments, key=lambda each: each.start)))
 
 
 def tabulate(labels: Labels, *, times: NDArray[np.float64]) -> Iterator[list[str]]:
-    """Lay out labels as rows that `parse_labels` reads again, with confidences and the frames, shown at `times`.
+    """Yield labels as table rows that `parse_labels` reads, with confidences and frame numbers (frames at `times`).
 
-    The frame of a moment is the nearest one; those of a stretch are its first and its last.
+    The frame of an event is the nearest one; a segment has its first and its last.
     """
-    if labels.instants:
+    if labels.events:
         yield ["second", "label", "confidence", "nearest_frame"]
-        for moment in labels.instants:
-            frame = int(np.abs(times - moment.second).argmin())
-            yield [f"{moment.second:.6f}", moment.label, _percent(moment.confidence), f"{frame}"]
+        for event in labels.events:
+            frame = int(np.abs(times - event.second).argmin())
+            yield [f"{event.second:.6f}", event.label, _confidence(event.confidence), f"{frame}"]
         return
     yield ["start", "end", "label", "confidence", "first_frame", "last_frame"]
-    for each in labels.stretches:
-        first, after = np.searchsorted(times, [each.start - ROUNDING, each.end - ROUNDING]).tolist()
+    for each in labels.segments:
+        first, after = np.searchsorted(times, [each.start - SECONDS_ROUNDING, each.end - SECONDS_ROUNDING]).tolist()
         frames = [f"{first}", f"{max(first, after - 1)}"]
-        yield [f"{each.start:.6f}", f"{each.end:.6f}", each.label, _percent(each.confidence), *frames]
+        yield [f"{each.start:.6f}", f"{each.end:.6f}", each.label, _confidence(each.confidence), *frames]
 
 
 def label_track(track: VideoTrack, labels: Labels) -> VideoTrack:
-    """Write labels on a track of a playback."""
-    phases = tuple(Phase(each.start, each.end, each.label, each.confidence) for each in labels.stretches)
-    events = tuple(PlaybackEvent(each.second, each.label, each.confidence) for each in labels.instants)
+    """Add labels to a track of a playback."""
+    phases = tuple(Phase(each.start, each.end, each.label, each.confidence) for each in labels.segments)
+    events = tuple(PlaybackEvent(each.second, each.label, each.confidence) for each in labels.events)
     return track.replace(phases=phases, events=events)
 
 
-def _percent(confidence: float | None) -> str:
+def _confidence(confidence: float | None) -> str:
     return "" if confidence is None else f"{confidence:.4f}"
 
 
 def _by_frame(rows: Mapping[int, Mapping[str, str]], *, times: NDArray[np.float64], end: float, source: str) -> Labels:
-    """Read labels of frames: moments, or where a label goes on from one frame to the next, stretches."""
+    """Read labels of frames: events, or segments where consecutive frames have the same label."""
     frames: dict[int, str] = {}
     for line, row in rows.items():
         text = row["frame"].strip()
@@ -118,23 +142,22 @@ def _by_frame(rows: Mapping[int, Mapping[str, str]], *, times: NDArray[np.float6
         frames[int(text)] = _name(row, source=source, line=line)
     ordered = sorted(frames.items())
     if not any(b == a + 1 and name == after for (a, name), (b, after) in pairwise(ordered)):
-        return Labels(instants=tuple(Instant(float(times[frame]), name) for frame, name in ordered))
+        return Labels(events=tuple(Event(float(times[frame]), name) for frame, name in ordered))
     after = np.append(times[1:], end)
-    stretches = []
-    # A run: the same label, and every frame is one further than the one before.
+    segments = []
+    # A run: the same label at consecutive frames.
     for _, run in groupby(enumerate(ordered), key=lambda item: (item[1][1], item[1][0] - item[0])):
         members = [frame for _, (frame, _) in run]
-        stretches.append(Stretch(float(times[members[0]]), float(after[members[-1]]), frames[members[0]]))
-    return Labels(stretches=tuple(stretches))
+        segments.append(Segment(float(times[members[0]]), float(after[members[-1]]), frames[members[0]]))
+    return Labels(segments=tuple(segments))
 
 
 def _number(text: str, *, end: float, source: str, line: int) -> float:
     try:
         second = float(text)
     except ValueError:
-        raise ValueError(f"{source}, line {line}: {text!r} is no number of seconds") from None
-    # Half a frame or so of rounding is no mistake.
-    if not -0.05 <= second <= end + 0.05:
+        raise ValueError(f"{source}, line {line}: {text!r} is not a number of seconds") from None
+    if not -SECONDS_TOLERANCE <= second <= end + SECONDS_TOLERANCE:
         raise ValueError(
             f"{source}, line {line}: {second:g} s lies outside the video, which runs from 0 to {end:.2f} s"
         )

@@ -21,7 +21,6 @@ from inphase.cli import (
     pose3d,
     reproduce,
     train,
-    transfer,
     use,
     viewer,
 )
@@ -30,7 +29,7 @@ from inphase.storage.files import explain_os_error
 app = SubcommandApp()
 app.command(demo.demo)
 app.command(use.align)
-app.command(transfer.transfer)
+app.command(use.transfer)
 app.command(use.search)
 app.command(use.retrieve)
 app.command(use.activations)

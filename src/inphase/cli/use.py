@@ -111,6 +111,46 @@ def activations(
     return print_line(f"watch {out / 'activations.mp4'}, or: {view_command(out)}")
 
 
+def transfer(
+    source: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LABELED", help="the labeled video")],
+    labels: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LABELS.csv", help="its labels")],
+    targets: Videos,
+    *,
+    out: Out = Path("out/transfer"),
+    model: Model = None,
+    modality: Modality = "auto",
+    fps: Fps = None,
+    cache: CacheFolder = None,
+    json: Json = False,
+) -> None:
+    """Transfer the labels of one video to others of the same action, with a confidence each.
+
+    The table of labels begins with the line start,end,label (seconds), second,label or frame,label (from 0). Writes a
+    table of the same kind for every target, and a playback of the first eight.
+    """
+    from inphase.apps.transfer_labels import transfer_labels
+
+    require_folder(out)
+    with show_progress() as progress:
+        labeled = transfer_labels(
+            source, labels, targets, model=model, modality=modality, fps=fps, cache=cache, progress=progress
+        )
+        labeled.write(out, progress=progress)
+    if json:
+        return print_json(labeled)
+    print_line(labeled.why)
+    rows = []
+    for video, found in zip(labeled.targets, labeled.transferred, strict=True):
+        pairs = [(each.label, each.confidence or 0.0) for each in found.segments]
+        pairs += [(each.label, each.confidence or 0.0) for each in found.events]
+        number = f"{len(found)}" if len(found) == len(labeled.labels) else f"{len(found)} of {len(labeled.labels)}"
+        mean = f"{sum(confidence for _, confidence in pairs) / len(pairs):.2f}" if pairs else ""
+        least = "{} {:.2f}".format(*min(pairs, key=lambda pair: pair[1])) if pairs else ""
+        rows.append((video.name, number, mean, least))
+    print_table("labels transferred", ("video", ">labels", ">mean confidence", "least confident"), rows)
+    return print_line(f"tables and a playback are in {out}: {view_command(out)}")
+
+
 def search(
     query: Video,
     *,

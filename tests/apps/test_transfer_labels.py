@@ -1,12 +1,17 @@
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from inphase.align.matching import match, pair_cost
-from inphase.apps.labels import Instant, Labels, Stretch
-from inphase.apps.transfer_labels import DOUBTING, carry, posterior
+from inphase.apps.labels import Event, Labels, Segment
+from inphase.apps.transfer_labels import CONFIDENCE_TEMPERATURE, carry_labels, posterior, transfer_labels
 from inphase.models.embedding import Embedding
 from tests.apps.curves import on_curve
+from tests.media.recordings import numbered, write_video
+from tests.models.test_look import small
 from tests.oracles import soft_path
 
 LINE = np.linspace(0, 1, 60)
@@ -16,8 +21,8 @@ SLOW = np.linspace(0, 1, 91)
 def test_the_posterior_is_that_of_all_paths() -> None:
     x, y = on_curve(np.linspace(0, 1, 4), noise=0.5), on_curve(np.linspace(0, 1, 5), noise=0.5, seed=1)
     cost = pair_cost(torch.from_numpy(x.values), torch.from_numpy(y.values)).double().numpy()
-    weights = soft_path(cost, DOUBTING)[[1, 3]]
-    found = posterior(x, y, np.array([1, 3]), alignment=match(x.values, y.values), gamma=DOUBTING)
+    weights = soft_path(cost, CONFIDENCE_TEMPERATURE)[[1, 3]]
+    found = posterior(x, y, np.array([1, 3]), alignment=match(x.values, y.values), gamma=CONFIDENCE_TEMPERATURE)
     np.testing.assert_allclose(found, weights / weights.sum(1, keepdims=True), atol=1e-5)
 
 
@@ -30,22 +35,22 @@ def test_of_long_recordings_the_surroundings_are_weighed() -> None:
 
 
 def test_moments_and_stretches_arrive_where_they_belong() -> None:
-    labels = Labels(stretches=(Stretch(0.0, 0.7, "early"), Stretch(0.7, 2.0, "late")), instants=(Instant(1.0, "half"),))
+    labels = Labels(segments=(Segment(0.0, 0.7, "early"), Segment(0.7, 2.0, "late")), events=(Event(1.0, "half"),))
     x, y = on_curve(LINE), on_curve(SLOW)
-    carried = carry(labels, x, y, y_end=91 / 30)
-    (half,) = carried.instants
+    carried = carry_labels(labels, x, y, y_end=91 / 30)
+    (half,) = carried.events
     assert half.second == pytest.approx(30 / 59 * 90 / 30, abs=0.05)
-    early, late = carried.stretches
+    early, late = carried.segments
     assert (early.start, late.end) == (0.0, 91 / 30)
     assert early.end == late.start == pytest.approx(21 / 59 * 90 / 30, abs=0.05)
-    assert min(each.confidence or 0 for each in carried.stretches) > 0.5
+    assert min(each.confidence or 0 for each in carried.segments) > 0.5
     assert (half.confidence or 0) > 0.5
 
 
 def test_a_moment_between_frames_is_carried_between_frames() -> None:
     x, y = on_curve(LINE), on_curve(LINE)
     seconds = [
-        carry(Labels(instants=(Instant(s, ""),)), x, y, y_end=2.0).instants[0].second for s in (1.0, 1.02, 1.0333)
+        carry_labels(Labels(events=(Event(s, ""),)), x, y, y_end=2.0).events[0].second for s in (1.0, 1.02, 1.0333)
     ]
     assert seconds[0] < seconds[1] < seconds[2]
 
@@ -56,8 +61,8 @@ def test_doubt_is_where_the_recordings_are_unlike() -> None:
     noise[:45] *= 0.02
     unlike = y.values + noise
     unlike /= np.linalg.norm(unlike, axis=1, keepdims=True)
-    labels = Labels(instants=tuple(Instant(second, "") for second in (0.4, 0.6, 1.4, 1.6)))
-    found = carry(labels, on_curve(LINE), Embedding(unlike.astype(np.float32), y.times), y_end=91 / 30).instants
+    labels = Labels(events=tuple(Event(second, "") for second in (0.4, 0.6, 1.4, 1.6)))
+    found = carry_labels(labels, on_curve(LINE), Embedding(unlike.astype(np.float32), y.times), y_end=91 / 30).events
     sure = [each.confidence or 0.0 for each in found]
     assert min(sure[:2]) > 1.5 * max(sure[2:])
 
@@ -68,8 +73,8 @@ def test_confidence_ranks_errors() -> None:
     for seed in range(30):
         y = on_curve(SLOW**1.4, noise=rng.uniform(0.05, 1.0), seed=seed)
         seconds = np.array([0.5, 1.0, 1.5])
-        labels = Labels(instants=tuple(Instant(second, "") for second in seconds))
-        found = carry(labels, on_curve(LINE, noise=0.05, seed=99), y, y_end=91 / 30).instants
+        labels = Labels(events=tuple(Event(second, "") for second in seconds))
+        found = carry_labels(labels, on_curve(LINE, noise=0.05, seed=99), y, y_end=91 / 30).events
         truth = (seconds * 30 / 59) ** (1 / 1.4) * 90 / 30
         errors += [abs(each.second - true) for each, true in zip(found, truth, strict=True)]
         sure += [each.confidence or 0.0 for each in found]
@@ -80,5 +85,25 @@ def test_confidence_ranks_errors() -> None:
 @pytest.mark.parametrize("lengths", [(1, 60), (60, 1), (1, 1)])
 def test_one_frame_is_enough(lengths: tuple[int, int]) -> None:
     x, y = (on_curve(np.linspace(0, 1, length)) for length in lengths)
-    (moment,) = carry(Labels(instants=(Instant(0.0, "start"),)), x, y, y_end=lengths[1] / 30).instants
+    (moment,) = carry_labels(Labels(events=(Event(0.0, "start"),)), x, y, y_end=lengths[1] / 30).events
     assert moment.second == 0.0
+
+
+def test_a_table_is_transferred_written_and_described(tmp_path: Path) -> None:
+    walk = [int(n) for n in np.random.default_rng(0).permutation(4000)[:20]]
+    source = write_video(tmp_path / "a.mp4", pictures=[numbered(n) for n in walk])
+    target = write_video(tmp_path / "b.mp4", pictures=[numbered(n) for n in walk for _ in range(2)])
+    (tmp_path / "labels.csv").write_text("start,end,label\n0,0.3,up\n0.3,0.6,down\n")
+    labeled = transfer_labels(
+        source, tmp_path / "labels.csv", [target], model=small(context=(0,)), cache=tmp_path / "cache"
+    )
+    (found,) = labeled.transferred
+    assert [each.label for each in found.segments] == ["up", "down"]
+    assert found.segments[0].end == pytest.approx(0.6, abs=0.06)
+    assert [file.name for file in labeled.write(tmp_path / "out")] == ["b.csv", "playback.json"]
+    described = json.loads(json.dumps(labeled.to_dict(), allow_nan=False))
+    assert described["videos"][0]["segments"][0]["end"] == found.segments[0].end
+    again = transfer_labels(source, labeled.labels, [target], model=small(context=(0,)), cache=tmp_path / "cache")
+    assert again.transferred == labeled.transferred
+    with pytest.raises(ValueError, match="name at least one target"):
+        transfer_labels(source, labeled.labels, [])
