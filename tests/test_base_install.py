@@ -38,7 +38,7 @@ def write_clip(path: Path, *, frames: int) -> None:
     for number, image in enumerate(images):
         left = round(72 * number / (frames - 1))
         image[20:44, left : left + 24] = 220
-    write_mp4(path, images, rate=20)
+    write_mp4(path, images, fps=20)
 
 
 def run(bare: Path, *words: object, folder: Path) -> "subprocess.CompletedProcess[str]":

@@ -104,5 +104,5 @@ def test_a_cut_is_the_samples_of_its_seconds(first: float, length: float, start:
 def test_what_is_no_sound_is_refused() -> None:
     with pytest.raises(ValueError, match=r"\[S\] float32, got \[2, 3\] float32"):
         Sound(np.zeros((2, 3), np.float32), 16000)
-    with pytest.raises(ValueError, match="earlier to a later"):
+    with pytest.raises(ValueError, match="start must be before end"):
         cut_sound(Sound(np.zeros(3, np.float32), 16000), start=1, end=1)

@@ -58,7 +58,7 @@ def test_a_file_cut_short_gives_its_beginning_and_counts_the_rest(whole: Path, t
     with pytest.warns(DamagedMediaWarning) as caught:
         clip = read_clip(path)
     assert 0 < len(clip) < COUNT
-    assert f"{COUNT - len(clip)} of the frames asked for are lost" in str(caught[0].message)
+    assert f"{COUNT - len(clip)} of the requested frames are lost" in str(caught[0].message)
     assert str(path) in str(caught[0].message)
     # The last pictures may lack the reference that was cut off; those before are those of the whole file.
     sound = slice(len(clip) - 4)
@@ -70,7 +70,7 @@ def test_a_matroska_file_cut_short_counts_by_its_duration(tmp_path: Path) -> Non
     path = write_video(tmp_path / "whole.mkv", pictures=noisy(), options={"g": "15", "bf": "0"})
     clip = read_damaged(cut(path, tmp_path / "cut.mkv", 0.5), "are lost")
     recording = open_recording(tmp_path / "cut.mkv")
-    list(recording.pictures(None))
+    list(recording.images(None))
     assert abs(recording.lost - (COUNT - len(clip))) <= 1
 
 
@@ -79,11 +79,11 @@ def test_a_hole_costs_only_what_it_covers(
     whole: Path, tmp_path: Path, large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if large:
-        monkeypatch.setattr(decode, "LARGE", 0)
+        monkeypatch.setattr(decode, "MIN_THREADED_PIXELS", 0)
     path = hole(whole, tmp_path / "hole.mp4", start=0.5, length=6000)
     recording = open_recording(path)
     clip = read_damaged(path, "lost")
-    list(recording.pictures(None))
+    list(recording.images(None))
     assert recording.lost == COUNT - len(clip) > 0
     assert len(clip) > COUNT - 20
     truth = read_clip(whole)
@@ -104,11 +104,11 @@ def test_scattered_errors_never_stop_the_reader_and_seeking_agrees(whole: Path, 
     path = tmp_path / "spoilt.mp4"
     path.write_bytes(data)
     recording = open_recording(path)
-    pictures = dict(recording.pictures(None))
+    pictures = dict(recording.images(None))
     assert len(pictures) + recording.lost == COUNT
     wanted = np.sort(rng.choice(COUNT, 8, replace=False))
     recording.lost = 0
-    for time, picture in recording.pictures(wanted):
+    for time, picture in recording.images(wanted):
         np.testing.assert_array_equal(picture, pictures[time])
     assert recording.lost == sum(float(recording.times[i]) not in pictures for i in wanted)
 
@@ -123,7 +123,7 @@ def test_a_stream_warns_at_its_end(whole: Path, tmp_path: Path) -> None:
 def test_a_missing_or_broken_picture_of_a_folder_is_lost(tmp_path: Path) -> None:
     folder = write_pictures(tmp_path / "frames", [1, 2, 4, 5])
     (folder / "000005.png").write_bytes(b"no picture")
-    clip = read_damaged(folder, "2 of the frames asked for are lost", native_rate=10)
+    clip = read_damaged(folder, "2 of the requested frames are lost", native_fps=10)
     assert numbers_of(clip.frames) == [1, 2, 4]
     np.testing.assert_allclose(clip.times, [0, 0.1, 0.3])
 
@@ -137,12 +137,12 @@ def test_hopeless_files_say_what_to_do(whole: Path, tmp_path: Path) -> None:
     (tmp_path / "text.mp4").write_text("not a video\n" * 50)
     with pytest.raises(MediaError, match=r"text\.mp4 cannot be opened .* download it again"):
         read_clip(tmp_path / "text.mp4")
-    with pytest.raises(MediaError, match=r"header\.mp4 (cannot be opened|holds no pictures)"):
+    with pytest.raises(MediaError, match=r"header\.mp4 (cannot be opened|holds no frames)"):
         read_clip(cut(whole, tmp_path / "header.mp4", 0.01))
     data = whole.read_bytes()
     emptied = tmp_path / "emptied.mp4"
     emptied.write_bytes(data[: data.index(b"mdat") + 4].ljust(len(data), b"\0"))
-    with pytest.raises(MediaError, match="no frame asked for could be decoded"):
+    with pytest.raises(MediaError, match="no requested frame could be decoded"):
         read_clip(emptied)
 
 

@@ -65,7 +65,7 @@ def test_seeking_gives_what_decoding_everything_gives(film: Path, indices: list[
 
 def test_several_threads_give_the_same_frames(film: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = read_clip(film)
-    monkeypatch.setattr("inphase.media.decode.LARGE", 0)
+    monkeypatch.setattr("inphase.media.decode.MIN_THREADED_PIXELS", 0)
     np.testing.assert_array_equal(read_clip(film).frames, one.frames)
 
 
@@ -105,7 +105,7 @@ def test_a_clock_that_starts_again_does_not_mix_the_parts(tmp_path: Path, offset
 def test_the_shortest_films_are_films(tmp_path: Path, count: int) -> None:
     path = write_video(tmp_path / "film.mp4", count=count)
     assert numbers_of(read_clip(path).frames) == list(range(count))
-    assert numbers_of(read_clip(path, rate=5).frames) == [0]
+    assert numbers_of(read_clip(path, fps=5).frames) == [0]
     assert numbers_of(read_clip(path, seconds=0).frames) == [0]
 
 
@@ -160,7 +160,7 @@ def test_seconds_and_spans_mean_what_a_player_shows(
 @pytest.mark.parametrize("rate", [7.5, 10, 29.97, 30, 60])
 def test_a_rate_takes_the_nearest_frames(tmp_path: Path, rate: float) -> None:
     path = write_video(tmp_path / "film.mp4", count=60, rate=NTSC, options={"g": "12"})
-    clip = read_clip(path, rate=rate)
+    clip = read_clip(path, fps=rate)
     ticks = np.arange(0, float(59 / NTSC) + 1e-9, 1 / rate)
     nearest = sorted({min(range(60), key=lambda i: (abs(float(i / NTSC) - tick), i)) for tick in ticks})
     assert numbers_of(clip.frames) == nearest
@@ -251,12 +251,12 @@ def test_size_scales_without_crop_or_aspect(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["png", "jpg"])
 def test_a_folder_of_numbered_pictures_is_a_recording(tmp_path: Path, suffix: str) -> None:
     folder = write_pictures(tmp_path / "frames", range(8, 12), suffix=suffix, name="{}")
-    clip = read_clip(folder, native_rate=20)
+    clip = read_clip(folder, native_fps=20)
     assert numbers_of(clip.frames) == [8, 9, 10, 11]
     np.testing.assert_allclose(clip.times, [0, 0.05, 0.1, 0.15])
-    assert numbers_of(read_clip(folder, native_rate=20, indices=[1, 3]).frames) == [9, 11]
-    assert numbers_of(read_clip(folder, native_rate=20, rate=10).frames) == [8, 10]
-    with pytest.raises(ValueError, match="native_rate"):
+    assert numbers_of(read_clip(folder, native_fps=20, indices=[1, 3]).frames) == [9, 11]
+    assert numbers_of(read_clip(folder, native_fps=20, fps=10).frames) == [8, 10]
+    with pytest.raises(ValueError, match="native_fps"):
         read_clip(folder)
 
 
@@ -272,10 +272,10 @@ def test_a_folder_of_numbered_pictures_is_a_recording(tmp_path: Path, suffix: st
         ({"seconds": [float("nan")]}, "second nan lies outside"),
         ({"span": (0.2, 0.1)}, "earlier to a later"),
         ({"span": (5, 6)}, r"no frame lies in span \(5, 6\)"),
-        ({"rate": 0}, "positive"),
+        ({"fps": 0}, "positive"),
         ({"size": (0, 9)}, r"\(height, width\)"),
-        ({"indices": [1], "rate": 3}, "not two"),
-        ({"native_rate": 30}, "drop it"),
+        ({"indices": [1], "fps": 3}, "not two"),
+        ({"native_fps": 30}, "drop it"),
     ],
 )
 def test_a_wrong_request_is_explained(tmp_path: Path, request_: dict[str, object], message: str) -> None:
@@ -285,16 +285,16 @@ def test_a_wrong_request_is_explained(tmp_path: Path, request_: dict[str, object
 
 
 def test_a_folder_without_numbered_pictures_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(MediaError, match="holds no pictures"):
-        read_clip(tmp_path, native_rate=5)
+    with pytest.raises(MediaError, match="holds no images"):
+        read_clip(tmp_path, native_fps=5)
     twice = write_pictures(tmp_path / "twice", [1])
     (twice / "again_1.jpg").write_bytes((twice / "000001.png").read_bytes())
     with pytest.raises(MediaError, match="both number 1"):
-        read_clip(twice, native_rate=5)
+        read_clip(twice, native_fps=5)
     named = write_pictures(tmp_path / "named", [1], name="cover{}")
     (named / "cover1.png").rename(named / "cover.png")
     with pytest.raises(MediaError, match="no number in its name"):
-        read_clip(named, native_rate=5)
+        read_clip(named, native_fps=5)
 
 
 def test_numbers_survive_their_own_reader() -> None:

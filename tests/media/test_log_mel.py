@@ -70,5 +70,5 @@ def test_silence_is_the_logarithm_of_the_offset() -> None:
 
 
 def test_another_rate_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"16000 samples a second, got 44100"):
+    with pytest.raises(ValueError, match=r"16000 samples per second, got 44100"):
         log_mel(Sound(np.zeros(800, np.float32), 44100))

@@ -7,8 +7,8 @@ import pytest
 
 from inphase.media.audio import read_sound
 from inphase.media.frames import read_clip
-from inphase.media.probe import probe
-from inphase.media.render import is_playable, make_playable
+from inphase.media.probe import is_playable, probe
+from inphase.media.render import make_playable
 from tests.media.recordings import clicks, numbers_of, remux, write_video
 
 

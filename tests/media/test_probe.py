@@ -14,12 +14,12 @@ def test_a_file_is_measured_as_it_is_shown(tmp_path: Path) -> None:
     )
     found = probe(path)
     assert (found.frames, found.size, found.has_sound) == (45, (96, 64), True)
-    assert found.rate == pytest.approx(30000 / 1001)
+    assert found.fps == pytest.approx(30000 / 1001)
     assert found.duration == pytest.approx(45 * 1001 / 30000)
 
 
 def test_a_folder_is_measured_too(tmp_path: Path) -> None:
-    assert probe(write_pictures(tmp_path / "frames", range(5)), native_rate=10) == Properties(
+    assert probe(write_pictures(tmp_path / "frames", range(5)), native_fps=10) == Properties(
         5, 10.0, 0.5, (64, 96), has_sound=False
     )
 

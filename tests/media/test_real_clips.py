@@ -26,7 +26,7 @@ def test_real_clips_have_the_frames_their_index_says() -> None:
     for path, frames in some_clips():
         found = probe(path)
         assert (found.frames, found.size) == (frames, (128, 128))
-        assert found.rate == pytest.approx(30, rel=0.01)
+        assert found.fps == pytest.approx(30, rel=0.01)
 
 
 def test_real_clips_seek_to_what_plain_decoding_gives() -> None:

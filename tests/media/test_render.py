@@ -52,7 +52,7 @@ def test_maps_and_slow_motion_choose_the_pictures(tmp_path: Path, as_files: bool
     sources = [source, source] if as_files else [clip_of(60), clip_of(60)]
     # From second 1 of the clock on the second source runs at double speed, after standing still.
     clock, seconds = [0.5, 1.0, 1.5], [[0.5, 0.2], [1.0, 0.2], [1.5, 1.2]]
-    render(tmp_path / "out.mp4", sources, clock=clock, seconds=seconds, height=64, slow=2, rate=30)
+    render(tmp_path / "out.mp4", sources, clock=clock, seconds=seconds, height=64, slow=2, fps=30)
     left, right = halves(tmp_path / "out.mp4", at=96)
     ticks = 0.5 + np.arange(61) / 60
     assert left == [int(t * 30 + 1e-6) for t in ticks]
@@ -80,7 +80,7 @@ def test_an_overlay_is_the_average(tmp_path: Path) -> None:
 
 def test_colours_come_back(tmp_path: Path) -> None:
     for colour in [(230, 30, 30), (30, 200, 40), (20, 40, 220), (128, 128, 128), (255, 255, 255), (0, 0, 0)]:
-        write_mp4(tmp_path / "out.mp4", [np.full((32, 32, 3), colour, np.uint8)] * 3, rate=10)
+        write_mp4(tmp_path / "out.mp4", [np.full((32, 32, 3), colour, np.uint8)] * 3, fps=10)
         assert np.abs(read_clip(tmp_path / "out.mp4").frames.astype(int) - colour).max() <= 6
 
 
@@ -132,10 +132,10 @@ def test_files_are_played_from_the_disk_in_bounded_memory(tmp_path: Path) -> Non
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("inphase.media.render.stream_clips", watched)
-        done: list[tuple[int, int]] = []
+        done: list[tuple[str, int, int]] = []
         render(tmp_path / "out.mp4", [path], height=64, progress=lambda *step: done.append(step))
     assert max(lengths) <= 8
-    assert done == [(i, 120) for i in range(1, 121)]
+    assert done == [("rendering out.mp4", i, 120) for i in range(1, 121)]
     assert [number_of(frame) for frame in read_clip(tmp_path / "out.mp4").frames] == list(range(120))
 
 
@@ -160,6 +160,6 @@ def test_wrong_requests_are_explained(tmp_path: Path) -> None:
         render(out, [film], clock=[0, 1], seconds=[[1], [0]])
     with pytest.raises(MediaError, match=r"cannot be written: .*check the folder"):
         render(tmp_path / "no" / "out.mp4", [clip])
-    with pytest.raises(ValueError, match="no picture"):
-        write_mp4(out, [], rate=30)
+    with pytest.raises(ValueError, match="no image"):
+        write_mp4(out, [], fps=30)
     assert not out.exists()

@@ -90,7 +90,7 @@ def test_arrays_that_do_not_belong_together_are_refused() -> None:
     with pytest.raises(ValueError, match=r"found must be \[5\], got \[4\]"):
         Pose(pose.keypoints, pose.world, pose.visibility, pose.found[:4], pose.times, pose.size)
     with pytest.raises(ValueError, match="pass the path instead of the clip"):
-        read_pose(make_film(3), rate=10)
+        read_pose(make_film(3), fps=10)
 
 
 def test_without_mediapipe_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def golfers(view: str, count: int) -> list[Path]:
 @needs_golfdb
 def test_real_golfers_are_found_with_their_own_left_and_right() -> None:
     for path in golfers("face-on", 2):
-        pose = read_pose(path, rate=10)
+        pose = read_pose(path, fps=10)
         assert pose.found.mean() > 0.95
         left, right = (pose.keypoints[:5, LANDMARKS.index(f"{side}_hip"), 0] for side in ("left", "right"))
         assert (left > right).all(), "who faces the camera has their left hip on the right of the picture"
@@ -144,7 +144,7 @@ def test_real_golfers_are_found_with_their_own_left_and_right() -> None:
 @needs_golfdb
 @pytest.mark.parametrize("right", [False, True])
 def test_a_real_golfer_is_followed_beside_a_bystander_and_through_a_gap(right: bool) -> None:
-    swing, other = (read_clip(path, rate=15).frames for path in golfers("face-on", 3)[1:])
+    swing, other = (read_clip(path, fps=15).frames for path in golfers("face-on", 3)[1:])
     swing = swing[:40].copy()
     swing[18:21] = 0
     still = np.repeat(other[:1], len(swing), axis=0)

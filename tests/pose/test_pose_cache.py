@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inphase.media.frame_store import FillSummary, FrameStore, Source, StoredVideo, fill_store
+from inphase.media.frame_store import FillSummary, FrameStore, Source, fill_store
 from inphase.media.frames import Recording
 from inphase.pose import pose_store as pose_cache
 from inphase.pose.pose import Pose
@@ -49,11 +49,12 @@ def test_what_is_stored_comes_back() -> None:
 
 def test_poses_lie_beside_frames_and_are_made_once(tmp_path: Path, films: dict[str, Source]) -> None:
     fill_store(tmp_path / "store", films, size=(8, 8))
-    told: list[StoredVideo] = []
-    filled = fill_poses(tmp_path / "store", films, progress=told.append)
+    steps: list[tuple[str, int, int]] = []
+    filled = fill_poses(tmp_path / "store", films, progress=lambda *step: steps.append(step))
     assert (filled.written, filled.frames) == (2, 21)
     assert "2.mp4 shows no person" in filled.broken["film 2"]
-    assert [step.outcome for step in told] == ["written", "written", "broken"]
+    assert list(filled.outcomes.values()) == ["written", "written", "broken"]
+    assert steps == [("estimating poses", done, 3) for done in (1, 2, 3)]
     again = fill_poses(tmp_path / "store", films)
     assert again == FillSummary(kept=2, frames=21, broken=filled.broken)
     store = PoseStore(tmp_path / "store")
@@ -93,7 +94,7 @@ def test_a_changed_video_and_a_spoilt_file_are_made_again(tmp_path: Path, films:
     write_video(films["film 0"].path, count=15)
     (file,) = (tmp_path / "store" / "poses").glob(f"*{PoseStore(tmp_path / 'store')._entries['film 1'].file}")
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(StoreError, match="is not as it was written"):
+    with pytest.raises(StoreError, match="has changed since it was written"):
         PoseStore(tmp_path / "store")["film 1"]
     assert fill_poses(tmp_path / "store", films).written == 2
     assert [PoseStore(tmp_path / "store").frames(id) for id in ("film 0", "film 1")] == [15, 11]

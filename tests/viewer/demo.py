@@ -86,8 +86,8 @@ def track(folder: Path, number: int, videos: Sequence[Video], curves: NDArray[np
     assert video.keypoints is not None
     assert video.visibility is not None
     clip, name = video.draw(), f"swing-{number}"
-    write_mp4(folder / f"{name}.mp4", clip.frames, rate=RATE, sound=_heard(video.hear()))
-    write_mp4(folder / f"{name}-heat.mp4", heat(video, size), rate=RATE)
+    write_mp4(folder / f"{name}.mp4", clip.frames, fps=RATE, sound=_heard(video.hear()))
+    write_mp4(folder / f"{name}-heat.mp4", heat(video, size), fps=RATE)
     times = seconds(video)
     own = np.interp(reference.progress, video.progress, times)
     points = np.concatenate([video.keypoints, video.visibility[..., None]], axis=-1)

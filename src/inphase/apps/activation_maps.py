@@ -57,9 +57,9 @@ class ActivationMaps:
         require_folder(out)
         file = out / "activations.mp4"
         refuse_overwrite([self.recording.path], [file])
-        media = add_video_file(out, self.recording, progress=stage_progress(report, "encoding the video"))
+        media = add_video_file(out, self.recording, progress=report)
         properties = self.recording.properties
-        rate = min(properties.rate, MAX_FPS)
+        rate = min(properties.fps, MAX_FPS)
         ticks = np.arange(max(1, round(properties.duration * rate))) / rate
         heat = _scale(self.maps.values)[shown_at(self.maps.times, ticks)].reshape(-1, *self.grid)
         size = (self.height, max(2, round(self.height * properties.size[1] / properties.size[0])))
@@ -71,10 +71,10 @@ class ActivationMaps:
                 report(f"rendering {file.name}", number, len(ticks))
 
         path = self.recording.path
-        sound = follow_sound(path, lambda seconds: seconds, rate=rate) if properties.has_sound else None
-        write_mp4(file, overlaid(), rate=rate, sound=sound)
+        sound = follow_sound(path, lambda seconds: seconds, fps=rate) if properties.has_sound else None
+        write_mp4(file, overlaid(), fps=rate, sound=sound)
         layer = f"{Path(media).stem}-heat.mp4"
-        write_mp4(out / layer, (color_heat(enlarge(values, size)) for values in heat), rate=rate)
+        write_mp4(out / layer, (color_heat(enlarge(values, size)) for values in heat), fps=rate)
         track = make_track(self.recording, media).replace(overlay=layer)
         title = f"what a network looks at in {self.recording.name}"
         return [file, write_playback(out, Playback(title, tracks=(track,)))]

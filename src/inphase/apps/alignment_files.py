@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from inphase.apps.tracks import add_video_file
-from inphase.media.render import lettering, render
+from inphase.media.render import choose_font, render
 from inphase.playback import Pair, write_playback
-from inphase.progress import Progress, stage_progress
+from inphase.progress import Progress
 from inphase.storage.files import atomic_write
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ def write_video(aligned: "Aligned", file: Path, progress: Progress) -> None:
         layout="row" if len(aligned.recordings) <= 3 else "grid",
         height=aligned.height,
         labels=[each.name for each in aligned.recordings],
-        rate=min(reference.properties.rate, MAX_FPS),
+        fps=min(reference.properties.fps, MAX_FPS),
         slow=aligned.slow,
         sound=reference.path if reference.properties.has_sound else None,
         sound_of=aligned.reference,
-        progress=stage_progress(progress, f"rendering {file.name}"),
+        progress=progress,
     )
 
 
@@ -65,10 +65,7 @@ def write_plot(aligned: "Aligned", file: Path, progress: Progress) -> None:
 
 def write_document(aligned: "Aligned", file: Path, progress: Progress) -> None:
     """Copy the videos beside the playback document and write it, for the viewer."""
-    media = [
-        add_video_file(file.parent, each, progress=stage_progress(progress, f"encoding {each.path.name}"))
-        for each in aligned.recordings
-    ]
+    media = [add_video_file(file.parent, each, progress=progress) for each in aligned.recordings]
     write_playback(file.parent, aligned.playback(media))
 
 
@@ -115,7 +112,7 @@ def _draw(pair: Pair, rows: str, columns: str) -> Image.Image:
     _draw_axes(pen, pair, columns)
     upwards = Image.new("RGB", (PLOT_SIDE, 24), "white")
     words = ImageDraw.Draw(upwards)
-    name, font = lettering(f"{_short(rows)} (s)", 16)
+    name, font = choose_font(f"{_short(rows)} (s)", 16)
     words.text((PLOT_SIDE / 2, 12), name, fill=INK, font=font, anchor="mm")
     picture.paste(upwards.rotate(90, expand=True), (4, MARGIN))
     return picture
@@ -132,7 +129,7 @@ def _draw_axes(pen: ImageDraw.ImageDraw, pair: Pair, columns: str) -> None:
     for place, second in _ticks(pair.row_times):
         pen.line((MARGIN - TICK, MARGIN + place, MARGIN, MARGIN + place), fill=INK)
         pen.text((MARGIN - TICK - 2, MARGIN + place), second, fill=INK, font=small, anchor="rm")
-    name, font = lettering(f"{_short(columns)} (s)", 16)
+    name, font = choose_font(f"{_short(columns)} (s)", 16)
     pen.text((MARGIN + PLOT_SIDE / 2, end + MARGIN - 8), name, fill=INK, font=font, anchor="md")
 
 

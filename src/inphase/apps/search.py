@@ -22,7 +22,7 @@ from inphase.apps.tracks import (
     open_recordings,
 )
 from inphase.media.frames import read_clip
-from inphase.media.listing import list_videos
+from inphase.media.listing import videos_in
 from inphase.media.probe import probe
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
@@ -187,17 +187,10 @@ def require_question(*, at: float | None, top: int, subsequence: bool) -> None:
 
 def list_corpus(places: Sequence[Path], query: Path) -> list[Path]:
     """List video files and the videos in folders, each once, without the query."""
-    files: dict[Path, Path] = {}
-    for place in places:
-        if not place.exists():
-            raise ValueError(f"{place} does not exist: name a folder of videos or a video file")
-        inside = sorted(Path(each.path) for each in list_videos(place)) if place.is_dir() else [place]
-        for file in inside:
-            if file.is_file() and file.resolve() != query.resolve():
-                files.setdefault(file.resolve(), file)
+    files = [file for file in videos_in(places) if file.resolve() != query.resolve()]
     if not files:
         raise ValueError(f"there is no video to search in {', '.join(map(str, places))} beside the query: name others")
-    return list(files.values())
+    return files
 
 
 def moment_of(query: Embedding, second: float) -> NDArray[np.float32]:
@@ -264,7 +257,7 @@ def show_moment(
     """Add a recording to a playback's folder, with a thumbnail of the middle of the moment."""
     media = add_video_file(folder, recording)
     properties = recording.properties
-    middle = min(second + (duration / 2 if duration > 1 else 0.0), properties.duration - 0.5 / properties.rate)
+    middle = min(second + (duration / 2 if duration > 1 else 0.0), properties.duration - 0.5 / properties.fps)
     size = (THUMBNAIL_HEIGHT, max(1, round(THUMBNAIL_HEIGHT * properties.size[1] / properties.size[0])))
     image = read_clip(recording.path, seconds=[max(middle, 0.0)], size=size).frames[0]
     thumbnail = f"{Path(media).stem}-{middle:.2f}.jpg"
@@ -276,5 +269,5 @@ def show_moment(
         score=score,
         media=media,
         thumbnail=thumbnail,
-        duration=max(duration, 1 / properties.rate),
+        duration=max(duration, 1 / properties.fps),
     )

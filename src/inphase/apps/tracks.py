@@ -1,7 +1,7 @@
 """Video files on their way into a playback: names, embeddings, media files, tracks and cost matrices."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from inphase.align.coarse_to_fine import MAX_CELLS, average_blocks
 from inphase.align.matching import PairCost, pair_cost
 from inphase.align.path import Alignment
-from inphase.media.probe import Properties, probe
-from inphase.media.render import is_playable, make_playable
+from inphase.media.probe import Properties, is_playable, probe
+from inphase.media.render import make_playable
 from inphase.models import load_encoder, load_shipped
 from inphase.models.embed_videos import EmbeddedVideos, embed_each, embed_videos, load_image_encoder
 from inphase.models.embedding import Embedding
@@ -114,7 +114,7 @@ def embed_others(
     return embeddings, failed
 
 
-def add_video_file(folder: Path, recording: NamedVideo, *, progress: Callable[[int, int], None] | None = None) -> str:
+def add_video_file(folder: Path, recording: NamedVideo, *, progress: Progress | None = None) -> str:
     """Link or copy a video into a playback's folder, re-encoded if browsers cannot play it; return its path there."""
     folder.mkdir(parents=True, exist_ok=True)
     # Keep letters of any script; drop characters that are special in a URL or a page.
@@ -136,7 +136,7 @@ def make_track(
     return VideoTrack(
         recording.name,
         duration=properties.duration,
-        rate=properties.rate,
+        rate=properties.fps,
         size=properties.size,
         media=media,
         time_map=time_map,

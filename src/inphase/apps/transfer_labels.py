@@ -32,7 +32,7 @@ from inphase.media.frames import open_recording
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import write_playback
-from inphase.progress import Progress, ignore_progress, stage_progress
+from inphase.progress import Progress, ignore_progress
 from inphase.storage.files import atomic_write, refuse_overwrite, require_folder
 
 # Temperatures, in units of the contrastive cost, at which labels are placed and their confidence is taken
@@ -73,9 +73,7 @@ class Labeled:
             with atomic_write(file) as part, part.open("w", encoding="utf-8", newline="") as stream:
                 csv.writer(stream).writerows(tabulate(labels, times=times))
         shown = [self.source, *self.targets[:MAX_SHOWN_TARGETS]]
-        media = [
-            add_video_file(out, each, progress=stage_progress(report, f"encoding {each.path.name}")) for each in shown
-        ]
+        media = [add_video_file(out, each, progress=report) for each in shown]
         pairs = make_pairs(self.embeddings, self.synchronization)
         playback = make_playback(shown, media, self.embeddings, self.synchronization, pairs=pairs)
         labels_shown = [self.labels, *self.transferred[:MAX_SHOWN_TARGETS]]

@@ -142,7 +142,7 @@ def fill_behind_bar(
     console = Console()
     with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(doing, total=len(wanted))
-        filled = fill(store, wanted, progress=lambda _: bar.advance(task))
+        filled = fill(store, wanted, progress=lambda *_: bar.advance(task))
     _print_filled(console, filled, store)
     return filled
 

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageOps
 
 from inphase.data.reading import Read, annotated_length, read_pictures
 from inphase.data.video import Video
-from inphase.media.render import lettering
+from inphase.media.render import choose_font
 from inphase.media.sampling import Frames
 from inphase.pose.skeleton import bones
 from inphase.storage.errors import MediaError
@@ -197,13 +197,13 @@ def _write(
     ink: tuple[int, int, int] = _INK,
     anchor: str | None = None,
 ) -> None:
-    text, font = lettering(text, size)
+    text, font = choose_font(text, size)
     draw.text(place, text, fill=ink, font=font, anchor=anchor)
 
 
 def _length(text: str, *, size: int = 11) -> float:
     """Measure a text in pixels."""
-    text, font = lettering(text, size)
+    text, font = choose_font(text, size)
     return font.getlength(text)
 
 

@@ -18,7 +18,7 @@ from warnings import warn
 
 from inphase.data.text_files import read_table
 from inphase.data.video import SPLITS, Problem, Video, check_split, summarise
-from inphase.media.listing import IMAGE_SUFFIXES, VIDEO_SUFFIXES
+from inphase.media.listing import VIDEO_SUFFIXES, Skipped, find_videos
 
 _TABLES = ("phases.csv", "splits.csv")
 
@@ -57,44 +57,19 @@ def load(root: Path | str, *, split: str, val: float = 0.1, test: float = 0.2) -
 
 def _find(root: Path, *, ignored: Counter[str]) -> Iterator[tuple[str, tuple[Path, str]]]:
     """Yield name, path and action of every video one or two levels down; count the endings of all other files."""
-    for entry in _listed(root):
-        leads_back = entry.is_dir() and root.resolve().is_relative_to(entry.resolve())
-        inside = _listed(entry) if entry.is_dir() and not leads_back else []
-        if _is_video(entry, inside=inside):
-            yield _name(entry, root), (entry, root.resolve().name)
-        elif leads_back:
-            ignored["link to the folder itself"] += 1
-        elif entry.is_dir():
-            for inner in inside:
-                if _is_video(inner, inside=_listed(inner) if inner.is_dir() else []):
-                    yield _name(inner, root), (inner, unicodedata.normalize("NFC", entry.name))
-                else:
-                    ignored["folder" if inner.is_dir() else inner.suffix.lower() or "no ending"] += 1
-        elif entry.name not in _TABLES:
-            ignored[entry.suffix.lower() or "no ending"] += 1
 
+    def on_skip(path: Path, reason: Skipped) -> None:
+        if reason == "unreadable":
+            warn(Problem(str(path), "you may not look into it", "give yourself the right to"), stacklevel=2)
+        elif path.parent != root or path.name not in _TABLES:
+            kinds = {"loop": "link to the folder itself", "too deep": "folder"}
+            ignored[kinds.get(reason) or path.suffix.lower() or "no ending"] += 1
 
-def _listed(folder: Path) -> list[Path]:
-    """List a folder in an order that no file system decides, without hidden files; one that is closed is reported."""
-    try:
-        entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
-    except PermissionError:
-        warn(Problem(str(folder), "you may not look into it", "give yourself the right to"), stacklevel=5)
-        return []
-    return sorted(entries, key=lambda path: path.name)
-
-
-def _is_video(entry: Path, *, inside: list[Path]) -> bool:
-    """Recognise a video file, a link to one even if it leads nowhere, or a folder of pictures without videos."""
-    if entry.is_file() or not entry.exists():
-        return entry.suffix.lower() in VIDEO_SUFFIXES
-    endings = {inner.suffix.lower() for inner in inside}
-    return bool(endings & IMAGE_SUFFIXES) and not endings & VIDEO_SUFFIXES
-
-
-def _name(entry: Path, root: Path) -> str:
-    """Name a video as below the root, in one form of Unicode: file systems differ in how they write é."""
-    return unicodedata.normalize("NFC", entry.relative_to(root).as_posix())
+    for path in find_videos(root, max_depth=2, on_skip=on_skip):
+        below = path.relative_to(root)
+        action = unicodedata.normalize("NFC", below.parts[0]) if len(below.parts) > 1 else root.resolve().name
+        # File systems differ in how they write é.
+        yield unicodedata.normalize("NFC", below.as_posix()), (path, action)
 
 
 def _count(ignored: Counter[str]) -> str:

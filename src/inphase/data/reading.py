@@ -37,7 +37,7 @@ def read_pictures(
     if video.spans:
         clip = read_spans(video.path, video.spans, size=size)
         return clip.frames[frames], clip.times[frames]
-    clip = read_clip(video.path, indices=frames, size=size, native_rate=_native_rate(video))
+    clip = read_clip(video.path, indices=frames, size=size, native_fps=_native_fps(video))
     return clip.frames, clip.times
 
 
@@ -133,7 +133,7 @@ def file_length(video: Video) -> int:
     if video.path is None:
         raise ValueError(f"{video.id} has no file to open")
     if not video.spans:
-        return probe(video.path, native_rate=_native_rate(video)).frames
+        return probe(video.path, native_fps=_native_fps(video)).frames
     times = open_recording(video.path).times
     return sum(int(((times >= start) & (times < end)).sum()) for start, end in video.spans)
 
@@ -144,19 +144,19 @@ def measure(video: Video) -> tuple[int, float]:
         return annotated_measure(video)
     if video.path is None or video.spans:
         raise ValueError(f"{video.id} is not one whole file: picture and sound are read together from those")
-    properties = probe(video.path, native_rate=_native_rate(video))
+    properties = probe(video.path, native_fps=_native_fps(video))
     return properties.frames, properties.duration
 
 
 def sources(videos: Iterable[Video]) -> dict[str, Source]:
     """Say what to put into a frame store for these videos; those without a file need none."""
     return {
-        video.id: Source(video.path, spans=video.spans, native_rate=_native_rate(video))
+        video.id: Source(video.path, spans=video.spans, native_fps=_native_fps(video))
         for video in videos
         if video.path is not None
     }
 
 
-def _native_rate(video: Video) -> float | None:
+def _native_fps(video: Video) -> float | None:
     """Give a folder of pictures its rate; where nobody knows it a second is a frame long, as for poses."""
     return (video.rate or 1.0) if video.path is not None and video.path.is_dir() else None

@@ -168,7 +168,7 @@ def write_recording(path: Path, video: Video, *, quality: int = 18) -> None:
     """Write the images and the sound of one rendered recording as mp4."""
     if video.draw is None or video.hear is None:
         raise ValueError(f"{video.id} was read from files and cannot be rendered: copy its file {video.path}")
-    write_mp4(path, video.draw().frames, rate=FPS, sound=_audio_blocks(video.hear()), quality=quality)
+    write_mp4(path, video.draw().frames, fps=FPS, sound=_audio_blocks(video.hear()), quality=quality)
 
 
 def _audio_blocks(sound: Sound) -> Iterator[NDArray[np.float32]]:

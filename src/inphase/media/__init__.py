@@ -1,6 +1,6 @@
-"""Files ⇄ tensors: the only place that touches a codec.
+"""Files ⇄ arrays: the only room that touches a codec.
 
-`frames` reads pictures, `audio` and `log_mel` sound, `pose` the joints of the person in view, all on one clock; `probe`
-measures a file; `cache` and `pose_cache` fill stores of frames and poses, which `store` and `pose_store` read without
-a codec; `render` writes synchronised videos.
+`frames` reads images and `audio` sound, both on the clock of the file; `decode` is the codec behind them; `probe`
+measures a file and `listing` finds videos in folders; `frame_store` keeps decoded frames for training; `sampling`
+chooses frames; `render` and `encode` write synchronized videos.
 """

@@ -1,5 +1,7 @@
-"""Sound on the clock of the pictures, and the log-mel spectrogram VGGish was trained on."""
-# MERGED: The log-mel spectrogram that VGGish was trained on (Hershey et al., 2017), exactly, in float64.
+"""Read sound on the clock of its video, and compute the log-mel spectrogram that VGGish was trained on.
+
+The spectrogram follows Hershey et al. (2017) exactly, in float64.
+"""
 
 import warnings
 from collections.abc import Iterator
@@ -19,15 +21,22 @@ if TYPE_CHECKING:
     from av.container import InputContainer
 
 
-# The clock of a decoded block may be rounded to a millisecond; a longer gap is one in the recording.
-GAP = 0.02
+# Seconds: clocks of decoded blocks are rounded to a millisecond; a longer gap is a gap in the recording.
+MIN_GAP = 0.02
+RATE = 16000
+WINDOW, HOP, FFT = 400, 160, 512  # 25 ms every 10 ms
+BANDS, LOWEST, HIGHEST = 64, 125.0, 7500.0  # Hz
+LOG_OFFSET = 0.01
+PATCH = 96  # spectra: 0.96 s
+# Spectra computed at a time, which bounds the memory for an hour of sound.
+CHUNK = 4096
 
 
 @dataclass(frozen=True, eq=False)
 class Sound:
-    """A waveform: `samples` [S] float32 mono in about [−1, 1], `rate` a second, the first at second `start`.
+    """A waveform: `samples` [S] float32 mono in about [−1, 1], `rate` per second, the first at second `start`.
 
-    Seconds count on the clock of the pictures of the same file.
+    Seconds are on the clock of the video in the same file.
     """
 
     samples: NDArray[np.float32]
@@ -35,11 +44,11 @@ class Sound:
     start: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what is not one channel of samples."""
+        """Raise if the samples are not one float32 channel."""
         if self.samples.ndim != 1 or self.samples.dtype != np.float32:
             raise ValueError(f"samples must be [S] float32, got {list(self.samples.shape)} {self.samples.dtype}")
         if self.rate < 1:
-            raise ValueError(f"rate must be at least 1 sample a second, got {self.rate}")
+            raise ValueError(f"rate must be at least 1 sample per second, got {self.rate}")
 
     def __len__(self) -> int:
         """Count the samples."""
@@ -47,15 +56,15 @@ class Sound:
 
 
 def read_sound(path: Path | str, *, rate: int = 16000) -> Sound:
-    """Read the sound of a file, its channels averaged, at `rate` samples a second."""
+    """Read the sound of a file, channels averaged, at `rate` samples per second."""
     blocks = list(stream_sound(path, rate=rate))
     return Sound(np.concatenate([block.samples for block in blocks]), rate, blocks[0].start)
 
 
 def cut_sound(sound: Sound, *, start: float, end: float) -> Sound:
-    """Cut the seconds from `start` to `end` out of a sound; before its beginning and after its end there is silence."""
+    """Cut the seconds from `start` to `end` out of a sound, padded with silence outside of it."""
     if not start < end:
-        raise ValueError(f"a sound is cut from an earlier to a later second, got {start} to {end}")
+        raise ValueError(f"start must be before end, got {start} to {end}")
     first, count = round((start - sound.start) * sound.rate), round((end - start) * sound.rate)
     samples = np.zeros(count, np.float32)
     begin, stop = min(max(first, 0), len(sound)), min(max(first + count, 0), len(sound))
@@ -64,7 +73,7 @@ def cut_sound(sound: Sound, *, start: float, end: float) -> Sound:
 
 
 def stream_sound(path: Path | str, *, rate: int) -> Iterator[Sound]:
-    """Yield the sound of a file as consecutive blocks, in memory for one of them, however long it is."""
+    """Yield the sound of a file as consecutive blocks; memory for one block, whatever the duration."""
     from av.audio.frame import AudioFrame
     from av.audio.resampler import AudioResampler
 
@@ -90,7 +99,7 @@ def _values(frame: "AudioFrame") -> NDArray[np.float32]:
 
 
 def _mono_blocks(path: Path) -> Iterator[tuple[float, NDArray[np.float32], int]]:
-    """Decode sound into consecutive (second, samples, rate); where some could not be decoded, silence stands for it."""
+    """Decode sound into consecutive (second, samples, rate); silence replaces undecodable parts."""
     from av.audio.resampler import AudioResampler
 
     from inphase.media.decode import clock_origin, open_container
@@ -111,7 +120,7 @@ def _mono_blocks(path: Path) -> Iterator[tuple[float, NDArray[np.float32], int]]
                 second = frame.pts * frame.time_base - origin
             reached = second if reached is None else reached
             gap = round((second - reached) * frame.sample_rate)
-            if gap > GAP * frame.sample_rate:
+            if gap > MIN_GAP * frame.sample_rate:
                 yield float(reached), np.zeros(gap, np.float32), frame.sample_rate
                 reached += Fraction(gap, frame.sample_rate)
             for part in plain.resample(frame):
@@ -126,7 +135,7 @@ def _mono_blocks(path: Path) -> Iterator[tuple[float, NDArray[np.float32], int]]
 
 
 def _decoded(container: "InputContainer", stream: "AudioStream") -> Iterator["AudioFrame | None"]:
-    """Decode packet by packet; None stands for one that could not be."""
+    """Decode packet by packet; None stands for an undecodable one."""
     import av
 
     packets = container.demux(stream)
@@ -140,22 +149,13 @@ def _decoded(container: "InputContainer", stream: "AudioStream") -> Iterator["Au
             yield None
 
 
-RATE = 16000
-WINDOW, HOP, FFT = 400, 160, 512  # 25 ms every 10 ms
-BANDS, LOWEST, HIGHEST = 64, 125.0, 7500.0  # Hz
-OFFSET = 0.01
-PATCH = 96  # spectra: 0.96 s
-# Spectra computed at a time, which bounds the memory for an hour of sound.
-CHUNK = 4096
-
-
 def log_mel(sound: Sound) -> NDArray[np.float64]:
     """Compute the log-mel spectrum of every 10 ms: [F, 64], F = 1 + (S − 400) // 160, none for a shorter sound.
 
     Spectrum `f` covers the 25 ms from second `sound.start + f / 100`.
     """
     if sound.rate != RATE:
-        raise ValueError(f"VGGish hears {RATE} samples a second, got {sound.rate}: use read_sound(path, rate={RATE})")
+        raise ValueError(f"VGGish takes {RATE} samples per second, got {sound.rate}: use read_sound(path, rate={RATE})")
     count = max(0, 1 + (len(sound) - WINDOW) // HOP)
     if not count:
         return np.empty((0, BANDS))
@@ -165,7 +165,7 @@ def log_mel(sound: Sound) -> NDArray[np.float64]:
     spectra = np.empty((count, BANDS))
     for begin in range(0, count, CHUNK):
         part = windows[begin : begin + CHUNK].astype(np.float64) * hann
-        spectra[begin : begin + CHUNK] = np.log(np.abs(np.fft.rfft(part, FFT)) @ bands + OFFSET)
+        spectra[begin : begin + CHUNK] = np.log(np.abs(np.fft.rfft(part, FFT)) @ bands + LOG_OFFSET)
     return spectra
 
 
@@ -179,11 +179,11 @@ def log_mel_patches(sound: Sound) -> NDArray[np.float64]:
 def log_mel_windows(sound: Sound, starts: NDArray[np.float64], *, seconds: float = 1.0) -> NDArray[np.float32]:
     """Compute the log-mel spectrum of the first 0.96 s of each stretch that begins at `starts`: [N, 96, 64].
 
-    The stretches are `seconds` long; before the beginning of a sound and after its end there is silence.
+    The stretches are `seconds` long; outside of the sound there is silence.
     """
-    least = (PATCH - 1) * HOP / RATE + WINDOW / RATE
-    if seconds < least:
-        raise ValueError(f"a patch of sound needs {least} s, the stretches are {seconds} s long")
+    min_seconds = (PATCH - 1) * HOP / RATE + WINDOW / RATE
+    if seconds < min_seconds:
+        raise ValueError(f"a patch of sound needs {min_seconds} s, the stretches are {seconds} s long")
     cut = [cut_sound(sound, start=start, end=start + seconds) for start in np.asarray(starts).tolist()]
     return np.stack([log_mel(part)[:PATCH] for part in cut]).astype(np.float32)
 
@@ -192,8 +192,8 @@ def mel_bands() -> NDArray[np.float64]:
     """Make the triangles, straight in mel, that sum a magnitude spectrum into bands: [257, 64]."""
     frequencies = mel(np.linspace(0, RATE / 2, FFT // 2 + 1))[:, None]
     edges = np.linspace(mel(np.float64(LOWEST)), mel(np.float64(HIGHEST)), BANDS + 2)
-    lower, centre, upper = edges[:-2], edges[1:-1], edges[2:]
-    rising, falling = (frequencies - lower) / (centre - lower), (upper - frequencies) / (upper - centre)
+    lower, center, upper = edges[:-2], edges[1:-1], edges[2:]
+    rising, falling = (frequencies - lower) / (center - lower), (upper - frequencies) / (upper - center)
     return np.maximum(0.0, np.minimum(rising, falling))
 
 

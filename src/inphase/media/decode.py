@@ -1,6 +1,8 @@
-"""Open a file with the codec library, and the clock its pictures and sound share."""
-# MERGED: From a decoded frame to an upright RGB array.
-# MERGED: Exact frames of a video file, found by presentation timestamp.
+"""Decode video files: list their frames, find each by its presentation timestamp, convert it to upright RGB.
+
+Images and sound of a file share one clock, whose second 0 is the earliest of either. The packets of a file are listed
+once per process and remembered until the file changes.
+"""
 
 import itertools
 from collections import deque
@@ -8,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from threading import Condition
 from typing import TYPE_CHECKING, Any
 
 import av
@@ -18,16 +21,25 @@ from av.stream import Disposition
 from av.video.frame import VideoFrame
 from av.video.reformatter import Interpolation, VideoReformatter
 from av.video.stream import VideoStream
+from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
 from inphase.storage.errors import MediaError
+from inphase.storage.files import file_stamp
 
 if TYPE_CHECKING:
     from av.packet import Packet
 
+# Frames of h264 and its successors are stored at most 16 places from where they are shown.
+MAX_REORDERING = 16
+# Decoding in several threads pays for its start-up from about this many pixels.
+MIN_THREADED_PIXELS = 512 * 512
+# Frame indexes to remember, in bytes: about 150 hours of video.
+MAX_INDEX_BYTES = 2**28
+
 
 def open_container(path: Path) -> InputContainer:
-    """Open a file for reading, or say in words why it cannot be."""
+    """Open a file for reading; raise `MediaError` with the reason if it cannot be opened."""
     if not path.exists():
         raise MediaError(f"{path} does not exist: check the path")
     if path.is_file() and path.stat().st_size == 0:
@@ -44,16 +56,16 @@ def open_container(path: Path) -> InputContainer:
 
 
 def video_stream(container: InputContainer, path: Path) -> VideoStream:
-    """Find the pictures of a file; the cover of a sound file is none."""
+    """Find the video stream of a file; the cover image of a sound file does not count."""
     moving = [stream for stream in container.streams.video if not stream.disposition & Disposition.attached_pic]
     if not moving:
         kinds = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
-        raise MediaError(f"{path} has no video stream (it holds {kinds}): give a file with moving pictures")
+        raise MediaError(f"{path} has no video stream (it holds {kinds}): give a video file")
     return moving[0]
 
 
 def clock_origin(container: InputContainer) -> Fraction:
-    """Find second 0 of a file: its earliest picture or sound, in seconds of its own timestamps."""
+    """Find second 0 of a file: its earliest image or sound, in seconds of its own timestamps."""
     starts = [
         stream.start_time * stream.time_base
         for stream in (*container.streams.video, *container.streams.audio)
@@ -63,15 +75,15 @@ def clock_origin(container: InputContainer) -> Fraction:
     return min(starts, default=Fraction(0))
 
 
-class Upright:
-    """Convert frames of one stream to RGB, turned as their display matrix says, all of one size.
+class UprightConverter:
+    """Convert the frames of one stream to RGB of one size, rotated by their display matrix.
 
-    Any pixel format: deeper ones are rounded to 8 bits, grey is repeated, alpha is dropped. One converter is kept for
-    the stream, since setting it up costs more than a small picture does.
+    It takes any pixel format: deeper ones are rounded to 8 bits, gray is repeated, alpha is dropped. One converter
+    serves a whole stream, since setting it up costs more than converting a small image.
     """
 
     def __init__(self, *, size: tuple[int, int] | None = None) -> None:
-        """Scale to `size` (height, width); where None, to that of the first frame."""
+        """Scale to `size` (height, width), by default that of the first frame."""
         self._size = size
         self._turn: tuple[bool, bool, bool] | None = None
         self._reformatter = VideoReformatter()
@@ -92,15 +104,15 @@ class Upright:
             raise MediaError(
                 f"pixel format {frame.format.name} cannot be converted ({error.strerror}): re-encode as yuv420p"
             ) from error
-        picture = converted.to_ndarray()
+        image = converted.to_ndarray()
         if transposed:
-            picture = picture.transpose(1, 0, 2)
-        picture = picture[:: -1 if upside_down else 1, :: -1 if mirrored else 1]
-        return np.ascontiguousarray(picture, dtype=np.uint8)
+            image = image.transpose(1, 0, 2)
+        image = image[:: -1 if upside_down else 1, :: -1 if mirrored else 1]
+        return np.ascontiguousarray(image, dtype=np.uint8)
 
 
 def orientation(frame: VideoFrame) -> tuple[bool, bool, bool]:
-    """Read how to show a frame: whether to transpose it, then flip its rows, then its columns.
+    """Read the orientation of a frame: whether to transpose it, then flip its rows, then its columns.
 
     The display matrix sends a pixel (x, y) to (a·x + c·y, b·x + d·y); cameras write quarter turns and mirrors.
     """
@@ -114,19 +126,13 @@ def orientation(frame: VideoFrame) -> tuple[bool, bool, bool]:
     return True, bool(b < 0), bool(c < 0)
 
 
-# Frames of h264 and its successors are stored at most 16 places from where they are shown.
-REORDERING = 16
-# Decoding several frames at once pays for its start-up from about this many pixels.
-LARGE = 512 * 512
-
-
 @dataclass(frozen=True, eq=False)
 class FrameIndex:
-    """The frames of a video stream as its packets announce them, in order of presentation.
+    """The frames of a video stream as its packets list them, in order of presentation.
 
     `times` [N] seconds; `stamps` [N] the timestamps behind them, None where the file has no usable ones and its frames
-    are taken to follow each other at a constant rate; `keys` the timestamps of key frames; `missing` the frames that
-    the header promises beyond the last packet; `has_sound`; `rate` frames a second on average.
+    are assumed to be equally spaced; `keys` the timestamps of key frames; `missing` the number of frames that the
+    header promises beyond the last packet; `fps` the average frame rate.
     """
 
     times: NDArray[np.float64]
@@ -134,7 +140,18 @@ class FrameIndex:
     keys: NDArray[np.int64]
     missing: int
     has_sound: bool
-    rate: float
+    fps: float
+
+    def __post_init__(self) -> None:
+        """Protect the arrays, which every reader of the file shares."""
+        for array in (self.times, self.stamps, self.keys):
+            if array is not None:
+                array.flags.writeable = False
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory that the arrays take."""
+        return self.times.nbytes + self.keys.nbytes + (0 if self.stamps is None else self.stamps.nbytes)
 
 
 class VideoFile:
@@ -143,35 +160,35 @@ class VideoFile:
     def __init__(self, path: Path) -> None:
         """List the frames of the file without decoding them."""
         self.path = path
-        self.track = scan(path)
-        self.times = self.track.times
-        self.rate = self.track.rate
-        self.has_sound = self.track.has_sound
-        stamps = [] if self.track.stamps is None else self.track.stamps.tolist()
+        self.index = index_frames(path)
+        self.times = self.index.times
+        self.fps = self.index.fps
+        self.has_sound = self.index.has_sound
+        stamps = [] if self.index.stamps is None else self.index.stamps.tolist()
         self._position_of = {stamp: position for position, stamp in enumerate(stamps)}
         self.lost = 0
         self.damaged = 0
 
-    def pictures(
+    def images(
         self, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None = None
     ) -> Iterator[tuple[float, NDArray[np.uint8]]]:
-        """Yield the time and the picture of the `wanted` frames, all where None, in order of presentation."""
-        upright = Upright(size=size)
+        """Yield the time and the image of each `wanted` frame (None: all) in order of presentation."""
+        convert = UprightConverter(size=size)
         count = len(self.times) if wanted is None else len(wanted)
-        given = 0
+        decoded_frames = 0
         for position, frame in self._frames(wanted):
             self.damaged += frame.is_corrupt
-            yield float(self.times[position]), upright(frame)
-            given += 1
-        self.lost += count - given + (self.track.missing if wanted is None else 0)
+            yield float(self.times[position]), convert(frame)
+            decoded_frames += 1
+        self.lost += count - decoded_frames + (self.index.missing if wanted is None else 0)
 
     def _frames(self, wanted: NDArray[np.int64] | None) -> Iterator[tuple[int, VideoFrame]]:
         if wanted is None:
             yield from self._from_start(np.arange(len(self.times)))
             return
         found = 0
-        if self.track.stamps is not None and len(self.track.keys):
-            for position, frame in self._by_seeking(wanted, self.track.stamps):
+        if self.index.stamps is not None and len(self.index.keys):
+            for position, frame in self._by_seeking(wanted, self.index.stamps):
                 if position != wanted[found]:
                     break
                 yield position, frame
@@ -183,24 +200,24 @@ class VideoFile:
         """Decode from the beginning up to the last wanted frame."""
         with open_container(self.path) as container:
             stream = video_stream(container, self.path)
-            if stream.width * stream.height >= LARGE:
+            if stream.width * stream.height >= MIN_THREADED_PIXELS:
                 stream.thread_type = "AUTO"
             yield from self._pick(decoded(container, stream), wanted)
 
     def _by_seeking(self, wanted: NDArray[np.int64], stamps: NDArray[np.int64]) -> Iterator[tuple[int, VideoFrame]]:
         """Decode each wanted frame from the key frame before it."""
-        before = np.maximum(np.searchsorted(self.track.keys, stamps[wanted], side="right") - 1, 0)
+        before = np.maximum(np.searchsorted(self.index.keys, stamps[wanted], side="right") - 1, 0)
         with open_container(self.path) as container:
             stream = video_stream(container, self.path)
             for key in np.unique(before):
                 try:
-                    container.seek(int(self.track.keys[key]), stream=stream)
+                    container.seek(int(self.index.keys[key]), stream=stream)
                 except av.error.FFmpegError:
                     return
                 yield from self._pick(decoded_after_seek(container, stream), wanted[before == key])
 
     def _pick(self, frames: Iterator[VideoFrame], wanted: NDArray[np.int64]) -> Iterator[tuple[int, VideoFrame]]:
-        """Pass on the wanted ones of consecutive frames, each with its position."""
+        """Yield the wanted ones of consecutive frames, each with its position."""
         remaining = deque(wanted.tolist())
         position = -1
         for frame in frames:
@@ -213,8 +230,26 @@ class VideoFile:
                 return
 
 
-def scan(path: Path) -> FrameIndex:
-    """List the frames of a file from its packets, without decoding."""
+def index_frames(path: Path) -> FrameIndex:
+    """List the frames of a file from its packets without decoding them; once per process unless the file changes."""
+    try:
+        stamp = file_stamp(path)
+    except OSError:
+        return _index_frames(path)  # which raises an error that explains what is wrong
+    return _remembered_index(path, stamp)
+
+
+# Threads that open the same file wait for one of them to list its packets.
+@cached(
+    LRUCache(maxsize=MAX_INDEX_BYTES, getsizeof=lambda index: index.nbytes),
+    key=lambda path, stamp: (path.absolute(), stamp),
+    condition=Condition(),
+)
+def _remembered_index(path: Path, stamp: tuple[int, ...]) -> FrameIndex:
+    return _index_frames(path)
+
+
+def _index_frames(path: Path) -> FrameIndex:
     with open_container(path) as container:
         stream = video_stream(container, path)
         packets = [
@@ -223,37 +258,37 @@ def scan(path: Path) -> FrameIndex:
             if not packet.is_discard
         ]
         if not packets:
-            raise MediaError(f"{path} holds no pictures: copy or download it again")
-        rate = Fraction(stream.guessed_rate or stream.average_rate or 25)
+            raise MediaError(f"{path} holds no frames: copy or download it again")
+        fps = Fraction(stream.guessed_rate or stream.average_rate or 25)
         has_sound = bool(container.streams.audio)
-        time_base = stream.time_base or 1 / rate
-        missing = _missing_at_end(stream, packets, rate)
+        time_base = stream.time_base or 1 / fps
+        missing = _missing_at_end(stream, packets, fps)
         stamps = _usable_stamps([pts for pts, _, _ in packets], container)
         if stamps is None:
-            times = np.array([float(i / rate) for i in range(len(packets))])
-            return FrameIndex(times, None, np.empty(0, np.int64), missing, has_sound, float(rate))
+            times = np.array([float(i / fps) for i in range(len(packets))])
+            return FrameIndex(times, None, np.empty(0, np.int64), missing, has_sound, float(fps))
         origin = clock_origin(container)
         times = np.array([float(int(pts) * time_base - origin) for pts in stamps])
         keys = np.array(sorted(pts for pts, key, _ in packets if key and pts is not None), dtype=np.int64)
-        average = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else rate
+        average = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else fps
         return FrameIndex(times, stamps, keys, missing, has_sound, float(average))
 
 
 def _usable_stamps(listed: list[int | None], container: InputContainer) -> NDArray[np.int64] | None:
-    """Sort the packets' timestamps, unless they cannot be those of presentation."""
+    """Sort the packets' timestamps; None if they cannot be presentation times."""
     stamps = [pts for pts in listed if pts is not None]
-    # AVI stores no presentation times; what the library makes up for reordered frames is wrong.
+    # AVI stores no presentation times, and those that the library derives for reordered frames are wrong.
     if len(stamps) < len(listed) or len(set(stamps)) < len(stamps) or container.format.name == "avi":
         return None
-    # A clock that starts again half-way, as in files that were joined, would interleave the parts.
+    # A clock that restarts half-way, as in concatenated files, would interleave the parts.
     order = np.argsort(stamps, kind="stable")
-    if np.abs(order - np.arange(len(order))).max() > REORDERING:
+    if np.abs(order - np.arange(len(order))).max() > MAX_REORDERING:
         return None
     return np.asarray(stamps, dtype=np.int64)[order]
 
 
-def _missing_at_end(stream: VideoStream, packets: list[tuple[int | None, bool, int]], rate: Fraction) -> int:
-    """Count the frames that the header promises after the last packet: those of a file that was cut short."""
+def _missing_at_end(stream: VideoStream, packets: list[tuple[int | None, bool, int]], fps: Fraction) -> int:
+    """Count the frames that the header promises after the last packet of a truncated file."""
     if stream.time_base is None:
         return 0
     ends = [pts + duration for pts, _, duration in packets if pts is not None]
@@ -265,13 +300,13 @@ def _missing_at_end(stream: VideoStream, packets: list[tuple[int | None, bool, i
     else:
         return 0
     short = promised - max(ends, default=0) * stream.time_base
-    if short * rate < Fraction(3, 2):
+    if short * fps < Fraction(3, 2):
         return 0
-    return stream.frames - len(packets) if stream.frames > len(packets) else round(short * rate)
+    return stream.frames - len(packets) if stream.frames > len(packets) else round(short * fps)
 
 
 def decoded_after_seek(container: InputContainer, stream: VideoStream) -> Iterator[VideoFrame]:
-    """Decode from the next key frame up to the first fault, after which pictures may depend on what came before."""
+    """Decode from the next key frame up to the first fault, after which frames may depend on lost ones."""
     packets = itertools.dropwhile(lambda packet: not packet.is_keyframe, _packets(container, stream))
     try:
         for packet in itertools.chain(packets, [None]):
@@ -284,14 +319,14 @@ def decoded_after_seek(container: InputContainer, stream: VideoStream) -> Iterat
 
 
 def decoded(container: InputContainer, stream: VideoStream) -> Iterator[VideoFrame]:
-    """Decode packet by packet, passing over what cannot be."""
+    """Decode packet by packet, skipping those that cannot be decoded."""
     for packet in _packets(container, stream):
         try:
             yield from packet.decode()
         except av.error.FFmpegError:
             continue
     # An error while the decoder drains must not cost the frames still inside it.
-    for _ in range(REORDERING):
+    for _ in range(MAX_REORDERING):
         try:
             yield from stream.decode(None)
             return
@@ -302,7 +337,7 @@ def decoded(container: InputContainer, stream: VideoStream) -> Iterator[VideoFra
 
 
 def _packets(container: InputContainer, stream: VideoStream) -> Iterator["Packet[VideoStream]"]:
-    """Yield the packets that carry data, up to the end of the file or of what can be read of it."""
+    """Yield the packets that carry data, up to the end of the file or of its readable part."""
     try:
         for packet in container.demux(stream):
             if packet.size:

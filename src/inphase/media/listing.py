@@ -1,35 +1,63 @@
-"""Walk through a corpus without holding it: a folder of any depth, or a table that names files anywhere.
+"""Find the videos in folders and tables: one set of rules for every command.
 
-    CORPUS/<action>/…/<video>     an action is a folder; flat videos are of one action, the folder's name
-    CORPUS.csv                    columns path and action; a relative path is below the table's folder
+A video is a file with one of `VIDEO_SUFFIXES`, a link to one even if it is broken, or a folder that holds images and
+neither videos nor folders. Names are sorted in each folder. Hidden files and folders are skipped; links to folders are
+followed unless they lead back to a folder on the way.
 
-A video is a file or a folder of pictures. Memory: a few names, whatever the number of videos.
+    CORPUS/<action>/…/<video>     the first folder is the action; in a flat folder, the folder's name
+    CORPUS.csv                    columns path and action; a relative path starts at the table's folder
 """
 
 import csv
 import os
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 VIDEO_SUFFIXES = frozenset(
     {".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".wmv", ".flv", ".3gp", ".ts"}
 )
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp"})
 
+Skipped = Literal["loop", "unreadable", "too deep", "not a video"]
+OnSkip = Callable[[Path, Skipped], None]
+
 
 @dataclass(frozen=True)
 class ListedVideo:
-    """A video of a corpus: its name in the store, where it lies, and what it shows."""
+    """A video of a corpus: its id in a store, its path and its action."""
 
     id: str
     path: str
     action: str
 
 
+def find_videos(
+    folder: Path, *, image_folders: bool = True, max_depth: int | None = None, on_skip: OnSkip | None = None
+) -> Iterator[Path]:
+    """Yield the videos in a folder and its subfolders, down to `max_depth` levels (1: the folder itself).
+
+    `on_skip` is called with everything else and the reason; without it, an unreadable folder raises. Memory: the names
+    of one folder per level.
+    """
+    return _walk(folder, (folder.resolve(),), image_folders=image_folders, max_depth=max_depth, on_skip=on_skip)
+
+
+def videos_in(places: Sequence[Path]) -> list[Path]:
+    """List video files: those given, and those found in the folders given, each once."""
+    files: dict[Path, Path] = {}
+    for place in places:
+        if not place.exists():
+            raise ValueError(f"{place} does not exist: name a folder of videos or a video file")
+        for file in find_videos(place, image_folders=False) if place.is_dir() else [place]:
+            files.setdefault(file.resolve(), file)
+    return list(files.values())
+
+
 def list_videos(corpus: Path) -> Iterator[ListedVideo]:
-    """Yield every video of a corpus, in the order the file system or the table has them."""
+    """Yield every video of a corpus: of a folder sorted by name, of a table in its order."""
     if corpus.is_dir():
         return _list_folder(corpus)
     if corpus.suffix.lower() == ".csv" and corpus.is_file():
@@ -37,39 +65,70 @@ def list_videos(corpus: Path) -> Iterator[ListedVideo]:
     raise ValueError(f"{corpus} is neither a folder of videos nor a .csv table with the columns path and action")
 
 
+def _walk(
+    folder: Path,
+    parents: tuple[Path, ...],
+    *,
+    image_folders: bool,
+    max_depth: int | None,
+    on_skip: OnSkip | None,
+) -> Iterator[Path]:
+    """Yield the videos in a folder; `parents` are the real paths of the folders on the way, itself included."""
+
+    def skip(path: Path, reason: Skipped) -> None:
+        if on_skip is not None:
+            on_skip(path, reason)
+
+    try:
+        entries = _entries(folder)
+    except PermissionError:
+        if on_skip is None:
+            raise
+        skip(folder, "unreadable")
+        return
+    for entry in entries:
+        path = folder / entry.name
+        if not entry.is_dir():
+            if path.suffix.lower() in VIDEO_SUFFIXES:
+                yield path
+            else:
+                skip(path, "not a video")
+            continue
+        real = path.resolve()
+        if any(parent.is_relative_to(real) for parent in parents):
+            skip(path, "loop")
+        elif image_folders and _holds_images(path):
+            yield path
+        elif max_depth is not None and len(parents) >= max_depth:
+            skip(path, "too deep")
+        else:
+            inside = (*parents, real)
+            yield from _walk(path, inside, image_folders=image_folders, max_depth=max_depth, on_skip=on_skip)
+
+
+def _holds_images(folder: Path) -> bool:
+    """Report whether a folder is a video whose frames are image files."""
+    try:
+        entries = _entries(folder)
+    except PermissionError:
+        return False
+    if any(entry.is_dir() for entry in entries):
+        return False
+    suffixes = {Path(entry.name).suffix.lower() for entry in entries}
+    return bool(suffixes & IMAGE_SUFFIXES) and not suffixes & VIDEO_SUFFIXES
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as found:
+        return sorted((entry for entry in found if not entry.name.startswith(".")), key=lambda entry: entry.name)
+
+
 def _list_folder(corpus: Path) -> Iterator[ListedVideo]:
     root = corpus.resolve()
-    for path in _walk(str(root)):
-        below = Path(path).relative_to(root)
+    for path in find_videos(root):
+        below = path.relative_to(root)
         action = below.parts[0] if len(below.parts) > 1 else root.name
-        yield ListedVideo(_text(f"{root.name}/{below.as_posix()}"), path, _text(action))
-
-
-def _walk(folder: str) -> Iterator[str]:
-    """Yield the videos below a folder; links to folders are not followed, since they may lead back."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                if _holds_pictures(entry.path):
-                    yield entry.path
-                else:
-                    yield from _walk(entry.path)
-            elif Path(entry.name).suffix.lower() in VIDEO_SUFFIXES:
-                yield entry.path
-
-
-def _holds_pictures(folder: str) -> bool:
-    """Recognise a video whose frames are files: pictures, and neither videos nor folders beside them."""
-    found = False
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            suffix = Path(entry.name).suffix.lower()
-            if suffix in VIDEO_SUFFIXES or entry.is_dir(follow_symlinks=False):
-                return False
-            found = found or (suffix in IMAGE_SUFFIXES and not entry.name.startswith("."))
-    return found
+        yield ListedVideo(normalize_name(f"{root.name}/{below.as_posix()}"), str(path), normalize_name(action))
 
 
 def _list_table(file: Path) -> Iterator[ListedVideo]:
@@ -81,9 +140,10 @@ def _list_table(file: Path) -> Iterator[ListedVideo]:
             if not row["path"] or row["action"] is None:
                 raise ValueError(f"{file}, line {rows.line_num}: a line names a path and an action, this is {row}")
             path = file.resolve().parent / row["path"]
-            yield ListedVideo(_text(f"{file.stem}/{row['path']}"), str(path), _text(row["action"]))
+            id = normalize_name(f"{file.stem}/{row['path']}")
+            yield ListedVideo(id, str(path), normalize_name(row["action"]))
 
 
-def _text(name: str) -> str:
-    """Write a name in one form of Unicode; bytes that are no text are spelled out."""
+def normalize_name(name: str) -> str:
+    """Return a name in Unicode's NFC form; bytes that are not UTF-8 are escaped."""
     return unicodedata.normalize("NFC", os.fsencode(name).decode("utf-8", "backslashreplace"))

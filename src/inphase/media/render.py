@@ -1,6 +1,8 @@
-"""Letters in pictures: the font that comes with Pillow, and for what it lacks one of the system's."""
-# MERGED: Several pictures as one: in a row, in a grid, or laid over each other.
-# MERGED: Synchronised videos as one mp4: every source follows its own map from the common clock.
+"""Render synchronized videos as one mp4: side by side, in a grid or overlaid, with captions and sound.
+
+Every source follows its own time map from the common clock. Captions use Pillow's font, or one of the system's for
+letters that it lacks.
+"""
 
 import math
 import unicodedata
@@ -18,33 +20,44 @@ from inphase.media.audio import Sound, stream_sound
 from inphase.media.encode import SOUND_RATE, write_mp4
 from inphase.media.frames import ROUNDING, Clip, shown_at, stream_clips
 from inphase.media.probe import probe
+from inphase.progress import Progress, ignore_progress
 
+Layout = Literal["row", "grid", "overlay"]
+RenderSource = Clip | Path | str
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
-# Pillow's own letters are those of English. These are fonts of many, as Linux, Windows and macOS call them.
-SYSTEM = ("DejaVuSans.ttf", "NotoSans-Regular.ttf", "LiberationSans-Regular.ttf", "arial.ttf", "Arial Unicode.ttf")
-# A code that stands for no character: its picture is the one a font gives to whatever it lacks.
-NOTHING = "\uffff"
+# Pillow's own font has Latin letters only. These have many more, by their names on Linux, Windows and macOS.
+SYSTEM_FONTS = (
+    "DejaVuSans.ttf",
+    "NotoSans-Regular.ttf",
+    "LiberationSans-Regular.ttf",
+    "arial.ttf",
+    "Arial Unicode.ttf",
+)
+# Not a character: a font draws it like every character that it lacks.
+MISSING_GLYPH = "\uffff"
+# Limits of a re-encoded video: a page plays up to nine files at a time.
+MAX_PLAYABLE_HEIGHT, MAX_PLAYABLE_FPS = 1080, 60.0
 
 
-def lettering(text: str, size: int) -> tuple[str, Font]:
-    """Give the font that knows most of a text, and the text as it can write it: without marks, or "?" for a letter."""
-    best = max(_fonts(text, size), key=lambda font: sum(_knows(font, letter) for letter in text))
-    return "".join(letter if _knows(best, letter) else _plain(best, letter) for letter in text), best
+def choose_font(text: str, size: int) -> tuple[str, Font]:
+    """Choose the font with most letters of a text; return the text, é written as e or ? where missing, and the font."""
+    best = max(_fonts(text, size), key=lambda font: sum(_has_glyph(font, letter) for letter in text))
+    return "".join(letter if _has_glyph(best, letter) else _base_letter(best, letter) for letter in text), best
 
 
 def _fonts(text: str, size: int) -> Iterator[Font]:
-    """Yield Pillow's font, and those of the system where a letter is missing in it."""
+    """Yield Pillow's font, and the system's fonts if it lacks a letter."""
     own = ImageFont.load_default(size)
     yield own
-    if not all(_knows(own, letter) for letter in text):
+    if not all(_has_glyph(own, letter) for letter in text):
         yield from _installed(size)
 
 
 @cache
 def _installed(size: int) -> tuple[Font, ...]:
     found: list[Font] = []
-    for name in SYSTEM:
+    for name in SYSTEM_FONTS:
         try:
             found.append(ImageFont.truetype(name, size))
         except OSError:
@@ -52,87 +65,86 @@ def _installed(size: int) -> tuple[Font, ...]:
     return tuple(found)
 
 
-def _knows(font: Font, letter: str) -> bool:
-    return letter.isspace() or bytes(font.getmask(letter)) != bytes(font.getmask(NOTHING))
+def _has_glyph(font: Font, letter: str) -> bool:
+    return letter.isspace() or bytes(font.getmask(letter)) != bytes(font.getmask(MISSING_GLYPH))
 
 
-def _plain(font: Font, letter: str) -> str:
+def _base_letter(font: Font, letter: str) -> str:
     base = unicodedata.normalize("NFKD", letter)[0]
-    return base if _knows(font, base) else "?"
-
-
-Layout = Literal["row", "grid", "overlay"]
+    return base if _has_glyph(font, base) else "?"
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Where each of K pictures goes: `cells` holds its top, left, height and width on a canvas of `size`."""
+class LayoutPlan:
+    """The place of each of K images: `cells` holds top, left, height and width on a canvas of `size`."""
 
     size: tuple[int, int]
     cells: tuple[tuple[int, int, int, int], ...]
     blended: bool = False
 
 
-def plan(sizes: Sequence[tuple[int, int]], *, layout: Layout, height: int) -> Plan:
-    """Lay out pictures of the given (height, width) with rows of `height`, keeping every aspect."""
+def plan_layout(sizes: Sequence[tuple[int, int]], *, layout: Layout, height: int) -> LayoutPlan:
+    """Lay out images of the given (height, width) in rows of `height`, keeping every aspect."""
     if not sizes:
         raise ValueError("there is nothing to lay out: give at least one clip")
     widths = [max(2, round(height * w / h)) for h, w in sizes]
     if layout == "overlay":
-        return Plan((height, widths[0]), tuple((0, 0, height, widths[0]) for _ in sizes), blended=True)
+        return LayoutPlan((height, widths[0]), tuple((0, 0, height, widths[0]) for _ in sizes), blended=True)
     if layout == "row":
         lefts = np.cumsum([0, *widths]).tolist()
-        return Plan((height, lefts[-1]), tuple((0, x, height, w) for x, w in zip(lefts[:-1], widths, strict=True)))
+        return LayoutPlan(
+            (height, lefts[-1]), tuple((0, x, height, w) for x, w in zip(lefts[:-1], widths, strict=True))
+        )
     if layout == "grid":
         columns = math.ceil(math.sqrt(len(sizes)))
         rows, cell = math.ceil(len(sizes) / columns), max(widths)
         places = [
             (i // columns * height, i % columns * cell + (cell - w) // 2, height, w) for i, w in enumerate(widths)
         ]
-        return Plan((rows * height, columns * cell), tuple(places))
+        return LayoutPlan((rows * height, columns * cell), tuple(places))
     raise ValueError(f"layout must be 'row', 'grid' or 'overlay', got {layout!r}")
 
 
-def compose(pictures: Sequence[NDArray[np.uint8]], plan: Plan) -> NDArray[np.uint8]:
-    """Put pictures, already of the size of their cells, on one canvas; those laid over each other are averaged."""
+def compose(images: Sequence[NDArray[np.uint8]], plan: LayoutPlan) -> NDArray[np.uint8]:
+    """Put images, already of the size of their cells, on one canvas; average overlaid ones."""
     if plan.blended:
-        return np.asarray(np.mean(pictures, axis=0).round(), dtype=np.uint8)
+        return np.asarray(np.mean(images, axis=0).round(), dtype=np.uint8)
     canvas = np.zeros((*plan.size, 3), np.uint8)
-    for picture, (top, left, height, width) in zip(pictures, plan.cells, strict=True):
-        canvas[top : top + height, left : left + width] = picture
+    for image, (top, left, height, width) in zip(images, plan.cells, strict=True):
+        canvas[top : top + height, left : left + width] = image
     return canvas
 
 
 class Captions:
-    """Texts at the lower left of cells, drawn once and laid on every picture."""
+    """Texts at the lower left of cells, drawn once and blended into every frame."""
 
-    def __init__(self, texts: Sequence[str], plan: Plan) -> None:
-        """Draw the texts, white on a dark box; those of pictures laid over each other stand above one another."""
+    def __init__(self, texts: Sequence[str], plan: LayoutPlan) -> None:
+        """Draw the texts, white on a dark box; those of overlaid images are stacked."""
         if texts and len(texts) != len(plan.cells):
             raise ValueError(f"{len(plan.cells)} clips need as many labels, got {len(texts)}: {list(texts)}")
         self._boxes: list[tuple[int, int, NDArray[np.float32], NDArray[np.float32]]] = []
         for number, (text, (top, left, height, width)) in enumerate(zip(texts, plan.cells, strict=False)):
             if not text:
                 continue
-            colour, alpha = _draw(text, height=height, width=width)
-            lift = (len(texts) - number if plan.blended else 1) * len(colour)
-            self._boxes.append((max(0, top + height - lift), left, colour, alpha))
+            color, alpha = _draw(text, height=height, width=width)
+            lift = (len(texts) - number if plan.blended else 1) * len(color)
+            self._boxes.append((max(0, top + height - lift), left, color, alpha))
 
     def on(self, canvas: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Lay the texts on a canvas, in place."""
-        for top, left, colour, alpha in self._boxes:
-            place = canvas[top : top + len(colour), left : left + colour.shape[1]]
+        """Blend the texts into a canvas, in place."""
+        for top, left, color, alpha in self._boxes:
+            place = canvas[top : top + len(color), left : left + color.shape[1]]
             clipped = (slice(place.shape[0]), slice(place.shape[1]))
-            place[:] = (place * (1 - alpha[clipped]) + colour[clipped] * alpha[clipped]).round()
+            place[:] = (place * (1 - alpha[clipped]) + color[clipped] * alpha[clipped]).round()
         return canvas
 
 
 def _draw(text: str, *, height: int, width: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Draw a text into a box that fits a cell: colours [h, w, 3] and opacity [h, w, 1]."""
+    """Draw a text into a box that fits a cell: colors [h, w, 3] and opacity [h, w, 1]."""
     from PIL import Image, ImageDraw
 
     points = max(8, height // 16)
-    shown, font = lettering(text, points)
+    shown, font = choose_font(text, points)
     while len(shown) > 1 and font.getlength(shown) + points > width:
         shown = shown[:-2] + "…"
     box = Image.new("RGBA", (min(width, round(font.getlength(shown)) + points), points * 3 // 2), (0, 0, 0, 150))
@@ -141,38 +153,36 @@ def _draw(text: str, *, height: int, width: int) -> tuple[NDArray[np.float32], N
     return drawn[..., :3], drawn[..., 3:] / np.float32(255)
 
 
-Source = Clip | Path | str
-
-
 def render(
     path: Path | str,
-    sources: Sequence[Source],
+    sources: Sequence[RenderSource],
     *,
     clock: ArrayLike | None = None,
     seconds: ArrayLike | None = None,
     layout: Layout = "row",
     height: int = 360,
     labels: Sequence[str] = (),
-    rate: float = 30,
+    fps: float = 30,
     slow: float = 1.0,
     sound: Sound | Path | str | None = None,
     sound_of: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> int:
-    """Write clips or video files side by side, in a grid or laid over each other, and return the number of frames.
+    """Write clips or video files side by side, in a grid or overlaid, and return the number of frames.
 
     `clock` [R] are increasing seconds of the common clock and `seconds` [R, K] the second of each source at each of
-    them, with straight lines between; without them all sources start together at 0. `height` is that of a row. `slow`
-    stretches the result: 2 lasts twice as long. `sound` is heard as its picture, that of source `sound_of`, is seen:
-    where that runs slow it is lower, where it stands still it is silent. Files are decoded as they play, so their maps
-    must not run backwards; memory does not grow with their length.
+    them, interpolated linearly; without them all sources start together at 0. `height` is that of a row. `slow`
+    stretches the result: 2 lasts twice as long. `sound` follows the time map of source `sound_of`: it plays lower where
+    that source runs slow and is silent where it stands still. Files are decoded as they play, so their maps must not
+    run backwards; memory does not grow with their length.
     """
     shapes = [_shape(source) for source in sources]
-    layout_plan = plan([size for size, _ in shapes], layout=layout, height=height)
-    if not (rate > 0 and slow > 0):
-        raise ValueError(f"rate and slow must be positive, got {rate} and {slow}")
+    layout_plan = plan_layout([size for size, _ in shapes], layout=layout, height=height)
+    if not (fps > 0 and slow > 0):
+        raise ValueError(f"fps and slow must be positive, got {fps} and {slow}")
+    report = progress or ignore_progress
     clock_, seconds_ = _maps(clock, seconds, [end for _, end in shapes])
-    count = int((clock_[-1] - clock_[0]) * rate * slow + 1e-6) + 1
+    count = int((clock_[-1] - clock_[0]) * fps * slow + 1e-6) + 1
 
     def at(ticks: NDArray[np.float64]) -> NDArray[np.float64]:
         """Find the second of every source at ticks of the result: [N, K]."""
@@ -181,31 +191,30 @@ def render(
 
     captions = Captions(labels, layout_plan)
     cells = [(cell_height, cell_width) for _, _, cell_height, cell_width in layout_plan.cells]
-    players = [_play(*job) for job in zip(sources, cells, at(np.arange(count) / rate).T, strict=True)]
+    players = [_play(*job) for job in zip(sources, cells, at(np.arange(count) / fps).T, strict=True)]
 
-    def pictures() -> Iterator[NDArray[np.uint8]]:
+    def images() -> Iterator[NDArray[np.uint8]]:
         for number, shown in enumerate(zip(*players, strict=True), start=1):
             yield captions.on(compose(shown, layout_plan))
-            if progress is not None:
-                progress(number, count)
+            report(f"rendering {Path(path).name}", number, count)
 
-    tape = None if sound is None else follow_sound(sound, lambda ticks: at(ticks)[:, sound_of], rate=rate)
-    return write_mp4(path, pictures(), rate=rate, sound=tape)
+    tape = None if sound is None else follow_sound(sound, lambda ticks: at(ticks)[:, sound_of], fps=fps)
+    return write_mp4(path, images(), fps=fps, sound=tape)
 
 
-def _shape(source: Source) -> tuple[tuple[int, int], float]:
-    """Measure a source: the size of its pictures and the second at which it ends."""
+def _shape(source: RenderSource) -> tuple[tuple[int, int], float]:
+    """Measure a source: the size of its frames and the second at which it ends."""
     if isinstance(source, Clip):
         height, width = source.frames.shape[1:3]
         return (height, width), float(source.times[-1])
     found = probe(source)
-    return found.size, found.duration - 1 / found.rate
+    return found.size, found.duration - 1 / found.fps
 
 
 def _maps(
     clock: ArrayLike | None, seconds: ArrayLike | None, ends: Sequence[float]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Check the maps from the common clock to the sources, or make those of sources that start together."""
+    """Check the time maps from the common clock to the sources, or make maps that start together."""
     if (clock is None) != (seconds is None):
         raise ValueError("give clock and seconds together, or neither")
     if clock is None or seconds is None:
@@ -219,8 +228,8 @@ def _maps(
     return clock_, seconds_
 
 
-def _play(source: Source, size: tuple[int, int], seconds: NDArray[np.float64]) -> Iterator[NDArray[np.uint8]]:
-    """Yield the picture, scaled to `size`, that a source shows at each second."""
+def _play(source: RenderSource, size: tuple[int, int], seconds: NDArray[np.float64]) -> Iterator[NDArray[np.uint8]]:
+    """Yield the image, scaled to `size`, that a source shows at each second."""
     if isinstance(source, Clip):
         return _play_clip(source, size, seconds)
     if np.any(np.diff(seconds) < -ROUNDING):
@@ -231,18 +240,18 @@ def _play(source: Source, size: tuple[int, int], seconds: NDArray[np.float64]) -
 def _play_clip(clip: Clip, size: tuple[int, int], seconds: NDArray[np.float64]) -> Iterator[NDArray[np.uint8]]:
     from av.video.frame import VideoFrame
 
-    from inphase.media.decode import Upright
+    from inphase.media.decode import UprightConverter
 
-    scale = Upright(size=size)
-    last, picture = -1, np.empty((0, 0, 3), np.uint8)
+    scale = UprightConverter(size=size)
+    last, image = -1, np.empty((0, 0, 3), np.uint8)
     for index in shown_at(clip.times, seconds).tolist():
         if index != last:
-            last, picture = index, scale(VideoFrame.from_ndarray(np.ascontiguousarray(clip.frames[index])))
-        yield picture
+            last, image = index, scale(VideoFrame.from_ndarray(np.ascontiguousarray(clip.frames[index])))
+        yield image
 
 
 def play_file(path: Path | str, size: tuple[int, int], seconds: NDArray[np.float64]) -> Iterator[NDArray[np.uint8]]:
-    """Yield the picture, scaled to `size`, that a file shows at each second; they never decrease."""
+    """Yield the image, scaled to `size`, that a file shows at each of the non-decreasing seconds."""
     frames = (
         pair for clip in stream_clips(path, length=8, size=size) for pair in zip(clip.times, clip.frames, strict=True)
     )
@@ -255,20 +264,20 @@ def play_file(path: Path | str, size: tuple[int, int], seconds: NDArray[np.float
 
 
 def follow_sound(
-    sound: Sound | Path | str, second_at: Callable[[NDArray[np.float64]], NDArray[np.float64]], *, rate: float
+    sound: Sound | Path | str, second_at: Callable[[NDArray[np.float64]], NDArray[np.float64]], *, fps: float
 ) -> Iterator[NDArray[np.float32]]:
-    """Yield, for each picture of the result, the samples to be heard with it."""
+    """Yield the sound samples of each frame of the result."""
     waiting = _blocks(sound) if isinstance(sound, Sound) else stream_sound(sound, rate=SOUND_RATE)
     tape: list[Sound] = []
-    begin, picture = 0, 0
+    begin, frame = 0, 0
     while True:
-        picture += 1
-        end = round(picture * SOUND_RATE / rate)
+        frame += 1
+        end = round(frame * SOUND_RATE / fps)
         seconds = second_at(np.arange(begin, end + 1) / SOUND_RATE)
         while block := _needed(tape, waiting, seconds.max()):
             tape.append(block)
         tape = [block for block in tape if block.start + len(block) / block.rate >= seconds.min()]
-        yield _heard(tape, seconds)
+        yield _samples_at(tape, seconds)
         begin = end
 
 
@@ -282,7 +291,7 @@ def _needed(tape: list[Sound], waiting: Iterator[Sound], second: float) -> Sound
     return next(waiting, None) if reached else None
 
 
-def _heard(tape: list[Sound], seconds: NDArray[np.float64]) -> NDArray[np.float32]:
+def _samples_at(tape: list[Sound], seconds: NDArray[np.float64]) -> NDArray[np.float32]:
     if not tape:
         return np.zeros(len(seconds) - 1, np.float32)
     samples = np.concatenate([block.samples for block in tape])
@@ -291,47 +300,17 @@ def _heard(tape: list[Sound], seconds: NDArray[np.float64]) -> NDArray[np.float3
     return np.where(np.diff(seconds) != 0, heard, 0).astype(np.float32)
 
 
-# What Chrome, Firefox and Safari all play, by the name of the container's format.
-VIDEO = {"mov,mp4,m4a,3gp,3g2,mj2": {"h264"}, "matroska,webm": {"vp8", "vp9"}}
-
-
-SOUND = {"mov,mp4,m4a,3gp,3g2,mj2": {"aac", "mp3"}, "matroska,webm": {"opus", "vorbis"}}
-
-
-ENDINGS = {".mp4": "mov,mp4,m4a,3gp,3g2,mj2", ".m4v": "mov,mp4,m4a,3gp,3g2,mj2", ".webm": "matroska,webm"}
-
-
-PIXELS = {"yuv420p", "yuvj420p"}
-
-
-# Larger pictures and faster ones are brought to these: a page plays up to nine files at a time.
-HEIGHT, RATE = 1080, 60.0
-
-
-def is_playable(path: Path | str) -> bool:
-    """Tell whether browsers play a file as it is: container, codecs, 8 bits of 4:2:0, upright, its clock at 0."""
-    from inphase.media.decode import clock_origin, decoded, open_container, orientation, video_stream
-
-    path = Path(path)
-    if path.is_dir() or path.suffix.lower() not in ENDINGS:
-        return False
-    with open_container(path) as container:
-        stream, name = video_stream(container, path), container.format.name
-        if name != ENDINGS[path.suffix.lower()] or stream.codec_context.codec.canonical_name not in VIDEO[name]:
-            return False
-        if stream.codec_context.pix_fmt not in PIXELS or clock_origin(container) != 0:
-            return False
-        if any(sound.codec_context.codec.canonical_name not in SOUND[name] for sound in container.streams.audio):
-            return False
-        first = next(decoded(container, stream), None)
-        return first is not None and orientation(first) == (False, False, False)
-
-
-def make_playable(
-    source: Path | str, target: Path | str, *, progress: Callable[[int, int], None] | None = None
-) -> None:
-    """Encode a recording anew as h264 and aac, upright and on the same clock from 0."""
-    found = probe(source)
-    height = min(found.size[0], HEIGHT)
-    rate, sound = min(found.rate, RATE), source if found.has_sound else None
-    render(target, [source], height=height + height % 2, rate=rate, sound=sound, progress=progress)
+def make_playable(source: Path | str, target: Path | str, *, progress: Progress | None = None) -> None:
+    """Re-encode a recording as h264 and aac, upright and on the same clock from 0."""
+    found, report = probe(source), progress or ignore_progress
+    stage = f"encoding {Path(source).name}"
+    height = min(found.size[0], MAX_PLAYABLE_HEIGHT)
+    fps, sound = min(found.fps, MAX_PLAYABLE_FPS), source if found.has_sound else None
+    render(
+        target,
+        [source],
+        height=height + height % 2,
+        fps=fps,
+        sound=sound,
+        progress=lambda _, done, total: report(stage, done, total),
+    )

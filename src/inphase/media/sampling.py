@@ -1,16 +1,15 @@
-"""Which frames accompany each frame of a recording.
+"""Sample frames of a recording, and list the context frames that are embedded together with each of them.
 
-A frame's *context* are the frames embedded together with it. Near the ends some of them do not exist, and what is put
-in their place can tell a network where in the video it is, without looking at the action: on PennAction nothing but
-"is my context clamped?" reaches a Kendall τ of .69 (docs/reproduce.md). `Context.edges` chooses what happens there:
+Near the ends of a video some context frames do not exist, and their substitutes can leak the position in the video to
+a network, whatever the action: on PennAction the bit "is my context clamped?" alone reaches a Kendall τ of .69
+(docs/reproduce.md). `Context.edges` chooses the substitutes:
 
-- "clamp"   the nearest frame that exists, as GTA and TCC do. A context frame equal to the frame itself says "the
-            beginning". `clamped` marks these frames: an evaluation reports itself without them, and them alone.
-- "mirror"  the frame as far away on the other side of t. Its distance is what it always is, so standing still gives
-            nothing away; only the direction of motion is reversed.
-- "valid"   only frames whose context exists are ever used: no leak at all, at the price of the video's ends.
+- "clamp"   the nearest existing frame, as in GTA and TCC. A context frame equal to the frame itself marks the
+            beginning. `clamped` marks these frames: an evaluation reports scores without them, and of them alone.
+- "mirror"  the frame at the same distance on the other side of t. A still scene leaks nothing; only the direction of
+            motion is reversed.
+- "valid"   only frames with a full context are used: no leak, at the price of the video's ends.
 """
-# MERGED: Which frames of a video are shown. Which frames accompany each is `inphase.media.sampling`.
 
 from dataclasses import dataclass
 from typing import Literal
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 Frames = NDArray[np.int64]
 Edges = Literal["clamp", "mirror", "valid"]
+Rule = Literal["random", "released", "strided", "all"]
 
 
 @dataclass(frozen=True)
@@ -30,21 +30,21 @@ class Context:
     edges: Edges = "clamp"
 
     def __post_init__(self) -> None:
-        """Refuse a context that is empty or has an unknown treatment of the ends."""
+        """Raise if the context is empty or `edges` is unknown."""
         if not self.offsets:
             raise ValueError("a context needs at least one offset: (0,) is the frame alone")
         if self.edges not in ("clamp", "mirror", "valid"):
             raise ValueError(f"edges must be 'clamp', 'mirror' or 'valid', got {self.edges!r}")
 
     def stretched(self, factor: float) -> "Context":
-        """Reach as far in seconds in a recording of `factor` times as many frames a second."""
+        """Return the context that covers the same seconds at `factor` times the frame rate."""
         if not factor > 0:
             raise ValueError(f"a context is stretched by a factor above 0, got {factor}")
         return Context(tuple(round(offset * factor) for offset in self.offsets), self.edges)
 
 
 def usable(length: int, *, context: Context) -> range:
-    """Give the frames that may be shown: all of them, or those whose context exists where its edges are "valid"."""
+    """Return the frames that may be sampled: all, or for "valid" edges those with a full context."""
     if length < 1:
         raise ValueError(f"a video needs at least one frame, got {length}")
     if context.edges != "valid":
@@ -52,8 +52,8 @@ def usable(length: int, *, context: Context) -> range:
     kept = range(max(0, -min(context.offsets)), length - max(0, *context.offsets))
     if not kept:
         raise ValueError(
-            f"no frame of a video of {length} has its whole context {context.offsets}: shorten the stride, or let "
-            "edges be 'mirror'"
+            f"no frame of a video of {length} has its full context {context.offsets}: shorten the stride, or set "
+            "edges to 'mirror'"
         )
     return kept
 
@@ -67,31 +67,26 @@ def context_frames(frames: Frames, *, length: int, context: Context) -> Frames:
         return np.asarray(np.clip(wanted, 0, length - 1))
     if context.edges == "valid" and outside.any():
         first = int(frames[outside.any(1)][0])
-        raise ValueError(f"frame {first} of {length} has no whole context: sample with this context, or see `usable`")
+        raise ValueError(f"frame {first} of {length} has no full context: sample with this context, or see `usable`")
     return _fold(np.where(outside, frames[:, None] - offsets, wanted), length=length)
 
 
 def clamped(frames: Frames, *, length: int, context: Context) -> NDArray[np.bool_]:
-    """Mark the frames [T] some of whose context does not exist: the control to compare a Kendall τ with."""
+    """Mark the frames [T] with missing context frames: the control for a Kendall τ."""
     outside = _outside(frames[:, None] + np.array(context.offsets), length=length)
     return np.asarray(outside.any(axis=1))
 
 
 def _outside(wanted: Frames, *, length: int) -> NDArray[np.bool_]:
-    """Mark the indices that are no frame of the video."""
+    """Mark the indices outside of the video."""
     return (wanted < 0) | (wanted >= length)
 
 
 def _fold(frames: Frames, *, length: int) -> Frames:
-    """Reflect indices at both ends, as often as it takes: a video too short for its context is played to and fro."""
+    """Reflect indices at both ends, repeatedly where the video is shorter than its context."""
     period = max(1, 2 * (length - 1))
     inside = np.mod(frames, period)
     return np.minimum(inside, period - inside) if length > 1 else np.zeros_like(frames)
-
-
-__all__ = ["Context", "Frames", "Rule", "clamped", "context_frames", "sample", "usable"]
-
-Rule = Literal["random", "released", "strided", "all"]
 
 
 def sample(
@@ -104,7 +99,7 @@ def sample(
     within: range | None = None,
     rng: np.random.Generator | None = None,
 ) -> Frames:
-    """Choose the frames of a video of `length`, or of a stretch `within` it, in increasing order.
+    """Sample frames of a video of `length`, or of a stretch `within` it, in increasing order.
 
     "random"    the paper's: `count` distinct frames, any of them equally likely. Of a shorter video every frame, evenly
                 repeated to make `count`.
@@ -113,14 +108,14 @@ def sample(
     "strided"   every `stride`-th frame.
     "all"       every frame.
 
-    Where the context's edges are "valid", the video is what remains between its ends.
+    For a context with "valid" edges, only frames with a full context count as the video.
     """
     kept = usable(length, context=context or Context((0,)))
     if within is not None:
         kept = range(max(kept.start, within.start), min(kept.stop, within.stop))
     size = len(kept)
     if size < 1:
-        raise ValueError(f"no frame of {length} to choose within {within}: widen the stretch or shorten the context")
+        raise ValueError(f"no frame of {length} to sample within {within}: widen the stretch or shorten the context")
     match rule:
         case "random":
             chosen = (
@@ -142,7 +137,7 @@ def sample(
 
 
 def _generator(rng: np.random.Generator | None) -> np.random.Generator:
-    """Insist on a generator where chance is involved: a run has to be repeatable."""
+    """Raise without a generator: random rules must be repeatable."""
     if rng is None:
         raise ValueError("this rule draws at random: pass rng=np.random.default_rng(seed)")
     return rng

@@ -52,7 +52,7 @@ def embed_video(
     cache = cache or Cache(None)
     require_video_encoder(encoder)
     if encoder.modality == "pose":
-        return embed_pose(encoder, cached_pose(path, cache=cache, rate=rate, progress=progress))
+        return embed_pose(encoder, cached_pose(path, cache=cache, fps=rate, progress=progress))
     key = cache_key(path, "embedding", fingerprint(encoder), rate) if cache.folder else ""
     kept = cache.get(key)
     if kept is not None and {"values", "times"} <= kept.keys():
@@ -91,10 +91,10 @@ def _embed_pictures(
     encoder: Encoder, path: Path | str, *, rate: float | None, progress: FrameProgress | None
 ) -> Embedding:
     times = open_recording(path).times
-    wanted = choose(times, rate=rate)
+    wanted = choose(times, fps=rate)
     total = len(times) if wanted is None else len(wanted)
     height, width = encoder.shape[:2]
-    clips = decode_ahead(stream_clips(path, length=LENGTH, size=(height, width), rate=rate), number=AHEAD)
+    clips = decode_ahead(stream_clips(path, length=LENGTH, size=(height, width), fps=rate), number=AHEAD)
     tell = None if progress is None else lambda done: progress(done, total)
     return embed(encoder, clips, batch=LENGTH, progress=tell)
 
@@ -168,7 +168,7 @@ def embed_videos(
         )
     try:
         of_poses = load_shipped("pose")
-        unknown = [path for path in paths if not is_pose_cached(path, cache=cache, rate=rate)]
+        unknown = [path for path in paths if not is_pose_cached(path, cache=cache, fps=rate)]
         if (empty := _without_people(unknown)) is not None:
             raise NoPersonError(f"{empty} shows nobody in most of {PREVIEW_FRAMES} frames looked at")
         poses = _poses(paths, cache, rate, progress)
@@ -250,7 +250,7 @@ def _poses(paths: Sequence[Path], cache: Cache, rate: float | None, progress: Vi
     """Follow the person of every recording; refuse where in one there is none most of the time."""
 
     def follow(path: Path, tell: Callable[[int, int], None]) -> Pose:
-        return cached_pose(path, cache=cache, rate=rate, progress=tell)
+        return cached_pose(path, cache=cache, fps=rate, progress=tell)
 
     # MediaPipe works outside the interpreter's lock: a thread for each core follows a person.
     poses = _side_by_side(follow, paths, threads=os.cpu_count() or 1, progress=progress)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from inphase.playback.document import Playback, TimeMap
 from inphase.playback.part import Part, PlaybackError, dtype_of, explain, join_place
+from inphase.storage.cache import content_hash
 from inphase.storage.files import atomic_write
 
 P = TypeVar("P", bound=Part)
@@ -227,13 +228,7 @@ def _stored_arrays(folder: Path) -> set[str]:
 
 
 def _same_content(one: Path, other: Path) -> bool:
-    if one.stat().st_size != other.stat().st_size:
-        return False
-    digests = []
-    for file in (one, other):
-        with file.open("rb") as opened:
-            digests.append(hashlib.file_digest(opened, "blake2b").digest())
-    return digests[0] == digests[1]
+    return one.stat().st_size == other.stat().st_size and content_hash(one) == content_hash(other)
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -82,26 +82,26 @@ def read_pose(
     source: Clip | Path | str,
     *,
     spans: Sequence[tuple[float, float]] = (),
-    rate: float | None = None,
-    native_rate: float | None = None,
+    fps: float | None = None,
+    native_fps: float | None = None,
     complexity: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Pose:
     """Follow the largest and most moving person through a clip, a video file or a folder of pictures.
 
-    `spans`, `rate` and `native_rate` are those of `read_clip` and `read_spans`. `complexity` is MediaPipe's: 1 is
+    `spans`, `fps` and `native_fps` are those of `read_clip` and `read_spans`. `complexity` is MediaPipe's: 1 is
     installed, 0 and 2 are downloaded. `progress` is told the frames done and to do. Files are read as they are decoded,
     in memory for a few pictures. Where nobody is to be seen there is a `NoPersonError` error.
     """
     if isinstance(source, Clip):
-        if spans or rate is not None or native_rate is not None:
-            raise ValueError("spans, rate and native_rate are for files: pass the path instead of the clip")
+        if spans or fps is not None or native_fps is not None:
+            raise ValueError("spans, fps and native_fps are for files: pass the path instead of the clip")
         parts = (
             Clip(source.frames[i : i + LENGTH], source.times[i : i + LENGTH]) for i in range(0, len(source), LENGTH)
         )
         return follow(parts, name="the clip", complexity=complexity, progress=progress, total=len(source))
-    recording = open_recording(source, native_rate=native_rate)
-    pose = pose_of(recording, spans=spans, rate=rate, complexity=complexity, progress=progress)
+    recording = open_recording(source, native_fps=native_fps)
+    pose = pose_of(recording, spans=spans, fps=fps, complexity=complexity, progress=progress)
     warn_of_damage(recording)
     return pose
 
@@ -110,16 +110,16 @@ def pose_of(
     recording: Recording,
     *,
     spans: Sequence[tuple[float, float]] = (),
-    rate: float | None = None,
+    fps: float | None = None,
     complexity: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Pose:
     """Follow the person in an opened recording, which then knows what of it was damaged."""
     if spans:
-        wanted = [choose(recording.times, span=span, rate=rate) for span in spans]
-        clips = spliced(recording, spans, rate=rate, size=None, length=LENGTH)
+        wanted = [choose(recording.times, span=span, fps=fps) for span in spans]
+        clips = spliced(recording, spans, fps=fps, size=None, length=LENGTH)
     else:
-        wanted = [choose(recording.times, rate=rate)]
+        wanted = [choose(recording.times, fps=fps)]
         clips = in_clips(recording, wanted[0], size=None, length=LENGTH)
     total = sum(len(recording.times) if some is None else len(some) for some in wanted)
     return follow(clips, name=str(recording.path), complexity=complexity, progress=progress, total=total)

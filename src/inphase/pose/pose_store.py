@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.media.frame_store import ArrayStore, FillSummary, Source, StoredVideo, fill
+from inphase.media.frame_store import FillSummary, Source, fill
 from inphase.media.frames import describe_damage, open_recording
 from inphase.pose.blazepose import LANDMARKS, require_mediapipe
 from inphase.pose.pose import Pose, pose_of, read_pose
-from inphase.storage.array_store import StoreFormat
+from inphase.progress import Progress
+from inphase.storage.array_store import ArrayStore, StoreFormat
 from inphase.storage.cache import Cache, cache_key
 from inphase.storage.errors import NoPersonError
 from inphase.storage.files import write_blocks
@@ -80,7 +81,7 @@ def fill_poses(
     *,
     complexity: int = 1,
     workers: int = 0,
-    progress: Callable[[StoredVideo], None] | None = None,
+    progress: Progress | None = None,
     cache: Cache | None = None,
 ) -> FillSummary:
     """Read the poses that a store lacks and add them under the ids of their recordings, as `fill_store` adds frames.
@@ -91,7 +92,15 @@ def fill_poses(
     """
     require_mediapipe()
     kind, write = kind_of_poses(complexity=complexity), partial(write_pose, complexity=complexity, cache=cache)
-    return fill(Path(folder) / FOLDER, sources, kind=kind, write=write, workers=workers, progress=progress)
+    return fill(
+        Path(folder) / FOLDER,
+        sources,
+        kind=kind,
+        write=write,
+        workers=workers,
+        stage="estimating poses",
+        progress=progress,
+    )
 
 
 def write_pose(source: Source, file: Path, *, complexity: int, cache: Cache | None = None) -> tuple[int, str, str]:
@@ -100,15 +109,15 @@ def write_pose(source: Source, file: Path, *, complexity: int, cache: Cache | No
 
     def read() -> Pose:
         nonlocal damage
-        recording = open_recording(source.path, native_rate=source.native_rate)
-        pose = pose_of(recording, spans=source.spans, rate=source.rate, complexity=complexity)
+        recording = open_recording(source.path, native_fps=source.native_fps)
+        pose = pose_of(recording, spans=source.spans, fps=source.fps, complexity=complexity)
         damage = describe_damage(recording)
         return pose
 
-    if cache is not None and not source.spans and source.native_rate is None:
+    if cache is not None and not source.spans and source.native_fps is None:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="nothing is cached")  # the store does, whatever the shelf does
-            pose = cached_pose(source.path, cache=cache, rate=source.rate, complexity=complexity, read=read)
+            pose = cached_pose(source.path, cache=cache, fps=source.fps, complexity=complexity, read=read)
     else:
         pose = read()
     return len(pose), write_blocks(file, [pack(pose).tobytes()]), damage
@@ -118,7 +127,7 @@ def cached_pose(
     path: Path | str,
     *,
     cache: Cache,
-    rate: float | None = None,
+    fps: float | None = None,
     complexity: int = 1,
     progress: Callable[[int, int], None] | None = None,
     read: Callable[[], Pose] | None = None,
@@ -128,7 +137,7 @@ def cached_pose(
     Following somebody takes a second of processor time for every second of video; a shelf answers at once. Whoever has
     another way to the same pose gives it as `read`.
     """
-    key = _pose_key(path, complexity=complexity, rate=rate)
+    key = _pose_key(path, complexity=complexity, fps=fps)
     kept = cache.get(key)
     if kept is not None and "nobody" in kept:
         raise NoPersonError(str(kept["nobody"]).replace("{path}", str(path)))
@@ -138,7 +147,7 @@ def cached_pose(
             progress(len(pose), len(pose))
         return pose
     try:
-        pose = read() if read else read_pose(path, rate=rate, complexity=complexity, progress=progress)
+        pose = read() if read else read_pose(path, fps=fps, complexity=complexity, progress=progress)
     except NoPersonError as error:
         # Kept without the name of the file, which may be another the next time.
         cache.put(key, {"nobody": np.array(str(error).replace(str(path), "{path}"))})
@@ -147,10 +156,10 @@ def cached_pose(
     return pose
 
 
-def is_pose_cached(path: Path | str, *, cache: Cache, rate: float | None = None, complexity: int = 1) -> bool:
+def is_pose_cached(path: Path | str, *, cache: Cache, fps: float | None = None, complexity: int = 1) -> bool:
     """Tell whether `cached_pose` would answer at once."""
-    return cache.folder is not None and cache.get(_pose_key(path, complexity=complexity, rate=rate)) is not None
+    return cache.folder is not None and cache.get(_pose_key(path, complexity=complexity, fps=fps)) is not None
 
 
-def _pose_key(path: Path | str, *, complexity: int, rate: float | None) -> str:
-    return cache_key(path, "pose", complexity, rate)
+def _pose_key(path: Path | str, *, complexity: int, fps: float | None) -> str:
+    return cache_key(path, "pose", complexity, fps)

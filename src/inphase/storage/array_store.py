@@ -1,18 +1,22 @@
-"""The index of an array store: one line of JSON for each complete recording.
+"""Array stores: a folder with one file per recording, and an index line for each complete one.
 
 The first line of `index.jsonl` describes the store; a recording gets its line once its file is complete and on disk. A
 file without a line does not count, and neither does a last line without a line end.
 """
 
 import errno
+import hashlib
 import json
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from inphase.storage.errors import StoreError
 from inphase.storage.files import write_blocks
+
+Item = TypeVar("Item")
 
 INDEX = "index.jsonl"
 
@@ -46,6 +50,61 @@ class Entry:
     digest: str = ""
     damage: str = ""
     broken: str = ""
+
+
+class ArrayStore(Mapping[str, Item]):
+    """A read-only mapping from the ids of recordings to their arrays."""
+
+    frame_bytes: int  # size of a frame in the files
+
+    def __init__(self, folder: Path, *, format: str) -> None:
+        """Open the store in `folder`; recordings that are added later are not seen."""
+        self.folder = folder
+        self.settings, entries = read_index(folder, format=format)
+        self._entries = {id: entry for id, entry in entries.items() if not entry.broken}
+        self.broken = {id: entry.broken for id, entry in entries.items() if entry.broken}
+        self.damaged = {id: entry.damage for id, entry in entries.items() if entry.damage}
+
+    def _read(self, file: Path, frames: int) -> Item:
+        """Read a complete file."""
+        raise NotImplementedError
+
+    def __getitem__(self, id: str) -> Item:
+        """Open one recording."""
+        if id in self.broken:
+            raise StoreError(f"{id} is not in {self.folder} because it could not be decoded: {self.broken[id]}")
+        entry = self._entries[id]
+        if not is_complete(self.folder, entry, frame_bytes=self.frame_bytes):
+            raise StoreError(
+                f"{self.folder / entry.file} ({id}) has changed since it was written: cache the recording again"
+            )
+        return self._read(self.folder / entry.file, entry.frames)
+
+    def __contains__(self, id: object) -> bool:
+        """Report whether a recording can be read."""
+        return id in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the ids of readable recordings."""
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        """Count the readable recordings."""
+        return len(self._entries)
+
+    def frames(self, id: str) -> int:
+        """Count the frames of a recording without opening its file."""
+        return self._entries[id].frames
+
+    def verify(self) -> list[str]:
+        """Read all files and list the ids whose bytes have changed since they were written."""
+        return [id for id, entry in self._entries.items() if not self._is_intact(entry)]
+
+    def _is_intact(self, entry: Entry) -> bool:
+        if not is_complete(self.folder, entry, frame_bytes=self.frame_bytes):
+            return False
+        with (self.folder / entry.file).open("rb") as file:
+            return hashlib.file_digest(file, hashlib.blake2b).hexdigest() == entry.digest
 
 
 def is_complete(folder: Path, entry: Entry, *, frame_bytes: int) -> bool:

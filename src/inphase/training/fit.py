@@ -12,7 +12,7 @@ from typing import Any, Literal
 from inphase.data import folder as collection
 from inphase.data.reading import sources
 from inphase.data.video import Problem, Video, summarise
-from inphase.media.frame_store import FillSummary, StoredVideo, fill_store
+from inphase.media.frame_store import FillSummary, fill_store
 from inphase.pose.pose_store import fill_poses
 from inphase.progress import Progress, ignore_progress
 from inphase.runs import Run
@@ -129,7 +129,7 @@ class _Extraction:
         if modality in ("auto", "pose"):
             try:
                 cache = Cache(self._cache or default_cache_folder())
-                filled = self._fill("estimating poses", partial(fill_poses, cache=cache))
+                filled = self._fill(partial(fill_poses, cache=cache))
             except MissingExtraError as error:
                 if modality == "pose":
                     raise
@@ -142,17 +142,13 @@ class _Extraction:
                     return "pose", filled.broken
                 self._say(f"Using images (a person was found in only {_of_all(found, total)}).")
         height, width = build_encoder_with_loss(recipe).encoder.shape[:2]
-        filled = self._fill("decoding", partial(fill_store, size=(height, width)))
+        filled = self._fill(partial(fill_store, size=(height, width)))
         self._report_left_out(filled)
         return "image", filled.broken
 
-    def _fill(self, stage: str, fill: Callable[..., FillSummary]) -> FillSummary:
-        """Fill the store, reporting progress under the name of the stage."""
-
-        def report(state: StoredVideo) -> None:
-            self._progress(stage, state.done, state.total)
-
-        return fill(self._run.store, sources(self._videos), workers=self._workers, progress=report)
+    def _fill(self, fill: Callable[..., FillSummary]) -> FillSummary:
+        """Fill the store with the videos."""
+        return fill(self._run.store, sources(self._videos), workers=self._workers, progress=self._progress)
 
     def _report_left_out(self, filled: FillSummary) -> None:
         if filled.broken:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from inphase.media.listing import ListedVideo, list_videos
+from inphase.media.listing import ListedVideo, find_videos, list_videos, videos_in
 
 
 def test_folders_are_actions(tmp_path: Path) -> None:
@@ -46,3 +46,32 @@ def test_a_name_that_is_no_text_can_be_named(tmp_path: Path) -> None:
         pytest.skip("this file system knows text only")
     (found,) = list_videos(tmp_path)
     assert found.id == f"{tmp_path.name}/\\xff.mp4"
+
+
+def test_videos_are_sorted_and_links_followed_unless_they_loop(tmp_path: Path) -> None:
+    root, other = tmp_path / "gym", tmp_path / "other"
+    for file in (root / "b.mp4", root / "a.mp4", root / "z" / "c.mp4", other / "d.mp4", root / "z" / "notes.txt"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+    (root / "linked").symlink_to(other)
+    (other / "back").symlink_to(root)
+    (root / "gone.mp4").symlink_to(tmp_path / "nowhere.mp4")
+    skipped: list[tuple[str, str]] = []
+    found = find_videos(root, on_skip=lambda path, reason: skipped.append((path.name, reason)))
+    names = ["a.mp4", "b.mp4", "gone.mp4", "linked/d.mp4", "z/c.mp4"]
+    assert [path.relative_to(root).as_posix() for path in found] == names
+    assert skipped == [("back", "loop"), ("notes.txt", "not a video")]
+    skipped.clear()
+    found = find_videos(root, max_depth=1, on_skip=lambda path, reason: skipped.append((path.name, reason)))
+    assert [path.name for path in found] == names[:3]
+    assert skipped == [("linked", "too deep"), ("z", "too deep")]
+
+
+def test_places_are_files_or_folders_of_files_each_named_once(tmp_path: Path) -> None:
+    for name in ("gym/a.mp4", "gym/frames/1.png", "gym/.hidden/b.mp4", "note.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    video, note = tmp_path / "gym" / "a.mp4", tmp_path / "note.txt"
+    assert videos_in([note, tmp_path / "gym", video]) == [note, video]
+    with pytest.raises(ValueError, match="absent does not exist: name a folder of videos or a video file"):
+        videos_in([tmp_path / "absent"])

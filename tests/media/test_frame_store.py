@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from inphase.media import frame_store as cache
-from inphase.media.frame_store import FRAMES, FillSummary, FrameStore, Source, StoredVideo, fill_store
+from inphase.media.frame_store import FRAMES, FillSummary, FrameStore, Source, fill_store
 from inphase.media.frames import open_recording, read_clip
 from inphase.storage.array_store import read_index
 from inphase.storage.errors import StoreError
@@ -28,11 +28,11 @@ def films(tmp_path: Path) -> dict[str, Source]:
 
 
 def fill(store: Path, films: dict[str, Source], **settings: int) -> tuple[FillSummary, list[tuple[str, str]]]:
-    """Fill a store and say what was told on the way."""
-    told: list[StoredVideo] = []
-    filled = fill_store(store, films, size=SIZE, progress=told.append, **settings)
-    assert [(step.done, step.total) for step in told] == [(i + 1, len(films)) for i in range(len(films))]
-    return filled, sorted((step.id, step.outcome) for step in told)
+    """Fill a store; return the summary and the outcomes by id."""
+    steps: list[tuple[str, int, int]] = []
+    filled = fill_store(store, films, size=SIZE, progress=lambda *step: steps.append(step), **settings)
+    assert steps == [("decoding videos", i + 1, len(films)) for i in range(len(films))]
+    return filled, sorted(filled.outcomes.items())
 
 
 def run_python(code: str, *arguments: object) -> subprocess.Popen[str]:
@@ -62,8 +62,8 @@ def test_spans_rates_and_folders_are_cached_as_asked(tmp_path: Path) -> None:
     frames = write_pictures(tmp_path / "frames", range(6))
     sources = {
         "spans": Source(film, spans=((1.0, 1.1), (0.0, 0.1))),
-        "rate": Source(film, rate=10),
-        "pictures": Source(frames, native_rate=20),
+        "rate": Source(film, fps=10),
+        "pictures": Source(frames, native_fps=20),
     }
     fill_store(tmp_path / "store", sources, size=SIZE)
     store = FrameStore(tmp_path / "store")
@@ -94,11 +94,11 @@ FILLER = """if True:
     from pathlib import Path
     from inphase.media.frame_store import Source, fill_store
     films = {f"film {i}": Source(Path(sys.argv[2]) / f"{i}.mp4") for i in range(4)}
-    def told(step):
-        print(step.id, flush=True)
-        if step.done == 2:
+    def wait(stage, done, total):
+        print(done, flush=True)
+        if done == 2:
             sys.stdin.read()
-    fill_store(sys.argv[1], films, size=(48, 40), progress=told)
+    fill_store(sys.argv[1], films, size=(48, 40), progress=wait)
 """
 
 
@@ -107,10 +107,10 @@ def test_two_processes_do_not_meet_and_a_killed_one_is_resumed(tmp_path: Path, f
     command = [sys.executable, "-c", FILLER, str(store), str(tmp_path / "films")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as filler:
         assert filler.stdout is not None
-        assert [filler.stdout.readline().strip() for _ in range(2)] == ["film 0", "film 1"]
+        assert [filler.stdout.readline().strip() for _ in range(2)] == ["1", "2"]
         with pytest.raises(StoreError, match="another process is filling"):
             fill_store(store, films, size=SIZE)
-        assert len(FrameStore(store)) == 2, "what is written can be read while the rest is"
+        assert sorted(FrameStore(store)) == ["film 0", "film 1"], "what is written can be read while the rest is"
         filler.send_signal(signal.SIGKILL)
     filled, told = fill(store, films)
     assert told == [("film 0", "kept"), ("film 1", "kept"), ("film 2", "written"), ("film 3", "written")]
@@ -153,7 +153,7 @@ def test_a_spoilt_file_is_noticed_and_made_again(tmp_path: Path, films: dict[str
     data[1000] ^= 1
     changed.write_bytes(data)
     assert FrameStore(store).verify() == ["film 0", "film 1"]
-    with pytest.raises(StoreError, match=r"\(film 0\) is not as it was written"):
+    with pytest.raises(StoreError, match=r"\(film 0\) has changed since it was written"):
         FrameStore(store)["film 0"]
     assert ("film 0", "written") in fill(store, films)[1]
     assert FrameStore(store).verify() == ["film 1"]
@@ -163,7 +163,7 @@ def test_a_changed_video_is_noticed(tmp_path: Path, films: dict[str, Source]) ->
     store = tmp_path / "store"
     fill_store(store, films, size=SIZE)
     write_video(films["film 2"].path, count=33)
-    films["film 3"] = Source(films["film 3"].path, rate=10)
+    films["film 3"] = Source(films["film 3"].path, fps=10)
     told = fill(store, films)[1]
     assert told == [("film 0", "kept"), ("film 1", "kept"), ("film 2", "written"), ("film 3", "written")]
     assert FrameStore(store).frames("film 2") == 33
@@ -242,8 +242,8 @@ def test_a_disk_that_fills_under_the_index_leaves_it_whole(
 
 
 def test_an_error_of_the_caller_is_not_taken_for_one_of_the_disk(tmp_path: Path, films: dict[str, Source]) -> None:
-    def closed(step: StoredVideo) -> None:
-        raise BrokenPipeError(f"nobody listens to {step.id}")
+    def closed(stage: str, done: int, total: int) -> None:
+        raise BrokenPipeError(f"nobody listens to {stage}")
 
     with pytest.raises(BrokenPipeError, match="nobody listens"):
         fill_store(tmp_path / "store", films, size=SIZE, progress=closed)
