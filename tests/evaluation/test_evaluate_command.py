@@ -1,5 +1,6 @@
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,19 @@ def test_tasks_that_the_labels_do_not_allow_are_left_out_unless_they_are_named(
     assert (tmp_path / "out" / "report.md").is_file()
     assert run(monkeypatch, str(folder), *words, "--tasks", "retrieval") == 1
     assert "none of 2 test videos has phases" in capsys.readouterr().err
+
+
+def test_without_scikit_learn_the_other_tasks_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.svm", None)
+    assert run(monkeypatch, str(folder), "--no-controls") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "phase_classification left out: Phase classification needs scikit-learn" in out
+    assert "r2" in out
+    assert run(monkeypatch, str(folder), "--tasks", "few_shot") == 1
+    message = "Phase classification needs scikit-learn: pip install 'inphase[eval]'"
+    assert " ".join(capsys.readouterr().err.split()) == message
 
 
 def unlabelled(root: Path, *, split: str) -> list[object]:

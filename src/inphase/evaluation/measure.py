@@ -12,6 +12,7 @@ import torch
 from inphase.data.frame_source import FrameSource
 from inphase.evaluation import LEARN, TASKS, Embedded, NotApplicableError, controls, embed_videos
 from inphase.models import Encoder
+from inphase.storage.errors import MissingExtraError
 
 # What is being done, and the fraction of it that is.
 Progress = Callable[[str, float], None]
@@ -124,7 +125,7 @@ def _run(
             chosen.setdefault("device", device)
         try:
             found[task] = TASKS[task](videos.get("train", []), videos["test"], **chosen)
-        except NotApplicableError as error:
+        except (NotApplicableError, MissingExtraError) as error:
             if left_out is None:
                 raise
             left_out[task] = str(error)

@@ -43,9 +43,10 @@ def phase_classification(
     numbers: dict[str, float] = {}
     for done, (scope, kernel, kind, fraction) in enumerate(jobs):
         what = f"{kernel}/{kind}/{fraction:g}{scope and '/' + scope}"
-        tell = None if progress is None else _within(progress, done, len(jobs), what)
+        if progress is not None:
+            progress(what, done / len(jobs))
         known, unknown = scopes[scope]
-        numbers[what] = _accuracy(known, unknown, kernel, kind, fraction, limit=limit, tell=tell)
+        numbers[what] = _accuracy(known, unknown, kernel, kind, fraction, limit=limit)
     if len(scopes) > 1:
         for kernel, kind, fraction in product(kernels, features, fractions):
             what = f"{kernel}/{kind}/{fraction:g}"
@@ -63,7 +64,6 @@ def _accuracy(
     fraction: float,
     *,
     limit: int,
-    tell: Callable[[float], None] | None,
 ) -> float:
     chosen = [item for videos in examples.values() for item in videos[: ceil(fraction * len(videos))]]
     test = [item for videos in asked.values() for item in videos]
@@ -71,7 +71,7 @@ def _accuracy(
         return float("nan")
     names: dict[tuple[str, int], int] = {}
     known, unknown = labelled_frames(chosen, names), labelled_frames(test, names)
-    return accuracy(known, unknown, kernel=kernel, features=kind, limit=limit, progress=tell)
+    return accuracy(known, unknown, kernel=kernel, features=kind, limit=limit)
 
 
 def _check(kernels: Sequence[str], features: Sequence[str], fractions: Sequence[float]) -> None:
@@ -81,12 +81,6 @@ def _check(kernels: Sequence[str], features: Sequence[str], fractions: Sequence[
             raise ValueError(f"{name} must be some of {', '.join(known)}, got {list(given)}")
     if not fractions or not all(0 < fraction <= 1 for fraction in fractions):
         raise ValueError(f"fractions of labelled videos must be above 0 and at most 1, got {list(fractions)}")
-
-
-def _within(progress: Progress, done: int, total: int, what: str) -> Callable[[float], None]:
-    """Tell how far one of several jobs is as a fraction of all."""
-    progress(what, done / total)
-    return lambda fraction: progress(what, (done + fraction) / total)
 
 
 def _headlines_first(numbers: dict[str, float]) -> Iterator[tuple[str, float]]:
