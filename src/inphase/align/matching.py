@@ -147,21 +147,22 @@ def _match_batch(
 ) -> Iterator[Alignment]:
     """Align the pairs of one batch."""
     x_lengths, y_lengths = [len(x) for x, _ in pairs], [len(y) for _, y in pairs]
-    x, y = _stack([x for x, _ in pairs]), _stack([y for _, y in pairs])
+    x, y = (_stack([pair[side] for pair in pairs]).to(device) for side in (0, 1))
     _require_one_dimension(x, y)
     _require_cost(cost)
-    cosines = (_unit(x).to(device) @ _unit(y).to(device).mT).cpu().numpy()
-    x, y = x.to(device), y.to(device)
-    costs = _pair_costs(
-        x, y, cost="cosine" if subsequence else cost, beta=beta, x_lengths=x_lengths, y_lengths=y_lengths
-    )
-    if subsequence and cost == "contrastive":  # see `subsequence_cost`; padding is no match
+    if cost == "cosine" or subsequence:
+        costs = cosine_cost(x, y)
+        cosines = 1 - costs
+    else:
+        costs = _pair_costs(x, y, cost=cost, beta=beta, x_lengths=x_lengths, y_lengths=y_lengths)
+        cosines = _unit(x) @ _unit(y).mT
+    if cost == "contrastive" and subsequence:  # see `subsequence_cost`; padding is no match
         real = torch.arange(costs.shape[2]) < torch.tensor(y_lengths)[:, None]
         costs = costs - costs.where(real[:, None].to(device), float("inf")).amin(2, keepdim=True)
     fill = _fill_tables_one_by_one if costs.is_cpu else _fill_tables_at_once
     tables = fill(costs, x_lengths, y_lengths, subsequence)
     matrices = list(costs.cpu().numpy()) if keep_cost else [None] * len(pairs)
-    for cosine, table, matrix in zip(cosines, tables, matrices, strict=True):
+    for cosine, table, matrix in zip(cosines.cpu().numpy(), tables, matrices, strict=True):
         m, n = table.shape
         found = trace(table, subsequence=subsequence)
         # The mean of a video and its copy rounds to a little above 1, and a negative distance cannot be clustered.
