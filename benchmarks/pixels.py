@@ -85,7 +85,7 @@ def measure(
             values = encoder.combine(torch.from_numpy(features).float()[torch.from_numpy(wanted)]).numpy()
         embedding = Embedding(values, times)
         if isinstance(encoder, PooledFeatures):
-            embedding = encoder.settle(embedding)
+            embedding = encoder.center(embedding)
         seen.append(Embedded(video, embedding, length, context=encoder.context))
     errors, tau = event_error([], seen, events=INNER, pairs=4000), kendall_tau([], seen)
     return {name: errors[name] for name in errors if name.endswith(("/mean", "/median"))} | {

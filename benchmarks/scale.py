@@ -42,7 +42,8 @@ from inphase.evaluation.report import write_report
 from inphase.media.frames import Clip, stream_clips
 from inphase.media.listing import ListedVideo
 from inphase.models import Embedding, Encoder, ImageEncoder, PoseEncoder, embed
-from inphase.models.embed_videos import AHEAD, LENGTH, decode_ahead, embed_video
+from inphase.models.embed_videos import embed_video
+from inphase.models.modality import CLIP_FRAMES, CLIPS_AHEAD, decode_ahead
 
 DIMENSION, FRAMES, ACTIONS = 128, 25, 10
 
@@ -262,7 +263,7 @@ def overlap() -> None:
         files = sorted(Path(place).rglob("*.mp4"))
 
         def decoded(file: Path) -> Iterator[Clip]:
-            return stream_clips(file, length=LENGTH, size=(112, 112))
+            return stream_clips(file, length=CLIP_FRAMES, size=(112, 112))
 
         def decode() -> int:
             return sum(len(clip) for file in files for clip in decoded(file))
@@ -281,7 +282,9 @@ def overlap() -> None:
             "decoding alone": decode,
             "a device as fast, alone": lambda: [wait(each) for each in clips],
             "the device after decoding": lambda: [wait(list(decoded(file))) for file in files],
-            "the device beside decoding": lambda: [wait(decode_ahead(decoded(file), number=AHEAD)) for file in files],
+            "the device beside decoding": lambda: [
+                wait(decode_ahead(decoded(file), number=CLIPS_AHEAD)) for file in files
+            ],
             "network on the core, alone": lambda: [embed(encoder, each) for each in clips],
             "network after decoding": lambda: [embed(encoder, list(decoded(file))) for file in files],
             "network beside decoding": lambda: [embed_video(encoder, file) for file in files],

@@ -78,7 +78,7 @@ def measure(*, bf16: bool, variant: str, size: int) -> dict[str, float]:
     def step() -> None:
         with cast:
             terms = method(given)
-        (terms["loss"] + encoder.regulariser()).backward()
+        (terms["loss"] + encoder.regularizer()).backward()
         optimizer.step()
         optimizer.zero_grad()
 

@@ -11,7 +11,7 @@ from inphase.models import MotionEncoder, PoseEncoder
 from inphase.playback import read_playback
 from inphase.pose.pose import JOINTS13
 from tests.media.recordings import clicks, write_video
-from tests.models.test_look import small
+from tests.models.test_embed_videos import small
 
 
 def test_maps_are_those_of_the_encoder_at_the_frame_itself(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from inphase.playback import read_playback
 from inphase.progress import Progress
 from tests.apps.curves import on_curve
 from tests.media.recordings import numbered, write_video
-from tests.models.test_look import small
+from tests.models.test_embed_videos import small
 
 LINE = np.linspace(0, 1, 60)
 WALK = [int(n) for n in np.random.default_rng(0).permutation(4000)[:20]]

@@ -11,7 +11,7 @@ from inphase.apps.transfer_labels import CONFIDENCE_TEMPERATURE, carry_labels, p
 from inphase.models.embedding import Embedding
 from tests.apps.curves import on_curve
 from tests.media.recordings import numbered, write_video
-from tests.models.test_look import small
+from tests.models.test_embed_videos import small
 from tests.oracles import soft_path
 
 LINE = np.linspace(0, 1, 60)

@@ -18,7 +18,7 @@ from inphase.models import save_encoder
 from inphase.playback import read_playback
 from tests.commands import type_command as run
 from tests.media.recordings import clicks, number_of, numbered, write_video
-from tests.models.test_look import small
+from tests.models.test_embed_videos import small
 
 
 @pytest.fixture

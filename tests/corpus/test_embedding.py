@@ -219,7 +219,7 @@ def test_a_video_named_twice_is_embedded_once(place: Path) -> None:
 
 
 def test_an_encoder_that_cannot_see_is_refused_before_anything_is_written(place: Path) -> None:
-    with pytest.raises(ValueError, match="hears sounds"):
+    with pytest.raises(ValueError, match="embeds sound"):
         embed_corpus(place / "gym", place / "store", AudioEncoder(), engine=here(workers=0))
     assert not (place / "store").exists()
 

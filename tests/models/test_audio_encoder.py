@@ -81,5 +81,5 @@ def test_vggish_s_weights_are_read_from_a_file(tmp_path: Path) -> None:
 
 
 def test_another_spectrogram_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"sounds of shape \(96, 64\), got \(96, 128\)"):
+    with pytest.raises(ValueError, match=r"audio frames of shape \(96, 64\), got \(96, 128\)"):
         build()(torch.zeros(1, 1, 1, 96, 128))

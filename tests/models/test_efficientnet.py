@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from inphase.models.efficientnet import EfficientNetLite0, load_lite0, published_lite0
+from inphase.models.backbone import EfficientNetLite0, load_lite0, published_lite0
 
 
 @pytest.mark.parametrize("size", [(224, 224), (112, 160)])

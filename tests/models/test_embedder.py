@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from inphase.models.embedder import Embedder
+from inphase.models.image_encoder import Embedder
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,8 @@ from torch import Tensor, nn
 from inphase.data.augmentation import apply_image_augmentation
 from inphase.media.frames import Clip
 from inphase.media.sampling import Context
-from inphase.models.embedder import Embedder
 from inphase.models.embedding import embed
-from inphase.models.image_encoder import ImageEncoder, Mode
+from inphase.models.image_encoder import Embedder, ImageEncoder, Mode
 
 NORM_BIASES = ("convolutions.1.bias", "convolutions.4.bias")
 MODES: tuple[Mode, ...] = ("scratch", "train_all", "only_bn", "frozen")
@@ -68,7 +67,7 @@ def test_batch_statistics_are_used_in_training_unless_frozen(mode: Mode) -> None
     assert encoder.train().head.training
 
 
-def test_the_regulariser_is_the_mean_of_the_head_s_kernels_and_biases() -> None:
+def test_the_regularizer_is_the_mean_of_the_head_s_kernels_and_biases() -> None:
     encoder = build()
     encoder.head = Embedder(6, convolutions=(8, 8), hidden=(8, 8))
     for part in encoder.head.modules():
@@ -77,7 +76,7 @@ def test_the_regulariser_is_the_mean_of_the_head_s_kernels_and_biases() -> None:
     state = {name: value for name, value in encoder.head.state_dict().items() if value.ndim > 1 or "bias" in name}
     terms = [float(value.square().sum()) for name, value in state.items() if name not in NORM_BIASES]
     assert len(terms) == 10
-    assert float(encoder.regulariser().detach()) == pytest.approx(1e-5 * sum(terms) / 10, rel=1e-5)
+    assert float(encoder.regularizer().detach()) == pytest.approx(1e-5 * sum(terms) / 10, rel=1e-5)
 
 
 def test_the_whole_is_its_two_steps_and_a_frozen_backbone_s_features_can_be_kept() -> None:
@@ -117,9 +116,9 @@ def test_the_published_weights_are_the_default() -> None:
 
 
 def test_what_does_not_go_together_is_refused() -> None:
-    with pytest.raises(ValueError, match="mode='scratch' does not go with weights='published'"):
+    with pytest.raises(ValueError, match="mode='scratch' does not fit weights='published'"):
         ImageEncoder(mode="scratch")
-    with pytest.raises(ValueError, match="say where its weights come from"):
+    with pytest.raises(ValueError, match="name the source of its weights"):
         ImageEncoder(mode="only_bn", weights=None)
     with pytest.raises(ValueError, match="mode must be one of"):
         ImageEncoder(mode="all")  # type: ignore[arg-type]

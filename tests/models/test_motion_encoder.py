@@ -85,7 +85,7 @@ def test_what_is_kept_of_one_grid_is_not_found_by_another() -> None:
 
 
 def test_what_does_not_go_together_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"between two context frames at least, got \(0,\)"):
+    with pytest.raises(ValueError, match=r"needs at least two context frames, got \(0,\)"):
         build(context=(0,))
     with pytest.raises(ValueError, match="grid must be at least 1"):
         build(grid=0)

@@ -66,7 +66,7 @@ def test_one_window_measured_by_hand() -> None:
     encoder = PoseEncoder(joints=TRUNK, context=(-4, 0))
     upright = torch.tensor([[-1.0, 0], [1, 0], [-1, -4], [1, -4]])
     points = torch.stack([upright, upright + torch.tensor([8.0, 0])])[None]
-    body, travel = encoder.measure(points, torch.ones(1, 2, 4, dtype=torch.bool))
+    body, travel = encoder.normalize(points, torch.ones(1, 2, 4, dtype=torch.bool))
     torch.testing.assert_close(body, torch.stack([upright / 4, upright / 4])[None])
     torch.testing.assert_close(travel, torch.tensor([[[-1.0, 0], [1, 0]]]))
 
@@ -88,13 +88,13 @@ def test_a_joint_that_appears_has_not_moved() -> None:
 def test_without_hips_the_middle_of_what_is_seen_is_the_centre() -> None:
     points = torch.tensor([[9.0, 9], [9, 9], [2, 0], [4, 0]]).expand(1, 1, 4, 2)
     seen = torch.tensor([[[False, False, True, True]]])
-    body, _ = PoseEncoder(joints=TRUNK, context=(0,)).measure(points, seen)
+    body, _ = PoseEncoder(joints=TRUNK, context=(0,)).normalize(points, seen)
     torch.testing.assert_close(body[0, 0], torch.tensor([[0.0, 0], [0, 0], [-2, 0], [2, 0]]))  # in half spreads of 1
 
 
 def test_a_torso_that_points_at_the_camera_is_no_unit() -> None:
     points = torch.tensor([[-1.0, 0], [1, 0], [-1, 0.001], [1, 0.001]]).expand(1, 1, 4, 2)
-    body, _ = PoseEncoder(joints=TRUNK, context=(0,)).measure(points, torch.ones(1, 1, 4, dtype=torch.bool))
+    body, _ = PoseEncoder(joints=TRUNK, context=(0,)).normalize(points, torch.ones(1, 1, 4, dtype=torch.bool))
     torch.testing.assert_close(body[0, 0, 0], torch.tensor([-2.0, 0]))
 
 
@@ -107,9 +107,9 @@ def test_frames_with_nobody_do_not_say_where_the_others_stand() -> None:
 
 
 def test_a_wrong_input_is_named() -> None:
-    with pytest.raises(ValueError, match="no joint right_shoulder"):
+    with pytest.raises(ValueError, match="joints lacks right_shoulder"):
         PoseEncoder(joints=TRUNK[:3], context=(-4, 0))
-    with pytest.raises(ValueError, match=r"poses of shape \(13, 3\), got \(17, 3\)"):
+    with pytest.raises(ValueError, match=r"pose frames of shape \(13, 3\), got \(17, 3\)"):
         build()(poses(1, 2, 3, count=17))
     with pytest.raises(ValueError, match="takes 3 context frames, got 5"):
         build()(poses(1, 2, 5))

@@ -36,7 +36,7 @@ def test_an_encoder_comes_back_the_same(name: str, tmp_path: Path, device: torch
 def test_published_weights_are_not_needed_to_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = ImageEncoder(size=(32, 32), convolutions=(4,), hidden=())
     save_encoder(tmp_path / "encoder.safetensors", encoder)
-    monkeypatch.setattr("inphase.models.efficientnet.PACKAGE", "no_such_package")
+    monkeypatch.setattr("inphase.models.backbone.PACKAGE", "no_such_package")
     again = load_encoder(tmp_path / "encoder.safetensors")
     assert isinstance(again, ImageEncoder)
     assert again.mode == "frozen"
@@ -46,10 +46,10 @@ def test_published_weights_are_not_needed_to_load(tmp_path: Path, monkeypatch: p
 def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no encoder"):
         load_encoder(tmp_path)
-    with pytest.raises(ValueError, match="there is no"):
+    with pytest.raises(ValueError, match="does not exist"):
         load_encoder(tmp_path / "absent")
     save_file({"a": torch.zeros(1)}, tmp_path / "plain.safetensors")
-    with pytest.raises(ValueError, match="does not say which encoder"):
+    with pytest.raises(ValueError, match="has no description of its encoder"):
         load_encoder(tmp_path / "plain.safetensors")
     save_file({"a": torch.zeros(1)}, tmp_path / "new.safetensors", metadata={"inphase_encoder": '{"name": "smell"}'})
     with pytest.raises(ValueError, match="no encoder 'smell': choose one of audio, image, motion, pose"):

@@ -30,7 +30,7 @@ def test_a_step_never_waits_for_the_gpu(device: str, variant: str, waiting_is_an
     given = StepInput([batch], device=torch.device(device))
 
     def step() -> torch.Tensor:
-        loss: torch.Tensor = method(given)["loss"] + encoder.regulariser()
+        loss: torch.Tensor = method(given)["loss"] + encoder.regularizer()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()

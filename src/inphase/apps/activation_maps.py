@@ -21,10 +21,10 @@ from inphase.media.encode import write_mp4
 from inphase.media.frames import shown_at, stream_clips
 from inphase.media.render import follow_sound, play_file
 from inphase.models import load_encoder
-from inphase.models.embed_videos import decode_ahead
 from inphase.models.embedding import Embedding, embed
 from inphase.models.encoder import Encoder, Modality
 from inphase.models.image_encoder import ImageEncoder
+from inphase.models.modality import decode_ahead
 from inphase.models.motion_encoder import MotionEncoder
 from inphase.playback import Playback, write_playback
 from inphase.progress import Progress, ignore_progress, stage_progress

@@ -14,7 +14,6 @@ from inphase.align.matching import PairCost, match
 from inphase.align.path import Alignment, align_with_itself
 from inphase.apps.alignment_files import OUTPUTS, Output
 from inphase.apps.tracks import (
-    Model,
     NamedVideo,
     embed_together,
     make_curves,
@@ -23,6 +22,7 @@ from inphase.apps.tracks import (
     make_track,
     open_recordings,
 )
+from inphase.models.embed_videos import Model
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import Pair, Playback

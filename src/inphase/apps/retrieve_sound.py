@@ -20,7 +20,7 @@ from inphase.data.video import present, summarise
 from inphase.media.audio import Sound, read_sound
 from inphase.media.probe import probe
 from inphase.models import Embedding, Encoder, load_encoder
-from inphase.models.embed_videos import SECOND, embed_sound, embed_sound_at
+from inphase.models.modality import WINDOW_SECONDS, embed_sound, embed_sound_at
 from inphase.playback import Playback, PlaybackMoment, Result, add_media, write_playback
 from inphase.playback.part import AUDIO_TYPES
 from inphase.progress import Progress, ignore_progress
@@ -145,7 +145,9 @@ def query_by_sound(encoder: Encoder, sound: Sound, *, at: float | None = None) -
     if not begin - 1e-6 <= second <= end + 1e-6:
         raise ValueError(f"second {second:g} lies outside the sound, which runs from {begin:.2f} to {end:.2f} s")
     # A window past an end would be partly silent, unlike every window of the training data.
-    middle = float(np.clip(second, min(begin + SECOND / 2, end), max(end - SECOND / 2, begin + SECOND / 2)))
+    middle = float(
+        np.clip(second, min(begin + WINDOW_SECONDS / 2, end), max(end - WINDOW_SECONDS / 2, begin + WINDOW_SECONDS / 2))
+    )
     return QueryMoment(second, embed_sound_at(encoder, sound, middle))
 
 
@@ -170,7 +172,7 @@ def find_frames(query: QueryMoment, embeddings: Mapping[str, Embedding], *, top:
 
 def find_sounds(query: QueryMoment, embeddings: Mapping[str, Embedding], *, top: int = 5) -> list[MomentHit]:
     """Find the seconds of sound nearest to a query, best first; a hit's second is the middle of its sound."""
-    return nearest_moments(query.vector, embeddings, top=top, apart=SECOND)
+    return nearest_moments(query.vector, embeddings, top=top, apart=WINDOW_SECONDS)
 
 
 def embed_sounds(
@@ -200,10 +202,16 @@ def show_second(
     else:
         shown = show_moment(folder, recording, second)
         media, thumbnail = shown.media, shown.thumbnail
-    begin = max(0.0, second - SECOND / 2)
+    begin = max(0.0, second - WINDOW_SECONDS / 2)
     notes = [note, *([f"at {second:.2f} s"] if thumbnail else [])]
     return PlaybackMoment(
-        name, begin, score=score, media=media, thumbnail=thumbnail, duration=SECOND, note=", ".join(filter(None, notes))
+        name,
+        begin,
+        score=score,
+        media=media,
+        thumbnail=thumbnail,
+        duration=WINDOW_SECONDS,
+        note=", ".join(filter(None, notes)),
     )
 
 

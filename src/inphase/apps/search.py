@@ -13,7 +13,6 @@ from inphase.align.matching import match
 from inphase.align.path import Alignment, align_with_itself
 from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
 from inphase.apps.tracks import (
-    Model,
     NamedVideo,
     add_video_file,
     embed_others,
@@ -24,6 +23,7 @@ from inphase.apps.tracks import (
 from inphase.media.frames import read_clip
 from inphase.media.listing import videos_in
 from inphase.media.probe import probe
+from inphase.models.embed_videos import Model
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import Playback, PlaybackMoment, Result, write_playback

@@ -14,12 +14,11 @@ from inphase.align.matching import PairCost, pair_cost
 from inphase.align.path import Alignment
 from inphase.media.probe import Properties, is_playable, probe
 from inphase.media.render import make_playable
-from inphase.models import load_encoder, load_shipped
-from inphase.models.embed_videos import EmbeddedVideos, embed_each, embed_videos, load_image_encoder
+from inphase.models.embed_videos import EmbeddedVideos, Model, embed_each, embed_videos
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, ModalityChoice
 from inphase.playback import Curves, Pair, TimeMap, VideoTrack, add_media, principal_curves
-from inphase.progress import Progress, ignore_progress
+from inphase.progress import Progress
 from inphase.storage.cache import Cache, default_cache_folder
 from inphase.storage.files import scratch_folder
 
@@ -29,8 +28,6 @@ MAX_KNOTS = 10_000
 RESULT_STEMS = ("aligned", "activations")
 # Rows and columns of the cost matrix of a pair that is too long for a full one.
 MAX_COST_SIDE = 2048
-
-Model = Path | str | Encoder | None
 
 
 @dataclass(frozen=True)
@@ -60,22 +57,6 @@ def names_of(paths: Sequence[Path]) -> list[str]:
     return [f"{path.stem} ({number})" for number, path in enumerate(paths, start=1)]
 
 
-def open_encoder(model: Model, modality: ModalityChoice = "auto") -> Encoder | None:
-    """Load the encoder that `model` names or `modality` implies; None where the videos decide (auto, no model)."""
-    if modality == "both":
-        raise ValueError("modality 'both' is not available yet: use auto, pose or image")
-    if modality not in ("auto", "pose", "image"):
-        raise ValueError(f"modality must be auto, pose or image, got {modality!r}")
-    if model is None:
-        if modality == "auto":
-            return None
-        return load_shipped("pose") if modality == "pose" else load_image_encoder()[0]
-    encoder = model if isinstance(model, Encoder) else load_encoder(model)
-    if modality not in ("auto", encoder.modality):
-        raise ValueError(f"modality {modality!r}: the model embeds {encoder.modality}; leave one of the two out")
-    return encoder
-
-
 def embed_together(
     paths: Sequence[Path],
     *,
@@ -86,28 +67,16 @@ def embed_together(
     progress: Progress | None,
 ) -> EmbeddedVideos:
     """Embed videos with one encoder: the given one, or the shipped one that suits all of them."""
-    report = progress or ignore_progress
-    return embed_videos(
-        paths,
-        encoder=open_encoder(model, modality),
-        cache=Cache(cache or default_cache_folder()),
-        rate=fps,
-        progress=lambda number, done, total: report(f"embedding {paths[number].name}", done, total),
-    )
+    kept = Cache(cache or default_cache_folder())
+    return embed_videos(paths, model=model, modality=modality, cache=kept, fps=fps, progress=progress)
 
 
 def embed_others(
     paths: Sequence[Path], *, encoder: Encoder, fps: float | None, cache: Path | None, progress: Progress | None
 ) -> tuple[dict[Path, Embedding], dict[Path, str]]:
     """Embed many videos with one encoder; return the embeddings, and for every unreadable video the reason."""
-    report, finished = progress or ignore_progress, set[int]()
-
-    def on_frame(number: int, done: int, total: int) -> None:
-        finished.update([number] if done == total else [])
-        report(f"embedding {len(paths)} videos", len(finished), len(paths))
-
     kept = Cache(cache or default_cache_folder())
-    embeddings, failed = embed_each(paths, encoder=encoder, cache=kept, rate=fps, progress=on_frame)
+    embeddings, failed = embed_each(paths, encoder=encoder, cache=kept, fps=fps, progress=progress)
     if not embeddings:
         reason = next(iter(failed.values()), "there are none")
         raise ValueError(f"none of {len(paths)} videos can be embedded by {encoder.modality} ({reason})")

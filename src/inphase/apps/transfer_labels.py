@@ -27,8 +27,9 @@ from inphase.align.matching import match, pair_cost
 from inphase.align.path import Alignment, align_with_itself, expected_path
 from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
 from inphase.apps.labels import SECONDS_ROUNDING, Event, Labels, Segment, label_track, read_labels, tabulate
-from inphase.apps.tracks import Model, NamedVideo, add_video_file, embed_together, open_recordings
+from inphase.apps.tracks import NamedVideo, add_video_file, embed_together, open_recordings
 from inphase.media.frames import open_recording
+from inphase.models.embed_videos import Model
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import write_playback

@@ -44,13 +44,13 @@ def look_together(
 
     encoder = None if model is None else load_encoder(model)
     with bars() as bar:
-        tasks = [bar.add_task(f"looking at {escape(path.name)}", total=None) for path in paths]
+        tasks = {f"embedding {path.name}": bar.add_task(f"embedding {escape(path.name)}", total=None) for path in paths}
         looked = embed_videos(
             paths,
-            encoder=encoder,
+            model=encoder,
             cache=Cache(cache or default_cache_folder()),
-            rate=rate,
-            progress=lambda number, done, total: bar.update(tasks[number], completed=done, total=total),
+            fps=rate,
+            progress=lambda stage, done, total: bar.update(tasks[stage], completed=done, total=total),
         )
     Console().print(escape(looked.why), soft_wrap=True)
     return looked
@@ -73,14 +73,10 @@ def look_at_others(
 
     with bars() as bar:
         tell = task_of(bar, f"looking at {len(paths)} videos")
-        done: set[int] = set()
-
-        def progress(number: int, frame: int, total: int) -> None:
-            done.update([number] if frame == total else [])
-            tell(len(done), len(paths))
-
         kept = Cache(cache or default_cache_folder())
-        seen, failed = embed_each(paths, encoder=encoder, cache=kept, rate=rate, progress=progress)
+        seen, failed = embed_each(
+            paths, encoder=encoder, cache=kept, fps=rate, progress=lambda _, done, total: tell(done, total)
+        )
     for reason in failed.values():
         Console(stderr=True).print(f"[yellow]left out: {escape(reason)}[/yellow]")
     if not seen:

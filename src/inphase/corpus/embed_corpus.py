@@ -29,7 +29,7 @@ from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.processes import run_here
 from inphase.media.listing import ListedVideo, list_videos
 from inphase.models import Encoder, save_encoder
-from inphase.models.embed_videos import require_video_encoder
+from inphase.models.modality import require_video_encoder
 from inphase.models.weights import fingerprint
 from inphase.storage.cache import content_hash, default_cache_folder
 from inphase.storage.errors import MediaError

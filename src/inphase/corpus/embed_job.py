@@ -120,7 +120,7 @@ def _row(video: ListedVideo, settings: EmbedSettings, encoder: Encoder) -> Shard
     try:
         _require_text(video)
         content = content_hash(path)
-        embedding = embed_video(encoder, path, cache=Cache(settings.cache), rate=settings.rate)
+        embedding = embed_video(encoder, path, cache=Cache(settings.cache), fps=settings.rate)
         if stamp_of(video) != stamp:
             stamp = ""
     except (MediaError, ValueError) as error:

@@ -19,9 +19,9 @@ from inphase.apps.search import (
     require_question,
     search_files,
 )
-from inphase.apps.tracks import Model, names_of, open_recordings
+from inphase.apps.tracks import names_of, open_recordings
 from inphase.models import Encoder, load_encoder
-from inphase.models.embed_videos import embed_video
+from inphase.models.embed_videos import Model, embed_video
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.models.weights import fingerprint
@@ -108,9 +108,8 @@ def _search_store(
         store.require_action(action)
         encoder, fps = _open_encoder(store, model)
         (asked,) = open_recordings([query])
-        report = stage_progress(progress, f"embedding {query.name}")
         kept = Cache(cache or default_cache_folder())
-        embedding = embed_video(encoder, query, cache=kept, rate=fps, progress=report)
+        embedding = embed_video(encoder, query, cache=kept, fps=fps, progress=progress)
         index = Index(store, progress=stage_progress(progress, "indexing shards"))
         hits: list[MomentHit] = []
         videos: list[VideoHit] = []

@@ -28,12 +28,12 @@ from inphase.evaluation.embedded import Embedded
 from inphase.media.sampling import Context
 from inphase.models import Embedding, Encoder, embed
 from inphase.models.embedding import rate_of
+from inphase.models.modality import find_modality
 from inphase.models.weights import fingerprint
 from inphase.runs import Run
 from inphase.storage.files import atomic_write, exclusive_lock
 
 STRETCH_BYTES = 2**29  # as much of a video is held at a time
-BATCH = {"pose": 4096, "image": 16, "audio": 64}
 KNOWN_BATCH = 256
 
 
@@ -55,7 +55,10 @@ def embed_videos(
     from, as far as that is not the videos themselves; where `known`, it gives features. `progress` is told how many
     videos are done.
     """
-    count, batch = frame_count or measured_length, batch or (KNOWN_BATCH if precomputed else BATCH[encoder.modality])
+    count, batch = (
+        frame_count or measured_length,
+        batch or (KNOWN_BATCH if precomputed else find_modality(encoder).batch),
+    )
     kept = None if cache is None else _Kept(Run(cache).embeddings / fingerprint(encoder, source=source))
     found: list[Embedded] = []
     failed: dict[str, str] = {}
@@ -96,7 +99,7 @@ def _embed(encoder: Encoder, video: Video, *, length: int, read: Read, batch: in
     if first is None:
         raise ValueError("it has no frames")
     # Poses of labels without a rate count a second a frame: that is no rate to stretch a context by.
-    rate = video.rate or (None if encoder.modality == "pose" else rate_of(first[1]))
+    rate = video.rate or (rate_of(first[1]) if find_modality(encoder).timed else None)
     context = encoder.context_at(rate)
     embedding = embed(encoder, chain([first], stretches), context=context, batch=batch, precomputed=precomputed)
     if not np.isfinite(embedding.values).all():

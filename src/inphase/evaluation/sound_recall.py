@@ -27,7 +27,7 @@ from inphase.evaluation.embedded import Embedded, NotApplicableError, mean
 from inphase.evaluation.embedding import embed_videos
 from inphase.evaluation.measure import untrained as renew
 from inphase.models import Embedding, Encoder
-from inphase.models.embed_videos import embed_sound
+from inphase.models.modality import embed_sound
 
 Numbers = dict[str, float]
 CHANCE = "chance/"

@@ -1,4 +1,4 @@
-"""Networks, and `embed`, which shows them a recording."""
+"""Encoders, and `embed`, which embeds the frames of a recording."""
 
 from inphase.models.audio_encoder import AudioEncoder
 from inphase.models.embedding import Embedding, embed

@@ -1,4 +1,4 @@
-"""An encoder of sounds in the shape of VGGish (Hershey et al., 2017): patches of 0.96 s in, unit vectors out."""
+"""The audio encoder, in the shape of VGGish (Hershey et al., 2017): patches of 0.96 s in, unit vectors out."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from inphase.media.audio import BANDS, PATCH
 from inphase.media.sampling import Edges
-from inphase.models.embedder import glorot_uniform
-from inphase.models.encoder import Encoder, Modality, unit
+from inphase.models.encoder import Encoder, Modality, glorot_uniform, unit
 
 # Channels of VGGish's 3×3 convolutions, a 2×2 maximum after each group.
 VGGISH = ((64,), (128,), (256, 256), (512, 512))
@@ -19,10 +18,10 @@ VGGISH = ((64,), (128,), (256, 256), (512, 512))
 class AudioEncoder(Encoder):
     """Embed log-mel patches [B, T, C, 96, 64], as `media.log_mel` computes them.
 
-    With the defaults VGGish's 72,141,184 parameters. Its last layer is not rectified here, as in its later releases:
-    half the sphere would be lost. The vectors of C context patches are averaged, then L2-normalised. For less, narrow
-    `convolutions` and `hidden`; `norm` puts a batch norm after every convolution, without which a small network that
-    begins from random weights takes long to tell anything from silence.
+    With the defaults it has VGGish's 72,141,184 parameters. The last layer is not rectified, as in later releases of
+    VGGish: half the sphere would be lost. The vectors of C context patches are averaged, then L2-normalized. A smaller
+    network has narrow `convolutions` and `hidden`; `norm` adds a batch norm after every convolution, without which a
+    small network with random initial weights takes long to separate sounds from silence.
     """
 
     modality: ClassVar[Modality] = "audio"
@@ -39,7 +38,7 @@ class AudioEncoder(Encoder):
         dimension: int = 128,
         weights: str | None = None,
     ) -> None:
-        """Build the layers, their weights drawn from glorot_uniform, or VGGish's out of a safetensors file."""
+        """Build the layers, initialized by glorot_uniform, or with VGGish's weights from a safetensors file."""
         super().__init__(context=context, edges=edges, rate=rate)
         if not 1 <= len(convolutions) <= 5 or not all(convolutions) or min(min(group) for group in convolutions) < 1:
             raise ValueError(f"convolutions must be 1 to 5 groups of channels, as {VGGISH}; got {convolutions}")
@@ -48,7 +47,7 @@ class AudioEncoder(Encoder):
             "norm": norm,
             "hidden": list(hidden),
             "dimension": dimension,
-            "weights": None,  # where they began is no part of what was learned
+            "weights": None,  # the initial weights are not part of the trained encoder
         }
         self.shape = (PATCH, BANDS)
         layers: list[nn.Module] = []

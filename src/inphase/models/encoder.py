@@ -1,7 +1,8 @@
-"""What every encoder is: frames with their context in, unit vectors out."""
+"""The base class of encoders: frames with their context in, unit vectors out."""
 
+import math
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -10,57 +11,69 @@ from torch.nn import functional as F
 from inphase.media.sampling import Context, Edges
 
 Modality = Literal["image", "pose", "audio"]
-# What a command or a function is asked to embed: one modality, or the one that suits the videos.
+# The choice of a command or a function: one modality, or the one that suits the videos.
 ModalityChoice = Literal["auto", "pose", "image", "both"]
+
+# The standard deviation of a standard normal distribution truncated at ±2: Keras divides by it to get variance 1.
+TRUNCATED_DEVIATION = 0.87962566103423978
+
+Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
 
 class Encoder(nn.Module):
     """Embed frames together with their context.
 
-    The work is done in two steps, so that a frame which is in the context of several others is looked at once, and so
-    that what a frozen network sees can be kept: `features` looks at each frame alone, `combine` at the features of a
-    frame and its context. A subclass defines both, names the part that `combine` trains `head`, and sets
+    Encoding has two steps, so that a frame in the context of several others is processed once, and so that the output
+    of a frozen network can be cached: `features` processes each frame alone, `combine` the features of a frame and its
+    context. A subclass defines both, names the part that `combine` trains `head`, and sets
 
-    - `sees`    pictures, poses or sounds
-    - `shape`   of one frame: (H, W, 3), (J, 3), (96, 64) …
-    - `config`  the keyword arguments that build it again, as JSON can hold them
+    - `modality`  "image", "pose" or "audio", or another one that `models.modality.MODALITIES` lists
+    - `shape`     of one frame: (H, W, 3), (J, 3), (96, 64) …
+    - `config`    the keyword arguments that build it again, as JSON values
 
-    and hands the base class the context it is trained with. Where that says its `rate`, frames a second, recordings of
-    another rate are embedded with a context that reaches equally far in seconds.
+    and passes the context it is trained with to the base class. If that includes a `rate` in frames per second,
+    recordings of another rate are embedded with a context that covers the same time in seconds.
     """
 
-    modality: ClassVar[Modality]
+    modality: ClassVar[str]
     shape: tuple[int, ...]
     config: dict[str, Any]
     head: nn.Module
 
     def __init__(self, *, context: Sequence[int], edges: Edges = "clamp", rate: float | None = None) -> None:
-        """Keep the context: its offsets in frames, what stands for frames past the ends, the rate it is meant at."""
+        """Set the context: its offsets in frames, what replaces frames past the ends, and the fps it is meant for."""
         super().__init__()
         if rate is not None and not rate > 0:
-            raise ValueError(f"rate must be above 0 frames a second, or None where frames alone count; got {rate}")
+            raise ValueError(
+                f"rate must be above 0 frames per second, or None to count frames whatever their rate; got {rate}"
+            )
         self.context, self.rate = Context(tuple(context), edges), rate
         self.config = {"context": list(context), "edges": edges, "rate": rate}
 
     @property
     def is_frozen(self) -> bool:
-        """Tell whether `features` never learns: what it finds in a frame can be kept."""
+        """Return whether `features` is never trained, so that its output can be cached."""
         return getattr(self, "mode", None) == "frozen"
 
+    @property
+    def image_size(self) -> tuple[int, int] | None:
+        """Return height and width of the images this encoder takes; None if it takes no images."""
+        return (self.shape[0], self.shape[1]) if len(self.shape) == 3 else None
+
     def context_at(self, rate: float | None) -> Context:
-        """Give the context in frames of a recording of `rate` frames a second, where it is known."""
+        """Return the context in frames of a recording of `rate` frames per second, or of one of unknown rate."""
         return self.context if rate is None or self.rate is None else self.context.stretched(rate / self.rate)
 
     def features(self, frames: Tensor) -> Tensor:
-        """Look at each frame alone: [N, *shape] → [N, …]."""
+        """Process each frame alone: [N, *shape] → [N, …]."""
         raise NotImplementedError
 
     def combine(self, features: Tensor) -> Tensor:
-        """Turn the features of frames and their context into unit vectors: [N, C, …] → [N, D]."""
+        """Combine the features of frames and their context into unit vectors: [N, C, …] → [N, D]."""
         raise NotImplementedError
 
     def prepare(self, frames: Tensor) -> Tensor:
-        """Turn frames as they are stored into what `features` takes; by default a change of type alone."""
+        """Convert stored frames to the input of `features`; by default to float32."""
         return frames.to(torch.float32)
 
     def forward(self, values: Tensor) -> Tensor:
@@ -70,32 +83,52 @@ class Encoder(nn.Module):
         return self.embed_features(frames.view(*values.shape[:3], *frames.shape[1:]))
 
     def embed_features(self, features: Tensor) -> Tensor:
-        """Embed frames whose features are known already: [B, T, C, …] → [B, T, D]."""
+        """Embed precomputed features: [B, T, C, …] → [B, T, D]."""
         return self.combine(features.flatten(0, 1)).view(*features.shape[:2], -1)
 
-    def regulariser(self, *, strength: float = 1e-5) -> Tensor:
-        """Give the mean over the head's kernels and biases w of strength·Σw², as the released code penalises them."""
+    def regularizer(self, *, strength: float = 1e-5) -> Tensor:
+        """Return the mean over the head's kernels and biases w of strength·Σw², the penalty of the released code."""
         return strength * torch.stack([weight.square().sum() for weight in kernels_and_biases(self.head)]).mean()
 
     def check(self, shape: torch.Size | tuple[int, ...]) -> None:
-        """Refuse frames of another shape than this encoder sees."""
+        """Raise if frames do not have the shape that this encoder takes."""
         if tuple(shape) != self.shape:
-            fix = f"read them with size={self.shape[:2]}" if self.modality == "image" else "build one for that shape"
-            raise ValueError(f"this encoder sees {self.modality} of shape {self.shape}, got {tuple(shape)}: {fix}")
+            size = self.image_size
+            fix = f"read them with size={size}" if size else "build one for that shape"
+            raise ValueError(
+                f"this encoder takes {self.modality} frames of shape {self.shape}, got {tuple(shape)}: {fix}"
+            )
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Normalise vectors [..., D] to length 1, in float32 at least: bfloat16 would keep the length to 0.4 % only."""
+    """Normalize vectors [..., D] to length 1, at least in float32: bfloat16 has an error of 0.4 %."""
     return F.normalize(vectors.to(torch.promote_types(vectors.dtype, torch.float32)), dim=-1)
 
 
 def kernels_and_biases(module: nn.Module) -> Iterator[Tensor]:
-    """List the weights of a network's linear maps; those of its normalisations are none."""
+    """List the weights of linear and convolutional layers, without those of normalization layers."""
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Conv2d | nn.Conv3d):
             yield part.weight
             if part.bias is not None:
                 yield part.bias
+
+
+def he_normal(layer: nn.Conv3d) -> nn.Conv3d:
+    """Initialize a kernel by Keras' he_normal, a normal distribution truncated at two standard deviations; bias 0."""
+    deviation = math.sqrt(2 / layer.weight[0].numel()) / TRUNCATED_DEVIATION
+    nn.init.trunc_normal_(layer.weight, std=deviation, a=-2 * deviation, b=2 * deviation)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+def glorot_uniform(layer: Layer) -> Layer:
+    """Initialize a kernel by glorot_uniform, Keras' default; bias 0."""
+    nn.init.xavier_uniform_(layer.weight)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer
 
 
 def choose_device(name: str) -> str:

@@ -1,29 +1,27 @@
-"""The embedder of GTA and TCC: what the feature maps of a frame and its context say together, as one unit vector."""
-# MERGED: The encoder of pictures: a backbone that looks at each frame, and an embedder that looks at frame and context.
+"""The image encoder of GTA and TCC: a backbone for each frame, and an embedder for a frame and its context."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from inphase.media.sampling import Edges
 from inphase.models.backbone import build_backbone
-from inphase.models.embedder import Embedder
-from inphase.models.encoder import Encoder, Modality
+from inphase.models.encoder import Encoder, Modality, glorot_uniform, he_normal, unit
 
 Mode = Literal["scratch", "train_all", "only_bn", "frozen"]
 MODES = ("scratch", "train_all", "only_bn", "frozen")
 
 
 class ImageEncoder(Encoder):
-    """Embed pictures [B, T, C, H, W, 3] in [−1, 1].
+    """Embed images [B, T, C, H, W, 3] in [−1, 1].
 
-    `weights` is None for mode "scratch", and otherwise says where the backbone's come from: "published", the path of a
-    file in the published layout, or "saved" where this encoder's own are loaded next. The paper's network is
-    ImageEncoder(backbone="resnet50v2", mode="only_bn", weights="…notop.h5"); for less, give a small backbone and narrow
-    `convolutions` and `hidden`.
+    `weights` is None for mode "scratch", and otherwise the source of the backbone's weights: "published", the path of a
+    file in the published layout, or "saved" if this encoder's own weights are loaded next. The paper's network is
+    ImageEncoder(backbone="resnet50v2", mode="only_bn", weights="…notop.h5"); a smaller one has a small backbone and
+    narrow `convolutions` and `hidden`.
     """
 
     modality: ClassVar[Modality] = "image"
@@ -43,13 +41,13 @@ class ImageEncoder(Encoder):
         dimension: int = 128,
         dropout: float = 0.1,
     ) -> None:
-        """Build both parts and choose what trains."""
+        """Build both parts and select the parameters to train."""
         super().__init__(context=context, edges=edges, rate=rate)
         if mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
         if (mode == "scratch") != (weights is None):
-            fix = "mode 'scratch' starts from weights=None" if mode == "scratch" else "say where its weights come from"
-            raise ValueError(f"{mode=} does not go with {weights=}: {fix}")
+            fix = "mode 'scratch' starts from weights=None" if mode == "scratch" else "name the source of its weights"
+            raise ValueError(f"{mode=} does not fit {weights=}: {fix}")
         if len(size) != 2 or min(size) < 32:
             raise ValueError(f"size must be (height, width) of at least 32 pixels, got {tuple(size)}")
         self.config |= {
@@ -65,10 +63,10 @@ class ImageEncoder(Encoder):
         self.mode, self.shape = mode, (size[0], size[1], 3)
         self.backbone, channels = build_backbone(backbone, weights=None if weights == "saved" else weights)
         self.head = Embedder(channels, convolutions=convolutions, hidden=hidden, dimension=dimension, dropout=dropout)
-        self._choose_what_trains()
+        self._select_trained()
 
-    def _choose_what_trains(self) -> None:
-        """Let the backbone's parameters train that `mode` says."""
+    def _select_trained(self) -> None:
+        """Let `mode` decide which parameters of the backbone train."""
         self.backbone.requires_grad_(self.mode in ("scratch", "train_all"))
         if self.mode == "only_bn":
             norms = [part for part in self.backbone.modules() if isinstance(part, _BatchNorm)]
@@ -79,18 +77,18 @@ class ImageEncoder(Encoder):
         self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
-        """Enter training or evaluation; a frozen backbone stays in evaluation."""
+        """Set training or evaluation mode; a frozen backbone stays in evaluation mode."""
         super().train(mode)
         if self.mode == "frozen":
             self.backbone.eval()
         return self
 
     def prepare(self, frames: Tensor) -> Tensor:
-        """Turn pixels 0 … 255 into [−1, 1]."""
+        """Scale pixels 0 … 255 to [−1, 1]."""
         return super().prepare(frames).div_(255).sub_(0.5).div_(0.5)
 
     def features(self, frames: Tensor) -> Tensor:
-        """Compute the backbone's maps of pictures [N, H, W, 3]; where it is frozen they can be kept."""
+        """Compute the backbone's maps of images [N, H, W, 3]."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.mode != "frozen"):
             maps: Tensor = self.backbone(frames.movedim(-1, 1))
         return maps
@@ -108,3 +106,52 @@ class ImageEncoder(Encoder):
         head = self.head
         assert isinstance(head, Embedder)
         return head.maps(features).mean(1)
+
+
+class Embedder(nn.Module):
+    """Embed stacked feature maps [N, C, K, H, W] of C context frames as unit vectors [N, D].
+
+    [3×3×3 convolution, batch norm, ReLU] for each of `convolutions` channels, maximum over time and space,
+    [dropout, linear, ReLU] for each of `hidden` widths, linear, L2. With 1024 input channels the defaults are the
+    released network: 21,827,712 parameters. TCC omits the L2 normalization.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        convolutions: Sequence[int] = (512, 512),
+        hidden: Sequence[int] = (512, 512),
+        dimension: int = 128,
+        dropout: float = 0.1,
+    ) -> None:
+        """Build the layers, initialized as in Keras."""
+        super().__init__()
+        if min(channels, dimension, *convolutions, *hidden) < 1 or not convolutions:
+            raise ValueError(
+                "widths must be at least 1, with one convolution or more; "
+                f"got {channels=}, {convolutions=}, {hidden=}, {dimension=}"
+            )
+        maps: list[nn.Module] = []
+        for before, after in zip((channels, *convolutions), convolutions, strict=False):
+            maps += [
+                he_normal(nn.Conv3d(before, after, 3, padding=1)),
+                nn.BatchNorm3d(after, eps=1e-3, momentum=0.01),
+                nn.ReLU(inplace=True),
+            ]
+        layers: list[nn.Module] = []
+        width = convolutions[-1]
+        for after in hidden:
+            layers += [nn.Dropout(dropout), glorot_uniform(nn.Linear(width, after)), nn.ReLU(inplace=True)]
+            width = after
+        self.convolutions = nn.Sequential(*maps)
+        self.layers = nn.Sequential(*layers, glorot_uniform(nn.Linear(width, dimension)))
+
+    def maps(self, features: Tensor) -> Tensor:
+        """Compute the rectified maps of the last convolution: [N, C, K, H, W] → [N, K', C, H, W]."""
+        stacked: Tensor = self.convolutions(features.transpose(1, 2))
+        return stacked
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Embed [N, C, K, H, W] as unit vectors [N, D]."""
+        return unit(self.layers(self.maps(features).amax((2, 3, 4))))

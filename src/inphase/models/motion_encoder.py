@@ -1,12 +1,12 @@
-"""Pictures as a network that knows ImageNet sees them, averaged over the cells of a coarse grid.
+"""Image encoders on frozen ImageNet features, averaged over the cells of a coarse grid.
 
-A maximum over the whole picture, which the paper's embedder takes, forgets where something moved; a grid keeps it, in
-two kilobytes a frame. The network is never trained: what it sees can be kept.
+`PooledFeatures` embeds images without any training; `MotionEncoder` trains a head on the differences between context
+frames, cell by cell. The maximum over the whole image, which the paper's embedder takes, loses where something moved; a
+grid keeps it, in two kilobytes per frame. The backbone is never trained, so its features can be cached.
 """
-# MERGED: What to see pictures with where nothing was trained: features of a network that knows ImageNet.
-# MERGED: An encoder of pictures that sees nothing but what changes: the motion between context frames, cell by cell.
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -21,10 +21,10 @@ from inphase.models.encoder import Encoder, Modality, unit
 
 
 class GridFeatures(Encoder):
-    """Look at pictures [N, H, W, 3] in [−1, 1] through a frozen backbone: [N, K, grid, grid].
+    """Compute features of images [N, H, W, 3] in [−1, 1] by a frozen backbone: [N, K, grid, grid].
 
-    `weights` says where the backbone's come from: "published", the path of a file in the published layout, "saved"
-    where this encoder's own are loaded next, or None for random ones.
+    `weights` is the source of the backbone's weights: "published", the path of a file in the published layout, "saved"
+    if this encoder's own weights are loaded next, or None for random ones.
     """
 
     modality: ClassVar[Modality] = "image"
@@ -46,7 +46,7 @@ class GridFeatures(Encoder):
         if len(size) != 2 or min(size) < 32:
             raise ValueError(f"size must be (height, width) of at least 32 pixels, got {tuple(size)}")
         if grid < 1:
-            raise ValueError(f"grid must be at least 1 cell each way, got {grid}")
+            raise ValueError(f"grid must be at least 1 cell per side, got {grid}")
         self.config |= {
             "backbone": backbone,
             "weights": None if weights is None else "saved",
@@ -58,13 +58,13 @@ class GridFeatures(Encoder):
         self.backbone.requires_grad_(False).eval()
 
     def train(self, mode: bool = True) -> Self:
-        """Enter training or evaluation; the backbone stays in evaluation."""
+        """Set training or evaluation mode; the backbone stays in evaluation mode."""
         super().train(mode)
         self.backbone.eval()
         return self
 
     def prepare(self, frames: Tensor) -> Tensor:
-        """Turn pixels 0 … 255 into [−1, 1]."""
+        """Scale pixels 0 … 255 to [−1, 1]."""
         return super().prepare(frames).div_(255).sub_(0.5).div_(0.5)
 
     def features(self, frames: Tensor) -> Tensor:
@@ -74,30 +74,31 @@ class GridFeatures(Encoder):
 
 
 class PooledFeatures(GridFeatures):
-    """Embed pictures [B, T, 1, H, W, 3] in [−1, 1] by EfficientNet-Lite0, averaged over `grid` × `grid` cells."""
+    """Embed images [B, T, 1, H, W, 3] in [−1, 1] by EfficientNet-Lite0, averaged over `grid` × `grid` cells."""
 
     def __init__(self, *, size: int = 112, grid: int = 3, weights: str | None = "published") -> None:
-        """Load the published weights, none where `weights` is None."""
+        """Load the published weights; if `weights` is None, none."""
         super().__init__(context=(0,), backbone="efficientnet_lite0", weights=weights, size=(size, size), grid=grid)
         self.head = nn.Identity()
 
     def combine(self, features: Tensor) -> Tensor:
-        """Pass on the features of the frame itself, which `settle` makes unit vectors: [N, 1, …] → [N, D]."""
+        """Return the features of the frame itself, which `center` normalizes: [N, 1, …] → [N, D]."""
         return features[:, 0].flatten(1)
 
-    def settle(self, seen: Embedding) -> Embedding:
-        """Take the mean over the video off its frames and bring what is left to unit length."""
-        rest = seen.values - seen.values.mean(0)
+    def center(self, embedding: Embedding) -> Embedding:
+        """Subtract the mean over the recording from its frames and normalize the rest to unit length."""
+        rest = embedding.values - embedding.values.mean(0)
         length = np.linalg.norm(rest, axis=1, keepdims=True)
-        # One frame, or a still picture, has nothing left: any unit vector will do, the same for all.
+        # A single frame or a still recording has no rest: every frame gets the same unit vector.
         still = np.full_like(rest, 1 / np.sqrt(rest.shape[1]))
-        return Embedding(np.where(length > 1e-6, rest / np.maximum(length, 1e-6), still), seen.times)
+        values = np.where(length > 1e-6, rest / np.maximum(length, 1e-6), still)
+        return replace(embedding, values=values)
 
 
 class MotionEncoder(GridFeatures):
-    """Embed pictures [B, T, C, H, W, 3] in [−1, 1] by the differences between each context frame and the next.
+    """Embed images [B, T, C, H, W, 3] in [−1, 1] by the differences between each context frame and the next.
 
-    Dropout, [linear, batch norm, ReLU] for each of `hidden` widths, linear, L2. The head alone trains.
+    Dropout, [linear, batch norm, ReLU] for each of `hidden` widths, linear, L2. Only the head trains.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class MotionEncoder(GridFeatures):
             context=context, edges=edges, rate=rate, backbone=backbone, weights=weights, size=size, grid=grid
         )
         if len(context) < 2:
-            raise ValueError(f"motion is between two context frames at least, got {tuple(context)}")
+            raise ValueError(f"motion needs at least two context frames, got {tuple(context)}")
         self.config |= {"hidden": list(hidden), "dimension": dimension, "dropout": dropout}
         width = self.motion(torch.zeros(1, len(context), self.channels, grid, grid)).numel()
         layers: list[nn.Module] = [nn.Dropout(dropout)]
@@ -133,7 +134,7 @@ class MotionEncoder(GridFeatures):
         return unit(self.head(self.motion(features).flatten(1)))
 
     def heat_maps(self, features: Tensor) -> Tensor:
-        """Tell how much each cell moves the first layer, in all frames of a context alike: [N, C, grid, grid]."""
+        """Measure how much each cell contributes to the first layer, the same for all of C: [N, C, grid, grid]."""
         motion = self.motion(features)
         first = next(layer for layer in self.head.modules() if isinstance(layer, nn.Linear))
         given: Tensor = torch.einsum("nckyx,dckyx->ndyx", motion, first.weight.view(-1, *motion.shape[1:]))

@@ -16,7 +16,6 @@ ENCODERS: dict[str, type[Encoder]] = {
     "motion": MotionEncoder,
     "pose": PoseEncoder,
 }
-MODALITIES = ("pose", "image", "audio")
 
 
 def resolve_encoder(name: str) -> type[Encoder]:
@@ -37,6 +36,8 @@ def resolve_encoder(name: str) -> type[Encoder]:
     if not isinstance(kind, type) or not issubclass(kind, Encoder):
         raise ValueError(f"{name} is not an encoder: make it a subclass of inphase.models.Encoder")
     missing = [method for method in ("features", "combine") if getattr(kind, method) is getattr(Encoder, method)]
+    from inphase.models.modality import MODALITIES  # it needs this module to load encoders
+
     if getattr(kind, "modality", None) not in MODALITIES:
         missing.append(f"modality (one of {', '.join(MODALITIES)})")
     if missing:

@@ -1,9 +1,9 @@
 """ResNet50V2 (He et al., 2016b) as Keras builds it, up to the third block of its fourth stage.
 
-What differs from other ResNets: batch norm and ReLU come before the convolutions; the stride is in the *last* block of
-a stage; the stem has a bias and no batch norm; its pool sees zeros at the border, not −∞; a first block's shortcut
+It differs from other ResNets: batch norm and ReLU come before the convolutions; the stride is in the *last* block of
+a stage; the stem has a bias and no batch norm; its pool pads with zeros, not −∞; a first block's shortcut
 convolves the pre-activated tensor. The output is the raw sum of the block that Keras calls `conv4_block3_out`: stride
-16, 1024 channels, neither normalised nor rectified.
+16, 1024 channels, neither normalized nor rectified.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from inphase.models.embedder import glorot_uniform
+from inphase.models.encoder import glorot_uniform
 
 if TYPE_CHECKING:
     import h5py
@@ -26,7 +26,7 @@ STAGES = ((2, 64, 3, 3), (3, 128, 4, 4), (4, 256, 3, None))
 
 
 class ResNet50V2(nn.Module):
-    """Turn pictures [N, 3, H, W] in [−1, 1] into maps [N, 1024, H/16, W/16].
+    """Map images [N, 3, H, W] in [−1, 1] to features [N, 1024, H/16, W/16].
 
     5,193,856 parameters, of which 15,744 are batch norm's.
     """
@@ -34,7 +34,7 @@ class ResNet50V2(nn.Module):
     channels = 1024
 
     def __init__(self) -> None:
-        """Build the layers, their weights drawn as Keras draws them."""
+        """Build the layers, initialized as in Keras."""
         super().__init__()
         self.stem = glorot_uniform(nn.Conv2d(3, 64, 7, stride=2, padding=3))
         self.blocks = nn.ModuleDict()
@@ -47,10 +47,10 @@ class ResNet50V2(nn.Module):
                 )
                 before = 4 * width
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        """Compute the maps; pictures are [N, 3, H, W]."""
+    def forward(self, images: Tensor) -> Tensor:
+        """Compute the maps of images [N, 3, H, W]."""
         # Padding with zeros by hand: max_pool2d itself pads with −∞, and before the first ReLU that is not the same.
-        values = F.max_pool2d(F.pad(self.stem(pictures), (1, 1, 1, 1)), 3, stride=2)
+        values = F.max_pool2d(F.pad(self.stem(images), (1, 1, 1, 1)), 3, stride=2)
         for block in self.blocks.values():
             values = block(values)
         return values
@@ -72,12 +72,12 @@ class PreActivationBlock(nn.Module):
         self.conv3 = glorot_uniform(nn.Conv2d(width, 4 * width, 1))
 
     def forward(self, values: Tensor) -> Tensor:
-        """Add what the convolutions find to the values, or to every second one where the block has a stride."""
+        """Add the output of the convolutions to the values, or to every second one if the block has a stride."""
         active = F.relu(self.preact_bn(values))
         if self.shortcut is not None:
             values = pointwise(self.shortcut, active)
         elif self.stride > 1:
-            # A slice would do, but its gradient forgets that channels come last, and all before it is copied about.
+            # A slice would do, but its gradient loses the channels-last layout, and everything before it is copied.
             values = F.avg_pool2d(values, 1, self.stride)
         found: Tensor = F.relu(self.bn1(self.conv1(active)))
         return values + pointwise(self.conv3, F.relu(self.bn2(self.conv2(found))))

@@ -1,5 +1,4 @@
-"""A name for what an encoder computes, by which what was computed is kept and found again."""
-# MERGED: Encoders on disk: safetensors with the configuration in the header. Nothing is ever unpickled.
+"""Encoder files: safetensors with the configuration in the header, never a pickle; and fingerprints of encoders."""
 
 import hashlib
 import json
@@ -9,21 +8,21 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from inphase.models.encoder import Encoder, Modality
+from inphase.models.encoder import Encoder
 from inphase.models.registry import name_encoder, resolve_encoder
 from inphase.storage.errors import MediaError
 from inphase.storage.files import atomic_write
 
 
 def fingerprint(encoder: Encoder, *, source: str = "", head: bool = True) -> str:
-    """Hash an encoder: its class, what builds it, its weights, and where its frames come from.
+    """Hash an encoder: its class, configuration and weights, and the `source` of its frames.
 
-    Without the head it names the features alone: whatever is built on them finds them.
+    Without the `head` the hash identifies the features only, whichever head is trained on them.
     """
     about = [type(encoder).__name__, encoder.config if head else [encoder.shape, encoder.config.get("grid")], source]
     digest = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
-    left_out = () if head else (*encoder.head.parameters(), *encoder.head.buffers())
-    ids = {id(tensor) for tensor in left_out}
+    omitted = () if head else (*encoder.head.parameters(), *encoder.head.buffers())
+    ids = {id(tensor) for tensor in omitted}
     for name, tensor in sorted(encoder.state_dict(keep_vars=True).items()):
         if id(tensor) not in ids:
             digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
@@ -37,7 +36,7 @@ SHIPPED = Path(__file__).parent / "shipped"
 
 
 def save_encoder(path: Path | str, encoder: Encoder) -> None:
-    """Write an encoder's weights, and what rebuilds it, to one file; an older one is replaced at once or not at all."""
+    """Write the weights and the configuration of an encoder to one file, atomically."""
     path = Path(path)
     description = json.dumps({"name": name_encoder(encoder), "config": encoder.config})
     tensors = {name: value.detach().contiguous() for name, value in encoder.state_dict().items()}
@@ -51,22 +50,24 @@ def save_encoder(path: Path | str, encoder: Encoder) -> None:
 
 
 def load_encoder(path: Path | str, *, device: torch.device | str = "cpu") -> Encoder:
-    """Build the encoder that a file, or the one in a run folder, describes and load its weights, in evaluation mode.
+    """Load an encoder from its file, or from a run folder, in evaluation mode.
 
     The file of an encoder of your own names its module, which is imported: load only files that you trust.
     """
     path = Path(path)
     if path.is_dir():
         if not (path / ENCODER_FILE).exists():
-            raise ValueError(f"{path} holds no {ENCODER_FILE}: it is no run folder, or its run has saved nothing yet")
+            raise ValueError(
+                f"{path} holds no {ENCODER_FILE}: it is not a run folder, or its run has saved nothing yet"
+            )
         path = path / ENCODER_FILE
     if not path.exists():
-        raise ValueError(f"there is no {path}: name a run folder or an encoder's file")
+        raise ValueError(f"{path} does not exist: name a run folder or an encoder file")
     with safe_open(path, framework="pt", device=str(device)) as file:
         metadata = file.metadata() or {}
         if KEY not in metadata:
-            raise ValueError(f"{path} does not say which encoder it is of: write it with save_encoder")
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no mapping
+            raise ValueError(f"{path} has no description of its encoder: write it with save_encoder")
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is not a mapping
     description = json.loads(metadata[KEY])
     try:
         kind = resolve_encoder(description["name"])
@@ -77,11 +78,9 @@ def load_encoder(path: Path | str, *, device: torch.device | str = "cpu") -> Enc
     return encoder.to(device).eval()
 
 
-def load_shipped(modality: Modality, *, device: torch.device | str = "cpu") -> Encoder:
-    """Load the general encoder that ships with the package, of "pose" or "image"."""
-    file = SHIPPED / {"pose": "pose.safetensors", "image": "pixels.safetensors"}.get(modality, "")
+def load_shipped(modality: str, *, device: torch.device | str = "cpu") -> Encoder:
+    """Load the general encoder of a modality that ships with the package: `shipped/<modality>.safetensors`."""
+    file = SHIPPED / f"{modality}.safetensors"
     if not file.is_file():
-        raise FileNotFoundError(
-            f"no encoder of {modality} ships with this version: name a run of your own with --model"
-        )
+        raise FileNotFoundError(f"no {modality} encoder ships with this version: name a run of your own with --model")
     return load_encoder(file, device=device)

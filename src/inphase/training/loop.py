@@ -17,6 +17,7 @@ from inphase.data.frame_source import FrameSource
 from inphase.data.recipe_tables import call
 from inphase.data.stream import Batch, prefetch
 from inphase.models import Encoder, save_encoder
+from inphase.models.modality import find_modality
 from inphase.progress import Progress, ignore_progress, stage_progress
 from inphase.runs import Run
 from inphase.storage.errors import MissingExtraError
@@ -228,9 +229,7 @@ class _Training:
         )
         steps = range(self.step * settings.accumulate, settings.steps * settings.accumulate)
         pin = fabric.device.type == "cuda"
-        # Poses are small arrays in memory: a reading thread would only contend for the interpreter lock.
-        default = 0 if self.network.encoder.modality == "pose" else 2
-        threads = default if settings.threads is None else settings.threads
+        threads = find_modality(self.network.encoder).read_threads if settings.threads is None else settings.threads
         read = prefetch(stream, steps, threads=threads, ahead=max(1, 2 * threads), pin=pin)
         with contextlib.closing(read):
             together: list[Batch] = []
@@ -247,7 +246,7 @@ class _Training:
             group["lr"] = settings.rate(self.step, steps=self.settings.steps)
         self.network.train()
         terms: dict[str, Tensor] = self.wrapped(batch)
-        penalty = self.network.encoder.regulariser(strength=settings.penalty) if settings.penalty else 0.0
+        penalty = self.network.encoder.regularizer(strength=settings.penalty) if settings.penalty else 0.0
         self.fabric.backward(terms["loss"] + penalty)
         if settings.clip:
             self.fabric.clip_gradients(self.wrapped, self.wrapped_optimizer, max_norm=settings.clip)

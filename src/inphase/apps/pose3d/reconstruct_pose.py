@@ -17,12 +17,12 @@ from inphase.apps.pose3d.reconstruction_files import (
     write_reconstruction,
 )
 from inphase.apps.pose3d.views import MIN_VIEWS, Performance, Reconstruction, choose_partners, gather
-from inphase.apps.tracks import Model, NamedVideo, add_video_file, open_recordings
+from inphase.apps.tracks import NamedVideo, add_video_file, open_recordings
 from inphase.data import DATASETS
 from inphase.data.frame_source import select_joints
 from inphase.data.video import Video, summarise
 from inphase.models import Encoder, load_encoder, load_shipped
-from inphase.models.embed_videos import estimate_poses
+from inphase.models.embed_videos import Model, estimate_poses
 from inphase.playback import write_playback
 from inphase.pose.pose import JOINTS13
 from inphase.progress import Progress, ignore_progress, stage_progress
@@ -177,12 +177,7 @@ def _estimate(
     """Estimate the pose in each video file; the query must show a person, others without one are left out."""
     if len(files) < MIN_VIEWS:
         raise ValueError(f"depth needs {MIN_VIEWS} videos or more, the query included; got {len(files)}")
-    report = progress or ignore_progress
-    poses, failed = estimate_poses(
-        files,
-        cache=Cache(cache or default_cache_folder()),
-        progress=lambda number, done, total: report(f"estimating pose in {files[number].name}", done, total),
-    )
+    poses, failed = estimate_poses(files, cache=Cache(cache or default_cache_folder()), progress=progress)
     if files[0] in failed:
         raise MediaError(failed[files[0]])
     if len(poses) < MIN_VIEWS:

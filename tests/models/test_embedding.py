@@ -69,7 +69,7 @@ def test_frames_without_a_whole_context_are_left_out_where_edges_are_valid(batch
     np.testing.assert_array_equal(found.times, shown.times[8:46])
     truth = expected(Toy(context=3), shown, np.arange(8, 46), context)
     np.testing.assert_allclose(found.values, truth, atol=1e-6)
-    with pytest.raises(ValueError, match="none of 10 frames has its whole context"):
+    with pytest.raises(ValueError, match="none of 10 frames has its full context"):
         embed(Toy(context=3), clip(10), context=context, batch=batch)
 
 

@@ -1,0 +1,175 @@
+"""Modalities: how a recording becomes the input of an encoder. A new modality is one file and one line in `MODALITIES`.
+
+An encoder names its modality; everything that differs between modalities outside the network is looked up here, and in
+`inphase.data.frame_source.FRAME_SOURCES` for annotated videos.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inphase.media.audio import Sound, log_mel_windows
+from inphase.media.frames import Clip, choose, open_recording, stream_clips
+from inphase.models.embedding import Embedding, embed
+from inphase.models.encoder import Encoder
+from inphase.models.motion_encoder import PooledFeatures
+from inphase.models.weights import fingerprint
+from inphase.pose.pose import JOINTS13, Pose
+from inphase.pose.pose_store import cached_pose
+from inphase.storage.cache import Cache, cache_key
+
+# Images are decoded ahead of the network in clips of this many frames, at most this many clips.
+CLIP_FRAMES, CLIPS_AHEAD = 16, 4
+# Sound is embedded in windows of this length, this far apart, in seconds.
+WINDOW_SECONDS, HOP_SECONDS = 1.0, 0.1
+
+FrameProgress = Callable[[int, int], None]  # frames done, frames in total
+# (encoder, path, cache, fps, progress) → the embedding of a recording, all of its frames or `fps` a second.
+EmbedFile = Callable[[Encoder, Path | str, Cache, float | None, FrameProgress | None], Embedding]
+
+
+@dataclass(frozen=True)
+class ModalityReader:
+    """What embedding, evaluation and training need to know of a modality.
+
+    - `embed_file`    embeds a recording, or raises ValueError if this encoder cannot
+    - `check`         raises ValueError if an encoder cannot embed video files
+    - `batch`         frames in a forward pass without gradients
+    - `parallel`      whether recordings are embedded in parallel threads; False where torch uses all cores by itself
+    - `read_threads`  threads that read training batches ahead; 0 where reading is too cheap to hand over
+    - `timed`         whether frame times are seconds even if the fps of a video is not annotated
+    """
+
+    embed_file: EmbedFile
+    check: Callable[[Encoder], None]
+    batch: int
+    parallel: bool = False
+    read_threads: int = 2
+    timed: bool = True
+
+    @property
+    def threads(self) -> int:
+        """Return the number of recordings to embed at a time."""
+        return os.cpu_count() or 1 if self.parallel else 1
+
+
+def find_modality(encoder: Encoder) -> ModalityReader:
+    """Look up the modality of an encoder."""
+    if encoder.modality not in MODALITIES:
+        raise ValueError(
+            f"{type(encoder).__name__} has the modality {encoder.modality!r}: use one of {', '.join(MODALITIES)}, or "
+            "register it in inphase.models.modality.MODALITIES"
+        )
+    return MODALITIES[encoder.modality]
+
+
+def require_video_encoder(encoder: Encoder) -> None:
+    """Raise if an encoder cannot embed video files."""
+    find_modality(encoder).check(encoder)
+
+
+def embed_pose(encoder: Encoder, pose: Pose) -> Embedding:
+    """Embed a tracked pose in the 13 joints of PennAction."""
+    _require_joints13(encoder)
+    points, visible = pose.joints13()
+    values = np.concatenate([points, visible[..., None].astype(np.float32)], axis=-1)
+    return embed(encoder, (values, pose.times), batch=512)
+
+
+def embed_sound(
+    encoder: Encoder, sound: Sound, *, duration: float | None = None, hop: float = HOP_SECONDS
+) -> Embedding:
+    """Embed windows of one second, `hop` seconds apart, from 0 to `duration` or the end; `times` are their middles.
+
+    A sound shorter than a second is padded with silence to one window.
+    """
+    if encoder.modality != "audio":
+        raise ValueError(f"this encoder embeds {encoder.modality}: use the audio encoder of a run trained with sound")
+    if not hop > 0:
+        raise ValueError(f"hop must be above 0 seconds, got {hop}")
+    end = sound.start + len(sound) / sound.rate if duration is None else duration
+    number = 1 + max(0, int((end - WINDOW_SECONDS) / hop + 1e-6))
+    starts: NDArray[np.float64] = hop * np.arange(number, dtype=np.float64)
+    windows = log_mel_windows(sound, starts, seconds=WINDOW_SECONDS)
+    return embed(encoder, (windows, starts + WINDOW_SECONDS / 2), batch=MODALITIES["audio"].batch)
+
+
+def embed_sound_at(encoder: Encoder, sound: Sound, second: float) -> NDArray[np.float32]:
+    """Embed the window of one second centered at `second`, as a vector [D]."""
+    windows = log_mel_windows(sound, np.array([second - WINDOW_SECONDS / 2]), seconds=WINDOW_SECONDS)
+    return np.asarray(embed(encoder, (windows, np.zeros(1))).values[0])
+
+
+def decode_ahead(clips: Iterator[Clip], *, number: int) -> Iterator[Clip]:
+    """Decode up to `number` clips ahead in a thread, so that codec and network work at the same time."""
+    with ThreadPoolExecutor(1) as codec:
+        waiting = deque(codec.submit(next, clips, None) for _ in range(number))
+        while (clip := waiting.popleft().result()) is not None:
+            waiting.append(codec.submit(next, clips, None))
+            yield clip
+
+
+def _embed_pose_file(
+    encoder: Encoder, path: Path | str, cache: Cache, fps: float | None, progress: FrameProgress | None
+) -> Embedding:
+    """Embed the pose of the main person; the pose is cached, since any pose encoder can use it."""
+    return embed_pose(encoder, cached_pose(path, cache=cache, fps=fps, progress=progress))
+
+
+def _embed_image_file(
+    encoder: Encoder, path: Path | str, cache: Cache, fps: float | None, progress: FrameProgress | None
+) -> Embedding:
+    """Embed images as they are decoded, a few in memory at a time; the embedding is cached."""
+    key = cache_key(path, "embedding", fingerprint(encoder), fps) if cache.folder else ""
+    cached = cache.get(key)
+    if cached is not None and {"values", "times"} <= cached.keys():
+        embedding = Embedding(cached["values"], cached["times"], encoder.modality)
+        if progress is not None:
+            progress(len(embedding), len(embedding))
+        return embedding
+    embedding = _embed_images(encoder, path, fps=fps, progress=progress)
+    if isinstance(encoder, PooledFeatures):
+        embedding = encoder.center(embedding)
+    cache.put(key, {"values": embedding.values, "times": embedding.times})
+    return embedding
+
+
+def _embed_images(
+    encoder: Encoder, path: Path | str, *, fps: float | None, progress: FrameProgress | None
+) -> Embedding:
+    times = open_recording(path).times
+    chosen = choose(times, fps=fps)
+    total = len(times) if chosen is None else len(chosen)
+    height, width = encoder.shape[:2]
+    clips = decode_ahead(stream_clips(path, length=CLIP_FRAMES, size=(height, width), fps=fps), number=CLIPS_AHEAD)
+    on_frames = None if progress is None else lambda done: progress(done, total)
+    return embed(encoder, clips, batch=CLIP_FRAMES, progress=on_frames)
+
+
+def _refuse_audio(encoder: Encoder, *_: object) -> NoReturn:
+    raise ValueError("an audio encoder embeds sound, not the frames of a video: use an image or a pose encoder")
+
+
+def _require_joints13(encoder: Encoder) -> None:
+    joints = tuple(encoder.config.get("joints", ()))
+    if joints != JOINTS13 or encoder.shape != (len(JOINTS13), 3):
+        raise ValueError(
+            f"this encoder takes poses of shape {encoder.shape} ({', '.join(joints)}); poses estimated in videos have "
+            f"the {len(JOINTS13)} joints of JOINTS13 in two dimensions: train an encoder on these"
+        )
+
+
+MODALITIES: dict[str, ModalityReader] = {
+    # MediaPipe uses one core and releases the interpreter's lock: one recording per core. Poses are a few arrays in
+    # memory: a thread that reads them ahead would only contend for that lock.
+    "pose": ModalityReader(_embed_pose_file, _require_joints13, batch=4096, parallel=True, read_threads=0, timed=False),
+    "image": ModalityReader(_embed_image_file, lambda encoder: None, batch=16),
+    "audio": ModalityReader(_refuse_audio, _refuse_audio, batch=64),
+}
