@@ -3,7 +3,7 @@ from pathlib import Path
 
 import inphase
 
-NOUNS = {"Video", "Clip", "Embedding", "Alignment", "Playback"}
+NOUNS = {"Video", "Clip", "Embedding", "Alignment", "Run", "Playback"}
 
 
 def test_every_public_name_is_there_and_no_other() -> None:

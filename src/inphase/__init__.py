@@ -9,6 +9,8 @@ and a JSON-ready `.to_dict()`:
     retrieve_sound(corpus, model=run, ...)  RetrievedSound
     activation_maps(video, model)           ActivationMaps
     reconstruct_pose(videos)                ReconstructedPose, the body in 3-D
+    fit(folder, out)                        Fitted, a run folder from your own videos
+    train(recipe, out)                      Trained, a run folder from a recipe
     export(folder, out)                     Exported, a web page for any static host
 
 Below them are nouns and the functions between them:
@@ -18,10 +20,11 @@ Below them are nouns and the functions between them:
     Embedding   a unit vector for each frame      embed(encoder, clip), embed_video(encoder, path), embed_videos(paths)
     Alignment   matched frames of two sequences   match(x, y), match_many(pairs), dtw(x, y); of several embeddings,
                                                   in seconds: synchronize(embeddings)
+    Run         a run folder                      Run(folder).encoder(), .recipe, .metrics
     Playback    the document the viewer plays     read_playback(folder), write_playback(folder, playback)
 
-`load_encoder(run)` loads an encoder; `fit(folder, out)` and `train(read_recipe(name), out)` make a run, `evaluate(run)`
-measures it. `GTA`, `smooth_dtw` and `soft_dtw` are the losses. docs/api.md has examples.
+`load_encoder(run)` loads an encoder, `read_recipe(name)` a recipe for `train`; `evaluate(run)` measures a run.
+`GTA`, `smooth_dtw` and `soft_dtw` are the losses. docs/api.md has examples.
 """
 
 from importlib import import_module
@@ -43,7 +46,8 @@ if TYPE_CHECKING:
     from inphase.models import Embedding, embed, load_encoder
     from inphase.models.embed_videos import embed_video, embed_videos
     from inphase.playback import Playback, read_playback, write_playback
-    from inphase.training import fit, read_recipe, train
+    from inphase.runs import Run
+    from inphase.training import Fitted, Trained, fit, read_recipe, train
     from inphase.viewer.page import Exported, export
 
 __all__ = [
@@ -54,11 +58,14 @@ __all__ = [
     "Clip",
     "Embedding",
     "Exported",
+    "Fitted",
     "Labeled",
     "Playback",
     "ReconstructedPose",
     "RetrievedSound",
+    "Run",
     "SearchResult",
+    "Trained",
     "Video",
     "activation_maps",
     "align_videos",
@@ -96,6 +103,9 @@ _HOME = {
     "Embedding": "inphase.models",
     "Exported": "inphase.viewer.page",
     "Labeled": "inphase.apps.transfer_labels",
+    "Fitted": "inphase.training",
+    "Run": "inphase.runs",
+    "Trained": "inphase.training",
     "Playback": "inphase.playback",
     "RetrievedSound": "inphase.apps.retrieve_sound",
     "SearchResult": "inphase.apps.search",

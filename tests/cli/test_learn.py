@@ -15,7 +15,7 @@ from tests.commands import type_command as run
 
 SMALL = {
     "pose": ["run.steps=30"],
-    "pixels": ["run.steps=3", "data.size=32", "encoder.size=[32, 32]"],
+    "image": ["run.steps=3", "data.size=32", "encoder.size=[32, 32]"],
 }
 
 
@@ -31,19 +31,19 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_folder_without_people_is_learnt_by_pixels(
+def test_a_folder_without_people_is_learned_by_image(
     videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def nobody(store: Path, wanted: dict[str, object], **_: object) -> FillSummary:
         return FillSummary(broken=dict.fromkeys(wanted, "shows nobody"))
 
-    monkeypatch.setattr("inphase.training.fit.fill_poses", nobody)
+    monkeypatch.setattr("inphase.training.fitting.fill_poses", nobody)
     out = tmp_path / "my [own] run"
     changes = ("encoder.size=[32, 32]", "encoder.hidden=[8]", "batch.actions=1", "batch.frames=6")
     small = [word for change in changes for word in ("--set", change)]
     assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small) == 0
     said = capsys.readouterr().out
-    assert "looking at pictures: people are found in 0% of the videos only" in said
+    assert "Using images (a person was found in only 0 of 10 videos)." in said
     assert "untrained" in said
     assert "time only" in said
     words = shlex.split(said.splitlines()[-1])
@@ -52,7 +52,7 @@ def test_a_folder_without_people_is_learnt_by_pixels(
     assert (encoder.modality, encoder.shape) == ("image", (32, 32, 3))  # what was decoded is as large as what is seen
     assert (out / "evaluation" / "report.html").exists()
     assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small) == 0
-    assert "this run is finished" in capsys.readouterr().out
+    assert "This run is finished" in capsys.readouterr().out
 
 
 def test_what_cannot_be_fitted_is_refused(
@@ -62,7 +62,7 @@ def test_what_cannot_be_fitted_is_refused(
     lonely.mkdir()
     (lonely / "only.mp4").symlink_to(videos / "0.mp4")
     assert run(monkeypatch, "fit", lonely, "--out", tmp_path / "run") == 1
-    assert "needs two videos of an action" in capsys.readouterr().err
+    assert "needs at least two videos of each action" in capsys.readouterr().err
     assert run(monkeypatch, "fit", tmp_path / "nowhere", "--out", tmp_path / "run") == 1
     assert "nowhere" in capsys.readouterr().err
     assert run(monkeypatch, "fit", videos, "--out", tmp_path / "run", "--steps", "-5") == 1
@@ -71,8 +71,8 @@ def test_what_cannot_be_fitted_is_refused(
     def absent(*_: object, **__: object) -> FillSummary:
         raise MissingExtraError("poses need mediapipe")
 
-    monkeypatch.setattr("inphase.training.fit.fill_poses", absent)
-    assert run(monkeypatch, "fit", videos, "--out", tmp_path / "run", "--see", "pose") == 1
+    monkeypatch.setattr("inphase.training.fitting.fill_poses", absent)
+    assert run(monkeypatch, "fit", videos, "--out", tmp_path / "run", "--modality", "pose") == 1
     assert "poses need mediapipe" in capsys.readouterr().err
 
 
@@ -92,9 +92,9 @@ def test_the_demo_learns_measures_and_aligns(
     for row in (
         "linear stretch",
         "time alone",
-        "untrained, by keypoints",
-        "trained, by keypoints",
-        "trained, by pixels",
+        "untrained, by pose",
+        "trained, by pose",
+        "trained, by image",
     ):
         assert row in said
     assert "inphase view" in said
@@ -102,4 +102,4 @@ def test_the_demo_learns_measures_and_aligns(
     assert (tmp_path / "demo" / "aligned" / "playback.json").exists()
     assert load_encoder(tmp_path / "demo" / "pose").modality == "pose"
     assert run(monkeypatch, "demo", "--out", tmp_path / "demo", "--ways", "smell") == 1
-    assert "seen by pose or pixels" in capsys.readouterr().err
+    assert "seen by pose or image" in capsys.readouterr().err

@@ -48,7 +48,7 @@ def fit(
         cache: where to keep the poses that were found, for other commands too.
     """
     from inphase.training import fit as learn
-    from inphase.training.fit import MIN_VIDEOS_TO_HOLD_OUT
+    from inphase.training.fitting import MIN_VIDEOS_TO_HOLD_OUT
 
     if steps < 0 or workers < 0:
         raise ValueError(f"--steps and --workers must not be negative, got {steps} and {workers}")
