@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from inphase.align.path import Alignment, Path, shortest_path
+from inphase.align.path import Alignment, FramePairs, shortest_path
 
 # A table of 4000 × 4000 takes 128 MB and a tenth of a second.
 MAX_CELLS = 16_000_000
@@ -55,7 +55,9 @@ def average_blocks(values: Tensor, size: int) -> Tensor:
     return torch.stack([values[i : i + size].mean(0) for i in range(0, len(values), size)])
 
 
-def _refine(x: Tensor, y: Tensor, path: Path, *, cost: CostFunction, shift: int, step: int) -> tuple[Path, float]:
+def _refine(
+    x: Tensor, y: Tensor, path: FramePairs, *, cost: CostFunction, shift: int, step: int
+) -> tuple[FramePairs, float]:
     """Cut a path where its length passes shift, shift + step, …; find the cheapest path of each piece, and its cost."""
     length = (path - path[0]).sum(1)
     marks = np.arange(shift, max(int(length[-1]), shift + 1), step)

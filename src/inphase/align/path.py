@@ -14,7 +14,7 @@ from inphase.align.inputs import require_tensor, single_precision
 from inphase.align.numba.path_numba import backtrack, hard_table
 from inphase.align.recursion import Kind, accumulate
 
-Path = NDArray[np.int64]  # [L, 2]
+FramePairs = NDArray[np.int64]  # [L, 2]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Alignment:
     was computed in one piece and kept; `table` [M, N] the accumulated costs, where kept.
     """
 
-    path: Path
+    path: FramePairs
     cost: float
     shape: tuple[int, int]
     distance: float = math.nan
@@ -84,7 +84,7 @@ def trace(
     return Alignment(path, float(table[-1, end]), (m, n), cost_matrix=cost_matrix, table=table)
 
 
-def cosine_distance(x: Tensor, y: Tensor, path: Path) -> float:
+def cosine_distance(x: Tensor, y: Tensor, path: FramePairs) -> float:
     """Take the mean of 1 − cos along a path between x [M, D] and y [N, D]."""
     i, j = torch.from_numpy(path).T
     # The mean of the cosines of a video and its copy rounds to a little above 1.
