@@ -86,6 +86,12 @@ def test_nothing_heavy_or_unsafe_is_needed_to_import(path: Path) -> None:
     assert "mediapipe" not in roots, "mediapipe is an extra: it is imported where it is used"
 
 
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_imports_the_command_line(path: Path) -> None:
+    if part_of(path) not in {"cli", "__main__"}:
+        assert not [name for name in imports(path) if name.startswith("inphase.cli")]
+
+
 def test_no_drawers() -> None:
     assert not [path for path in SOURCES if path.stem in DRAWERS]
 

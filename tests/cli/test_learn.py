@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from inphase import cli
 from inphase.data import stage_videos
 from inphase.media.frame_store import FillSummary
 from inphase.models import load_encoder
@@ -42,8 +41,8 @@ def test_a_folder_without_people_is_learned_by_image(
     changes = ("encoder.size=[32, 32]", "encoder.hidden=[8]", "batch.actions=1", "batch.frames=6")
     small = [word for change in changes for word in ("--set", change)]
     assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small) == 0
-    said = capsys.readouterr().out
-    assert "Using images (a person was found in only 0 of 10 videos)." in said
+    said, err = capsys.readouterr()
+    assert "Using images (a person was found in only 0 of 10 videos)." in err
     assert "untrained" in said
     assert "time only" in said
     words = shlex.split(said.splitlines()[-1])
@@ -52,7 +51,7 @@ def test_a_folder_without_people_is_learned_by_image(
     assert (encoder.modality, encoder.shape) == ("image", (32, 32, 3))  # what was decoded is as large as what is seen
     assert (out / "evaluation" / "report.html").exists()
     assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small) == 0
-    assert "This run is finished" in capsys.readouterr().out
+    assert "This run is finished" in capsys.readouterr().err
 
 
 def test_what_cannot_be_fitted_is_refused(
@@ -82,11 +81,11 @@ def test_the_demo_learns_measures_and_aligns(
     recipes = tmp_path / "recipes"
     recipes.mkdir()
     for way, small in SMALL.items():
-        recipe = read_recipe(cli.demo.recipe_of(way), changes=["data.videos=2", *small])
+        recipe = read_recipe(f"demo_{way}", changes=["data.videos=2", *small])
         (recipes / f"demo_{way}.toml").write_text(recipe.to_toml())
     monkeypatch.setattr("inphase.training.recipe.SHIPPED", recipes)
-    monkeypatch.setattr("inphase.cli.demo.TESTED", 2)
-    monkeypatch.setattr("inphase.cli.demo.PAIR_SIZE", 64)
+    monkeypatch.setattr("inphase.cli.learn.DEMO_TEST_VIDEOS", 2)
+    monkeypatch.setattr("inphase.cli.learn.DEMO_PAIR_SIZE", 64)
     assert run(monkeypatch, "demo", "--out", tmp_path / "demo") == 0
     said = capsys.readouterr().out
     for row in (
@@ -101,5 +100,5 @@ def test_the_demo_learns_measures_and_aligns(
     assert (tmp_path / "demo" / "aligned" / "aligned.mp4").stat().st_size > 1000
     assert (tmp_path / "demo" / "aligned" / "playback.json").exists()
     assert load_encoder(tmp_path / "demo" / "pose").modality == "pose"
-    assert run(monkeypatch, "demo", "--out", tmp_path / "demo", "--ways", "smell") == 1
-    assert "seen by pose or image" in capsys.readouterr().err
+    assert run(monkeypatch, "demo", "--out", tmp_path / "demo", "--modalities", "smell") == 1
+    assert "trains pose or image, not smell" in capsys.readouterr().err

@@ -14,20 +14,17 @@ from tyro.extras import SubcommandApp
 from inphase.cli import (
     align_all,
     corpus,
-    data,
-    demo,
+    datasets,
     evaluate,
-    fit,
-    pose3d,
+    learn,
     reproduce,
-    train,
     use,
-    viewer,
+    viewing,
 )
 from inphase.storage.files import explain_os_error
 
 app = SubcommandApp()
-app.command(demo.demo)
+app.command(learn.demo)
 app.command(use.align)
 app.command(use.transfer)
 app.command(use.search)
@@ -35,14 +32,14 @@ app.command(use.retrieve)
 app.command(use.activations)
 app.command(corpus.embed)
 app.command(align_all.align_all)
-app.command(data.commands, name="data", help="Look at collections of videos.")
-app.command(fit.fit)
-app.command(name="train")(train.train_recipe)
+app.command(datasets.commands, name="data", help="Examine and prepare data sets.")
+app.command(learn.fit)
+app.command(learn.train)
 app.command(evaluate.evaluate)
 app.command(reproduce.reproduce)
-app.command(viewer.view)
-app.command(viewer.export)
-app.command(pose3d.pose3d)
+app.command(viewing.view)
+app.command(viewing.export)
+app.command(use.pose3d)
 
 
 def main() -> None:

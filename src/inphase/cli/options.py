@@ -30,6 +30,7 @@ Fps = Annotated[
     float | None, tyro.conf.arg(metavar="FPS", help="embed so many frames per second; by default every frame")
 ]
 Device = Annotated[str, tyro.conf.arg(help="where networks run: auto, cpu or cuda")]
+Workers = Annotated[int, tyro.conf.arg(metavar="N", help="parallel processes; 0 works in this one")]
 CacheFolder = Annotated[
     Path | None,
     tyro.conf.arg(metavar="DIR", help="the folder of cached poses and embeddings; default ~/.cache/inphase"),

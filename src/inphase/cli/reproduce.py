@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from inphase.cli.evaluate import lay_out
-from inphase.cli.train import Changes
+from inphase.cli.options import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

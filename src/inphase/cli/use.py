@@ -251,6 +251,71 @@ def retrieve(
     return _print_hits(found.title, [(hit.name, f"{hit.second:.2f}", hit.score) for hit in found.hits], out)
 
 
+def pose3d(
+    videos: Annotated[
+        tyro.conf.Positional[tuple[Path, ...]],
+        tyro.conf.arg(metavar="QUERY OTHERS…", help="video files: the query, then others of the same action"),
+    ] = (),
+    *,
+    out: Out = Path("out/pose3d"),
+    model: Model = None,
+    data: str = "",
+    root: Path | None = None,
+    action: str = "",
+    query: str = "",
+    views: int = 20,
+    fps: float = 30.0,
+    flips: bool = True,
+    cache: CacheFolder = None,
+    json: Json = False,
+) -> None:
+    """Reconstruct the body in 3-D at every frame of a video, from other videos of the same action.
+
+    Give video files, or a data set with keypoints. Writes pose3d.npz, pose3d.png and a playback.
+
+    Args:
+        data: a data set with keypoints (penn_action, utd_mhad, stage) instead of files.
+        root: the folder of the data set.
+        action: the action of the data set.
+        query: the id of the query in the data set; its first video by default.
+        views: use at most this many videos, the query included: those that align best.
+        fps: frames per second of a data set that does not state it.
+        flips: try people of the other hand as mirror images.
+    """
+    from inphase.apps.pose3d.reconstruct_pose import reconstruct_pose
+
+    require_folder(out)
+    with show_progress() as progress:
+        found = reconstruct_pose(
+            videos,
+            model=model,
+            data=data,
+            root=root,
+            action=action,
+            query=query,
+            max_views=views,
+            fps=fps,
+            flips=flips,
+            cache=cache,
+            progress=progress,
+        )
+        found.write(out, progress=progress)
+    _warn_left_out(found.left_out)
+    if json:
+        return print_json(found)
+    result = found.to_dict()
+    used = result["views_per_frame"]
+    print_line(
+        f"{len(used):,} frames of {result['query']} from {len(result['views'])} views, {min(used)} to {max(used)} of "
+        f"them at each frame; median error {result['median_error']:.2f} torso lengths"
+    )
+    if result["mirrored"]:
+        print_line(f"used as mirror images: {', '.join(result['mirrored'])}")
+    for sentence in result["warnings"]:
+        warn_line(sentence)
+    return print_line(f"pose3d.npz, pose3d.png and the playback are in {out}: {view_command(out)}")
+
+
 def _print_hits(title: str, rows: Sequence[tuple[str, str, float]], out: Path) -> None:
     """Print hits, best first, and how to play them."""
     numbered = [(str(rank), name, seconds, f"{score:.3f}") for rank, (name, seconds, score) in enumerate(rows, start=1)]
@@ -258,7 +323,7 @@ def _print_hits(title: str, rows: Sequence[tuple[str, str, float]], out: Path) -
     print_line(view_command(out))
 
 
-def _warn_left_out(left_out: Mapping[str, str]) -> None:
+def _warn_left_out(left_out: Mapping[str, str] | Mapping[Path, str]) -> None:
     """Print which videos were left out, and why."""
     for name, reason in left_out.items():
-        warn_line(f"left out: {reason}" if name in reason else f"left out: {name}: {reason}")
+        warn_line(f"left out: {reason}" if str(name) in reason else f"left out: {name}: {reason}")

@@ -3,18 +3,20 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
+from pathlib import Path
 from textwrap import fill
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageOps
 
-from inphase.data.reading import Read, annotated_length, read_pictures
+from inphase.data.reading import Read, annotated_length, measured_length, read_pictures
 from inphase.data.video import Video
 from inphase.media.render import choose_font
 from inphase.media.sampling import Frames
 from inphase.pose.skeleton import bones
 from inphase.storage.errors import MediaError
+from inphase.storage.files import atomic_write
 
 # Okabe and Ito's colours and lighter ones of the same hues: told apart by people who do not see red or green as well.
 PALETTE = (
@@ -33,6 +35,18 @@ UNLABELLED = (200, 200, 200)
 _INK, _PAPER, _LEFT, _RIGHT, _HIDDEN = (30, 30, 30), (255, 255, 255), (0, 114, 178), (213, 94, 0), (190, 190, 190)
 _NAMES, _BAND, _GAP, _LEGEND = 150, 16, 4, 22  # pixels
 _LETTERS = 22  # of a name
+
+
+def write_contact_sheet(file: Path, videos: Sequence[Video], *, rows: int = 8, columns: int = 10) -> None:
+    """Write a contact sheet of up to `rows` videos as an image file, whatever their files contain."""
+    if rows < 1 or columns < 1:
+        raise ValueError(f"a sheet needs rows and columns of at least 1, got {rows} and {columns}")
+    if Image.registered_extensions().get(file.suffix.lower()) not in Image.SAVE:
+        raise ValueError(f"{file} is not the name of an image: let it end in .png or .jpg")
+    sheet = draw_contact_sheet(choose(videos, rows=rows), columns=columns, frame_count=measured_length)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(file) as part:
+        sheet.save(part)
 
 
 def draw_contact_sheet(

@@ -63,9 +63,9 @@ def test_show_writes_a_sheet(labels: Path, monkeypatch: pytest.MonkeyPatch, caps
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
-        (["--rows", "-1"], "--rows and --columns of at least 1, got -1 and 10"),
-        (["--out", "sheet"], "sheet is not named as a picture: let it end in .png"),
-        (["--out", "sheet.mp4"], "sheet.mp4 is not named as a picture"),
+        (["--rows", "-1"], "rows and columns of at least 1, got -1 and 10"),
+        (["--out", "sheet"], "sheet is not the name of an image: let it end in .png"),
+        (["--out", "sheet.mp4"], "sheet.mp4 is not the name of an image"),
     ],
 )
 def test_a_sheet_that_cannot_be_drawn_is_refused(
@@ -116,10 +116,10 @@ def test_poses_are_cached_and_videos_without_a_person_listed(
     for name in ("one.mp4", "two.mp4"):
         write_video(root / name, count=3, rate=10)
     assert run(monkeypatch, "data", "pose", "folder", str(root), str(tmp_path / "store")) == 0
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
     assert "0 videos, 0 frames in" in out
     assert "2 broken" in out
-    assert "one.mp4 shows no person" in out
+    assert "one.mp4 shows no person" in err
     assert sorted(PoseStore(tmp_path / "store").broken) == ["one.mp4", "two.mp4"]
     monkeypatch.setitem(sys.modules, "mediapipe", None)
     assert run(monkeypatch, "data", "pose", "folder", str(root), str(tmp_path / "store")) == 1

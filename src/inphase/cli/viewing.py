@@ -7,69 +7,57 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import Progress
+
+from inphase.cli.bars import show_progress
+from inphase.cli.options import Json, Out, print_json, print_line, warn_line
 
 Folder = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR", help="a folder with a playback.json")]
-Out = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT", help="a new folder to write")]
 
 
 def view(folder: Folder, *, port: int = 0, open: bool = True) -> None:
     """Play a playback in the browser, served to this machine only until Ctrl-C.
 
     Args:
-        folder: the folder that `inphase align` or another command wrote.
         port: the port to listen on; 0 selects a free one.
         open: open the page in the browser.
     """
     from inphase.playback import INDEX, PlaybackError, read_playback
 
-    console = Console()
     try:
         read_playback(folder)
     except PlaybackError as error:  # the page shows the error too, and the playback once it is fixed
         if not (folder / INDEX).is_file():
             raise
-        Console(stderr=True).print(f"[yellow]{escape(str(error))}[/yellow]")
+        warn_line(str(error))
     try:
         from inphase.viewer.server import serve
     except ModuleNotFoundError as error:
         raise ValueError(f"the viewer needs {error.name}: pip install 'inphase[viewer]'") from error
 
     def on_ready(url: str) -> None:
-        console.print(f"{escape(str(folder))} plays at [bold]{url}[/bold] (Ctrl-C to stop)", soft_wrap=True)
+        print_line(f"{folder} plays at {url} (Ctrl-C to stop)")
         sys.stdout.flush()
         if open:
-            _show(url)
+            _open_browser(url)
 
     # The server handles Ctrl-C itself; depending on the moment, it also raises KeyboardInterrupt.
     with contextlib.suppress(KeyboardInterrupt):
         serve(folder, port=port, on_ready=on_ready)
-    console.print("Closed.")
+    print_line("Closed.")
 
 
-def export(folder: Folder, out: Out) -> None:
-    """Export a playback as a web page for any static host; it also opens as a file.
-
-    Args:
-        folder: the folder that `inphase align` or another command wrote.
-        out: the folder to write; it must be new or empty.
-    """
+def export(folder: Folder, *, out: Out = Path("out/export"), json: Json = False) -> None:
+    """Export a playback as a web page for any static host; it also opens as a file. The folder must be new or empty."""
     from inphase.viewer.page import export as export_playback
 
-    console = Console()
-    with Progress(console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("reading")
-        exported = export_playback(
-            folder,
-            out,
-            progress=lambda stage, done, total: bar.update(task, description=stage, completed=done, total=total),
-        )
-    console.print(f"Open {escape(str(exported.page))}, or put {escape(str(out))} on any static host.", soft_wrap=True)
+    with show_progress() as progress:
+        exported = export_playback(folder, out, progress=progress)
+    if json:
+        return print_json(exported)
+    return print_line(f"Open {exported.page}, or put {out} on any static host.")
 
 
-def _show(url: str) -> None:
+def _open_browser(url: str) -> None:
     """Open the browser if there is a display; a browser in the terminal would hide the printed URL."""
     import webbrowser
 

@@ -1,0 +1,229 @@
+"""`inphase data …`: examine data sets and prepare them."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from tyro.extras import SubcommandApp
+
+from inphase.cli.bars import show_progress
+from inphase.cli.options import CacheFolder, Workers, print_line, warn_line
+from inphase.data import DATASETS
+
+if TYPE_CHECKING:
+    from inphase.data.check import DataReport
+    from inphase.media.frame_store import FillSummary, Source
+
+commands = SubcommandApp()
+
+Name = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help=f"one of {', '.join(DATASETS)}")]
+Root = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="ROOT", help="the folder of the data set")]
+OptionalRoot = Annotated[
+    tyro.conf.Positional[Path | None],
+    tyro.conf.arg(metavar="ROOT", help="the folder of the data set; the stage is drawn if there is none"),
+]
+Store = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STORE", help="the folder to write")]
+Split = Annotated[str, tyro.conf.arg(help="train, val, test or all")]
+
+MAX_LISTED_ACTIONS = 30
+
+
+@commands.command(name="check")
+def check_data(name: Name, root: OptionalRoot = None, *, open: bool = False) -> None:
+    """Examine a data set: videos, frames, actions, splits, and missing or broken files.
+
+    Args:
+        open: open every file and count its frames.
+    """
+    from inphase.data.check import check
+    from inphase.data.reading import file_length
+    from inphase.data.recipe_tables import find_loader
+
+    report = check(find_loader(name, root), root, name=name, frame_count=file_length if open else None)
+    console = Console()
+    console.print(_counts_table(report))
+    if report.findings:
+        console.print(_findings_table(report))
+    else:
+        opened = "" if report.opened else " No file was opened."
+        console.print(f"[green]Nothing is missing or broken.[/green]{opened}")
+    sys.exit(0 if report.whole else 1)
+
+
+@commands.command(name="show")
+def show_data(
+    name: Name,
+    root: OptionalRoot = None,
+    *,
+    out: Annotated[Path, tyro.conf.arg(metavar="IMAGE", help="the image to write")] = Path("out/data/sheet.png"),
+    split: Split = "all",
+    action: str = "",
+    rows: int = 8,
+    columns: int = 10,
+) -> None:
+    """Draw a contact sheet with phases.
+
+    Args:
+        action: only videos of this action.
+        rows: how many videos.
+        columns: how many frames of each.
+    """
+    from inphase.data.contact_sheet import write_contact_sheet
+    from inphase.data.recipe_tables import find_loader
+
+    videos = find_loader(name, root)(root, split=split)
+    found = [video for video in videos if action in ("", video.action)]
+    if not found:
+        known = ", ".join(sorted({video.action for video in videos})) or "none"
+        raise ValueError(f"no video of action {action!r} in split {split!r}; actions there: {known}")
+    write_contact_sheet(out, found, rows=rows, columns=columns)
+    print_line(f"{min(rows, len(found))} of {len(found)} videos → {out}")
+
+
+@commands.command(name="cache")
+def cache_data(
+    name: Name,
+    root: Root,
+    store: Store,
+    *,
+    size: tuple[int, int] = (224, 224),
+    split: Split = "all",
+    workers: Workers = 0,
+) -> None:
+    """Decode and resize a data set once, for training without a codec; an interrupted run is resumed.
+
+    Args:
+        size: height and width of the images.
+    """
+    from inphase.media.frame_store import fill_store
+
+    with show_progress() as progress:
+        filled = fill_store(store, _sources(name, root, split=split), size=size, workers=workers, progress=progress)
+    _print_filled(filled, store)
+
+
+@commands.command(name="pose")
+def pose_data(
+    name: Name,
+    root: Root,
+    store: Store,
+    *,
+    complexity: int = 1,
+    split: Split = "all",
+    workers: Workers = 0,
+    cache: CacheFolder = None,
+) -> None:
+    """Estimate the pose of the person in every video of a data set, once; an interrupted run is resumed.
+
+    Poses are written to a folder of their own in the store, beside the frames if it has some.
+
+    Args:
+        complexity: the size of MediaPipe's network, 0 to 2; 1 is installed, the others are downloaded.
+    """
+    from inphase.pose.pose_store import fill_poses
+    from inphase.storage.cache import Cache, default_cache_folder
+
+    kept = Cache(cache or default_cache_folder())
+    with show_progress() as progress:
+        sources = _sources(name, root, split=split)
+        filled = fill_poses(store, sources, complexity=complexity, workers=workers, cache=kept, progress=progress)
+    _print_filled(filled, store)
+
+
+@commands.command(name="stage")
+def write_stage(
+    root: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="ROOT", help="the folder to write")],
+    *,
+    split: Split = "all",
+    actions: tuple[str, ...] = (),
+    videos: int = 20,
+    level: str = "medium",
+    size: int = 128,
+    seed: int = 0,
+) -> None:
+    """Write the procedural data set as mp4 files with sound and labels; an interrupted run is resumed.
+
+    Args:
+        actions: which actions; all by default.
+        videos: how many of each action and split.
+        level: plain, medium or hard.
+        size: height and width of the images.
+        seed: another seed draws other people.
+    """
+    from inphase.data import stage_videos
+    from inphase.progress import stage_progress
+
+    with show_progress() as progress:
+        new, kept = stage_videos.write(
+            root,
+            split=split,
+            actions=actions or None,
+            videos=videos,
+            level=level,
+            size=size,
+            seed=seed,
+            progress=stage_progress(progress, "drawing videos"),
+        )
+    print_line(f"{new + kept:,} videos in {root} ({new:,} new)")
+
+
+def _sources(name: str, root: Path, *, split: str) -> "dict[str, Source]":
+    """List the files of a data set."""
+    from inphase.data.reading import sources
+    from inphase.data.recipe_tables import find_loader
+
+    found = sources(find_loader(name, root)(root, split=split))
+    if not found:
+        raise ValueError(f"{name} in {root} has no video files: there is nothing to cache")
+    return found
+
+
+def _print_filled(filled: "FillSummary", store: Path) -> None:
+    """Print what a store contains, and which videos it could not take."""
+    from inphase.data.video import summarise
+
+    print_line(
+        f"{filled.written + filled.kept:,} videos, {filled.frames:,} frames in {store} "
+        f"({filled.written:,} new); {len(filled.broken):,} broken, {len(filled.damaged):,} damaged"
+    )
+    for kind, found in (("broken", filled.broken), ("damaged", filled.damaged)):
+        if found:
+            warn_line(f"{kind}: {summarise(found.values())}")
+
+
+def _counts_table(report: "DataReport") -> Table:
+    """Tabulate videos and frames by action and split."""
+    splits = [split for split in ("train", "val", "test") if any(split == found for _, found in report.videos)]
+    title = f"{report.name} · {escape(str(report.root or 'drawn'))}"
+    labels = ", ".join(f"{kind} ({number:,})" for kind, number in report.labels.items()) or "none"
+    table = Table(
+        title=title, show_footer=True, title_justify="left", caption=f"labels: {labels}", caption_justify="left"
+    )
+    table.add_column("action", footer=f"{len(report.actions)} action{'s' * (len(report.actions) != 1)}")
+    for split in splits:
+        footer = f"{sum(number for (_, found), number in report.videos.items() if found == split):,}"
+        table.add_column(split, justify="right", footer=footer)
+    table.add_column("videos", justify="right", footer=f"{report.videos.total():,}")
+    table.add_column("frames", justify="right", footer=f"{report.frames.total():,}" if report.frames.total() else "?")
+    for action in report.actions[:MAX_LISTED_ACTIONS]:
+        counts = [report.videos[action, split] for split in splits]
+        frames = f"{report.frames[action]:,}" if report.frames[action] else "?"
+        table.add_row(escape(action), *(f"{count:,}" for count in (*counts, sum(counts))), frames)
+    if len(report.actions) > MAX_LISTED_ACTIONS:
+        table.add_row(f"[dim]and {len(report.actions) - MAX_LISTED_ACTIONS} more[/dim]")
+    return table
+
+
+def _findings_table(report: "DataReport") -> Table:
+    """Tabulate findings and fixes."""
+    colors = {"missing": "yellow", "broken": "red", "remark": "cyan"}
+    table = Table(show_lines=True)
+    for heading in ("", "finding", "fix"):
+        table.add_column(heading, overflow="fold")
+    for finding in report.findings:
+        table.add_row(f"[{colors[finding.kind]}]{finding.kind}[/]", escape(finding.what), escape(finding.fix))
+    return table
