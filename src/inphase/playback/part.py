@@ -45,17 +45,16 @@ if TYPE_CHECKING:
     Indices: TypeAlias = NDArray[Any]
 else:
     Knots = tuple[float, ...]  # a list in the JSON; all other arrays are files
-    Doubles = NDArray[np.float64]
-    Floats = NDArray[np.float32]
-    Halves = NDArray[np.float16]
-    Indices = NDArray[np.int32]
+    Doubles = np.ndarray[Any, np.dtype[np.float64]]
+    Floats = np.ndarray[Any, np.dtype[np.float32]]
+    Halves = np.ndarray[Any, np.dtype[np.float16]]
+    Indices = np.ndarray[Any, np.dtype[np.int32]]
 
 
 def dtype_of(hint: Any) -> np.dtype[Any] | None:
     """Return the data type of an annotated array; None where the annotation is no array."""
     if hint == Knots:
         return np.dtype("float64")
-    # By parts, since versions of NumPy and Python differ in which aliases compare equal.
     kinds = get_args(get_args(hint)[-1]) if get_origin(hint) is np.ndarray else ()
     return np.dtype(kinds[0]) if kinds else None
 
