@@ -3,15 +3,15 @@
 Every command is a function. It takes a `progress` callback, prints nothing, and returns a result with `.write(folder)`
 and a JSON-ready `.to_dict()`:
 
-    align_videos(videos)                    Aligned
+    align_videos(videos)                      Aligned
     transfer_labels(source, labels, targets)  Labeled
-    search(query, corpus)                   SearchResult
-    retrieve_sound(corpus, model=run, ...)  RetrievedSound
-    activation_maps(video, model)           ActivationMaps
-    reconstruct_pose(videos)                ReconstructedPose, the body in 3-D
-    fit(folder, out)                        Fitted, a run folder from your own videos
-    train(recipe, out)                      Trained, a run folder from a recipe
-    export(folder, out)                     Exported, a web page for any static host
+    search(query, corpus)                     SearchResult
+    retrieve_sound(corpus, model=run, ...)    RetrievedSound
+    activation_maps(video, model)             ActivationMaps
+    reconstruct_pose(videos)                  ReconstructedPose, the body in 3-D
+    fit(folder, out)                          Fitted, a run folder from your own videos
+    train(recipe, out)                        Trained, a run folder from a recipe
+    export(folder, out)                       Exported, a web page for any static host
 
 Below them are nouns and the functions between them:
 

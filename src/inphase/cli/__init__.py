@@ -1,60 +1,55 @@
-"""The command line: each command parses, calls one thing and prints.
+"""The command line: a command parses its options, calls one function of the library, shows progress and prints.
 
-A file here holds the commands of one topic, and `main` lists them. What is heavy is imported by the command that needs
-it: `inphase --help` waits for nothing.
+A file here holds the commands of one topic. Commands import the library when they run, so `inphase --help` is fast.
 """
 
 import sys
 import warnings
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import (
-    align_all,
-    corpus,
-    datasets,
-    evaluate,
-    learn,
-    reproduce,
-    use,
-    viewing,
-)
+from inphase.cli import align_all, corpus, datasets, evaluate, learn, reproduce, use, viewing
 from inphase.storage.files import explain_os_error
 
+COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": learn.demo,
+    "align": use.align,
+    "transfer": use.transfer,
+    "search": use.search,
+    "retrieve": use.retrieve,
+    "activations": use.activations,
+    "pose3d": use.pose3d,
+    "embed": corpus.embed,
+    "align-all": align_all.align_all,
+    "fit": learn.fit,
+    "train": learn.train,
+    "evaluate": evaluate.evaluate,
+    "reproduce": reproduce.reproduce,
+    "view": viewing.view,
+    "export": viewing.export,
+}
+
 app = SubcommandApp()
-app.command(learn.demo)
-app.command(use.align)
-app.command(use.transfer)
-app.command(use.search)
-app.command(use.retrieve)
-app.command(use.activations)
-app.command(corpus.embed)
-app.command(align_all.align_all)
+for name, command in COMMANDS.items():
+    app.command(name=name)(command)
 app.command(datasets.commands, name="data", help="Examine and prepare data sets.")
-app.command(learn.fit)
-app.command(learn.train)
-app.command(evaluate.evaluate)
-app.command(reproduce.reproduce)
-app.command(viewing.view)
-app.command(viewing.export)
-app.command(use.pose3d)
 
 
 def main() -> None:
-    """Run the command that was typed; a foreseen error is one line, not a traceback."""
+    """Run a command; print an expected error as one line, without a traceback."""
     warnings.showwarning = _show_warning
     try:
         app.cli(prog="inphase", description="Temporal alignment of videos of the same action.")
     except Exception as error:
-        # What we raise ourselves is worded for whoever typed the command; anything else is a fault of ours.
-        ours = isinstance(error, (OSError, ValueError)) or type(error).__module__.startswith("inphase.")
-        if not ours:
+        # The messages of these are written for the user; any other exception is a bug.
+        if not (isinstance(error, (OSError, ValueError)) or type(error).__module__.startswith("inphase.")):
             raise
         message = str(error)
         if isinstance(error, OSError) and error.errno is not None:
-            # Where a copy fails there are two: the file and where it was to go.
+            # A failed copy has two names: the file and its destination.
             named = [str(name) for name in (error.filename, error.filename2) if name is not None]
             message = f"{' → '.join(named)}: {explain_os_error(error)}" if named else explain_os_error(error)
         Console(stderr=True).print(f"[red]{escape(message)}[/red]")
@@ -65,5 +60,5 @@ def main() -> None:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Say a warning in one line: where in the code it was raised does not help."""
+    """Print a warning in one line, without its place in the code."""
     Console(stderr=True).print(f"[yellow]{escape(str(message))}[/yellow]")

@@ -1,0 +1,96 @@
+"""What all commands share: one library function each, JSON on standard output, progress on standard error."""
+
+import inspect
+import io
+import json
+import sys
+import typing
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import inphase
+from inphase.cli import COMMANDS, bars
+from inphase.cli.options import view_command
+from inphase.playback import Playback, PlaybackMoment, Result, write_playback
+from tests.commands import type_command as run
+
+# Each command, its library function and the result that it returns.
+FUNCTIONS = {
+    "align": ("align_videos", "Aligned"),
+    "transfer": ("transfer_labels", "Labeled"),
+    "search": ("search", "SearchResult"),
+    "retrieve": ("retrieve_sound", "RetrievedSound"),
+    "activations": ("activation_maps", "ActivationMaps"),
+    "pose3d": ("reconstruct_pose", "ReconstructedPose"),
+    "fit": ("fit", "Fitted"),
+    "train": ("train", "Trained"),
+    "export": ("export", "Exported"),
+}
+
+
+@pytest.mark.parametrize(("command", "names"), FUNCTIONS.items())
+def test_a_command_is_one_documented_function(command: str, names: tuple[str, str]) -> None:
+    function, result = (getattr(inphase, name) for name in names)
+    assert inspect.getdoc(function)
+    assert "progress" in inspect.signature(function).parameters
+    assert typing.get_type_hints(function)["return"] is result
+    assert callable(result.write)
+    assert callable(result.to_dict)
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    assert f"| `{names[1]}` | `inphase {command}` |" in page
+
+
+def test_the_help_lists_every_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--help") == 0
+    shown = capsys.readouterr().out
+    assert all(command in shown for command in FUNCTIONS)
+
+
+@pytest.mark.parametrize("command", [command for command in FUNCTIONS if command != "evaluate"])  # in its run folder
+def test_the_output_folder_is_optional(command: str) -> None:
+    default = inspect.signature(COMMANDS[command]).parameters["out"].default
+    assert default == Path("out") / command
+
+
+def test_a_log_file_gets_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bars, "LINE_INTERVAL", 0.0)
+    with bars.show_progress() as progress:
+        progress("embedding a [b].mp4", 3, 40)
+        progress("listing", 1, 0)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == ["     3/40  embedding a [b].mp4", "     1/?  listing"]
+
+
+def test_a_terminal_shows_the_stages_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(bars, "Console", lambda **_: Console(file=screen, force_terminal=True, width=100))
+    with bars.show_progress() as progress:
+        progress("embedding a [b].mp4", 40, 40)
+        progress("rendering", 3, 7)
+    last = screen.getvalue().split("embedding")[-1]
+    assert "rendering" in last
+    assert "3/7" in last
+
+
+def test_the_viewer_command_survives_a_shell() -> None:
+    assert view_command(Path("a b/it's")) == """inphase view 'a b/it'"'"'s'"""
+
+
+def test_an_unforeseen_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "inphase.apps.align_videos", None)
+    with pytest.raises(ModuleNotFoundError):
+        run(monkeypatch, "align", "a.mp4", "b.mp4")
+
+
+def test_json_is_all_that_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = Result(PlaybackMoment("query", 0.0), ())
+    write_playback(tmp_path / "playback", Playback("nothing found", results=(result,)))
+    assert run(monkeypatch, "export", tmp_path / "playback", "--out", tmp_path / "page", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["page"] == str(tmp_path / "page" / "index.html")
