@@ -1,12 +1,12 @@
 """Tune every method alike: the same grid of learning rates and each method's own settings, on held-out training videos.
 
     GIVEN="--set data.root=PennAction --set validation.fraction=0.2 --set validation.videos=40"
-    python -m benchmarks.tune penn_pose_gta $GIVEN --out first.jsonl --processes 16
-    python -m benchmarks.tune penn_pose_gta $GIVEN --trials best.json --seeds 3 --out second.jsonl
+    python -m benchmarks.tune penn_pose $GIVEN --out first.jsonl --processes 16
+    python -m benchmarks.tune penn_pose $GIVEN --trials best.json --seeds 3 --out second.jsonl
 
     GIVEN="--set data.root=GolfDB --set data.held_out=0.2 --set validation.videos=150"
-    python -m benchmarks.tune golf_pose_gta $GIVEN --set data.store=poses --out first.jsonl
-    python -m benchmarks.tune golf_image_gta $GIVEN --features features --out first.jsonl
+    python -m benchmarks.tune golf_pose $GIVEN --set data.store=poses --out first.jsonl
+    python -m benchmarks.tune golf_image $GIVEN --features features --out first.jsonl
 
 Nothing here sees a test video. One seed can mislead by more than settings differ: the best few of a method, written
 into best.json, are trained again with three, and the best mean goes into its recipe. `inphase reproduce` then trains
@@ -114,7 +114,7 @@ INNER = ("toe_up", "mid_backswing", "top", "mid_downswing", "impact", "mid_follo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("base", help="the recipe to vary, such as penn_pose_gta")
+    parser.add_argument("base", help="the recipe to vary, such as penn_pose")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--methods", nargs="*", default=list(METHODS))

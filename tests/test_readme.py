@@ -12,7 +12,7 @@ from tests.commands import type_command
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = [Path("README.md"), *sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/*.md"))]
+PAGES = [Path("README.md"), *sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/**/*.md"))]
 BLOCKS = [
     pytest.param(block, id=f"{page}-{number}")
     for page in PAGES

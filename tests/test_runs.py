@@ -8,7 +8,8 @@ from inphase.runs import Run
 
 def test_a_run_names_its_files(tmp_path: Path) -> None:
     run = Run(str(tmp_path))
-    assert run == Run(tmp_path)
+    assert run == Run(tmp_path) == Run(run)
+    assert Path(run) == tmp_path
     names = {
         run.recipe_file: "recipe.toml",
         run.encoder_file: "encoder.safetensors",

@@ -13,6 +13,7 @@ RUN/evaluation/           the report of the last evaluation
 
 import tomllib
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,17 @@ __all__ = ["ENCODER_FILE", "Run"]
 
 @dataclass(frozen=True, init=False)
 class Run:
-    """A run folder, and the names of the files in it."""
+    """A run folder, and the names of the files in it; functions that take a path take a `Run` as well."""
 
     folder: Path
 
-    def __init__(self, folder: Path | str) -> None:
+    def __init__(self, folder: PathLike[str] | str) -> None:
         """Take a folder, which need not exist yet."""
         object.__setattr__(self, "folder", Path(folder))
+
+    def __fspath__(self) -> str:
+        """Return the folder as text, for `Path` and `open`."""
+        return str(self.folder)
 
     @property
     def recipe(self) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from os import PathLike
 from pathlib import Path
 
 import torch
@@ -49,7 +50,7 @@ def save_encoder(path: Path | str, encoder: Encoder) -> None:
         ) from error
 
 
-def load_encoder(path: Path | str, *, device: torch.device | str = "cpu") -> Encoder:
+def load_encoder(path: PathLike[str] | str, *, device: torch.device | str = "cpu") -> Encoder:
     """Load an encoder from its file, or from a run folder, in evaluation mode.
 
     The file of an encoder of your own names its module, which is imported: load only files that you trust.
