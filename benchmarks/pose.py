@@ -3,27 +3,32 @@
 python benchmarks/pose.py FOLDER_OF_VIDEOS [COUNT]
 """
 
+import contextlib
 import sys
 import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inphase.media.frames import Clip, read_clip
-from inphase.pose.blazepose import LANDMARKS, Landmarker
-from inphase.pose.pose import Pose, read_pose
+from inphase.pose.blazepose import BlazePose
+from inphase.pose.estimator import estimate_pose
 from inphase.storage.errors import NoPersonError
 
-HIPS = [LANDMARKS.index("left_hip"), LANDMARKS.index("right_hip")]
+if TYPE_CHECKING:
+    from inphase.pose.pose import Pose
+
+HIPS = [BlazePose.joints.index("left_hip"), BlazePose.joints.index("right_hip")]
 Follow = Callable[[Clip], NDArray[np.float32]]  # the hips' middle [T, 2] in pixels, NaN where nobody is found
 
 
 def ours(clip: Clip) -> NDArray[np.float32]:
     try:
-        pose: Pose = read_pose(clip)
+        pose: Pose = estimate_pose(clip)
     except NoPersonError:
         return np.full((len(clip), 2), np.nan, np.float32)
     return np.where(pose.found[:, None], pose.keypoints[:, HIPS].mean(1), np.float32(np.nan))
@@ -49,11 +54,11 @@ def gate(clips: list[Clip]) -> None:
     from mediapipe.python.solutions.pose import Pose as Solution
 
     compared = 0
-    with Solution(static_image_mode=True) as network, Landmarker() as landmarker:
+    with Solution(static_image_mode=True) as network, contextlib.closing(BlazePose()) as detector:
         for clip in clips:
             picture = clip.frames[0]
-            theirs, regions = network.process(picture).pose_landmarks, landmarker.find(picture, margin=0)
-            body = landmarker.read(picture, regions[0]) if regions else None
+            theirs, regions = network.process(picture).pose_landmarks, detector.find(picture, margin=0)
+            body = detector.read(picture, regions[0]) if regions else None
             assert (theirs is None) == (body is None)
             if theirs is not None and body is not None:
                 points = np.array([(joint.x, joint.y) for joint in theirs.landmark]) * picture.shape[1::-1] - 0.5
@@ -102,7 +107,7 @@ def main(folder: Path, count: int) -> None:
     chosen = [files[i] for i in np.linspace(0, len(files) - 1, min(count, len(files))).astype(int)]
     clips = [read_clip(path) for path in chosen]
     gate(clips[:10])
-    for name, follow in (("MediaPipe's solution", solution), ("read_pose", ours)):
+    for name, follow in (("MediaPipe's solution", solution), ("estimate_pose", ours)):
         survey(name, follow, clips)
         for scale in (1.0, 0.7):
             choice(name, follow, clips[:: max(len(clips) // 20, 1)], scale=scale)

@@ -11,7 +11,6 @@ from inphase.data.video import Video
 from inphase.models import AudioEncoder, PoseEncoder, save_encoder
 from inphase.playback import read_playback
 from inphase.pose import pose_store as kept_pose
-from inphase.pose.blazepose import LANDMARKS
 from inphase.pose.pose import JOINTS13, Pose
 from inphase.storage.errors import NoPersonError
 from tests.commands import type_command as run
@@ -60,7 +59,7 @@ def test_own_videos_of_any_kind_are_followed_once_and_played(
             raise NoPersonError(f"{path} shows no person")
         return posed(takes[files.index(path)])
 
-    monkeypatch.setattr(kept_pose, "read_pose", follow)
+    monkeypatch.setattr(kept_pose, "estimate_pose", follow)
     words = ["--model", str(model), "--cache", str(tmp_path / "cache"), "--out", str(tmp_path / "out")]
     for _ in range(2):
         assert run(monkeypatch, "pose3d", *map(str, files), *words) == 0
@@ -77,16 +76,12 @@ def test_own_videos_of_any_kind_are_followed_once_and_played(
 
 
 def posed(video: Video) -> Pose:
-    """Give the joints of a drawn person as MediaPipe would."""
+    """Return the joints of a drawn person as a pose estimator would."""
     assert video.keypoints is not None
     length = len(video.keypoints)
-    points, visible = np.zeros((length, 33, 2), np.float32), np.zeros((length, 33), np.float32)
-    for number, joint in enumerate(JOINTS13):
-        for place in ("left_ear", "right_ear") if joint == "head" else (joint,):
-            points[:, LANDMARKS.index(place)] = video.keypoints[:, number]
-            visible[:, LANDMARKS.index(place)] = 1
-    world, found = np.zeros((length, 33, 3), np.float32), np.ones(length, np.bool_)
-    return Pose(points, world, visible, found, np.arange(length) / 30, (120, 160))
+    order = [video.joints.index(joint) for joint in JOINTS13]
+    visible, found = np.ones((length, len(JOINTS13)), np.float32), np.ones(length, np.bool_)
+    return Pose(JOINTS13, video.keypoints[:, order], visible, found, np.arange(length) / 30, (120, 160))
 
 
 @pytest.mark.parametrize(

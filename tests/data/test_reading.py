@@ -133,8 +133,8 @@ def test_groups_of_real_files_are_the_same_from_a_store(tmp_path: Path) -> None:
 
 
 def test_groups_draw_poses_from_a_store_as_from_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pose_cache, "pose_of", lambda recording, **_: make_pose(len(recording.times)))
-    monkeypatch.setattr(pose_cache, "require_mediapipe", lambda: None)
+    monkeypatch.setattr(pose_cache, "estimate_recording", lambda recording, **_: make_pose(len(recording.times)))
+    monkeypatch.setattr(pose_cache, "require_estimator", lambda name: None)
     paths = [write_video(tmp_path / f"{i}.mp4", count=20 + i, rate=10) for i in range(3)]
     videos = [Video(path.stem, "wave", "train", path=path) for path in (*paths, tmp_path / "absent.mp4")]
     fill_poses(tmp_path / "store", sources(videos))

@@ -70,14 +70,14 @@ def test_poses_are_kept_for_any_encoder_of_poses(video: Path, tmp_path: Path, mo
     from inphase.pose import pose_store as kept_pose
 
     pose, cache = make_pose(40), Cache(tmp_path / "cache")
-    monkeypatch.setattr(kept_pose, "read_pose", lambda *_, **__: pose)
+    monkeypatch.setattr(kept_pose, "estimate_pose", lambda *_, **__: pose)
     points, visible = pose.joints13()
     values = np.concatenate([points, visible[..., None]], axis=-1).astype(np.float32)
     encoder = PoseEncoder(joints=JOINTS13)
     np.testing.assert_allclose(
         embed_video(encoder, video, cache=cache).values, embed(encoder, (values, pose.times)).values, atol=1e-5
     )
-    monkeypatch.setattr(kept_pose, "read_pose", lambda *_, **__: pytest.fail("followed again"))
+    monkeypatch.setattr(kept_pose, "estimate_pose", lambda *_, **__: pytest.fail("followed again"))
     assert len(embed_video(PoseEncoder(joints=JOINTS13, hidden=(8,)), video, cache=cache)) == 40
 
 
@@ -87,12 +87,12 @@ def test_that_nobody_is_there_is_kept_too(video: Path, tmp_path: Path, monkeypat
     def nobody(path: Path, **_: object) -> None:
         raise NoPersonError(f"{path} shows no person")
 
-    monkeypatch.setattr(kept_pose, "read_pose", nobody)
+    monkeypatch.setattr(kept_pose, "estimate_pose", nobody)
     encoder, cache = PoseEncoder(joints=JOINTS13), Cache(tmp_path / "cache")
     with pytest.raises(NoPersonError, match=r"a\.mp4 shows no person"):
         embed_video(encoder, video, cache=cache)
     renamed = video.rename(tmp_path / "b.mp4")
-    monkeypatch.setattr(kept_pose, "read_pose", lambda *_, **__: pytest.fail("searched again"))
+    monkeypatch.setattr(kept_pose, "estimate_pose", lambda *_, **__: pytest.fail("searched again"))
     with pytest.raises(NoPersonError, match=r"b\.mp4 shows no person"):
         embed_video(encoder, renamed, cache=cache)
 
@@ -109,7 +109,7 @@ def test_encoders_that_cannot_see_videos_are_refused(
 ) -> None:
     from inphase.pose import pose_store as kept_pose
 
-    monkeypatch.setattr(kept_pose, "read_pose", lambda *_, **__: make_pose(40))
+    monkeypatch.setattr(kept_pose, "estimate_pose", lambda *_, **__: make_pose(40))
     with pytest.raises(ValueError, match=wrong):
         embed_video(encoder(), video)
 
@@ -172,7 +172,7 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> dict[str, Encoder]:
         return ships[modality]
 
     monkeypatch.setattr(module, "load_shipped", load)
-    monkeypatch.setattr(module, "_without_people", lambda _: None)
+    monkeypatch.setattr(module, "first_without_person", lambda *_, **__: None)
     monkeypatch.setattr(module, "PooledFeatures", lambda: PooledFeatures(size=64, weights=None))
     return ships
 
@@ -212,7 +212,7 @@ def test_where_people_are_rarely_seen_pictures_are_used(
 def test_a_glance_is_enough_where_nobody_is(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_without_people", lambda paths: paths[1])
+    monkeypatch.setattr(module, "first_without_person", lambda paths, **_: paths[1])
     monkeypatch.setattr(module, "cached_pose", lambda *_, **__: pytest.fail("searched every frame"))
     assert "b.mp4 shows nobody" in embed_videos(videos).why
 
@@ -220,10 +220,10 @@ def test_a_glance_is_enough_where_nobody_is(
 def test_without_mediapipe_the_reason_says_how_to_get_it(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(_: object) -> None:
+    def missing(_: object, **__: object) -> None:
         raise MissingExtraError("pose from video needs MediaPipe: pip install 'inphase[pose]'")
 
-    monkeypatch.setattr(module, "_without_people", missing)
+    monkeypatch.setattr(module, "first_without_person", missing)
     assert "pip install 'inphase[pose]'" in embed_videos(videos).why
 
 
@@ -258,22 +258,6 @@ def test_of_many_those_that_can_be_seen_are(videos: list[Path], tmp_path: Path) 
     assert "cannot be opened" in failed[videos[1]]
 
 
-@pytest.mark.parametrize("nobody", [True, False])
-def test_a_glance_looks_for_people(videos: list[Path], monkeypatch: pytest.MonkeyPatch, nobody: bool) -> None:
-    class Eye:
-        def __enter__(self) -> "Eye":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-        def find(self, picture: object) -> list[int]:
-            return [] if nobody else [1]
-
-    monkeypatch.setattr(module, "Landmarker", Eye)
-    assert module._without_people(videos) == (videos[0] if nobody else None)
-
-
 def test_the_first_failure_in_time_is_raised_not_one_that_it_caused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,7 +265,7 @@ def test_the_first_failure_in_time_is_raised_not_one_that_it_caused(
 
     together, failed = Barrier(3), Event()
 
-    def cached_pose(path: Path, *, progress: Callable[[int, int], None], **_: object) -> Pose:
+    def cached_pose(path: Path, *, progress: Callable[[str, int, int], None], **_: object) -> Pose:
         together.wait(timeout=60)
         if path.name == "c.mp4":
             failed.set()
@@ -289,7 +273,7 @@ def test_the_first_failure_in_time_is_raised_not_one_that_it_caused(
         failed.wait(timeout=60)
         for frame in range(1000):
             sleep(0.01)
-            progress(frame, 1000)
+            progress("estimating pose", frame, 1000)
         return make_pose(20)
 
     monkeypatch.setattr(modality_module, "cached_pose", cached_pose)
@@ -301,7 +285,7 @@ def test_the_first_failure_in_time_is_raised_not_one_that_it_caused(
 def test_a_forced_modality_needs_no_search_for_people(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_without_people", lambda _: pytest.fail("searched for people"))
+    monkeypatch.setattr(module, "first_without_person", lambda *_, **__: pytest.fail("searched for people"))
     monkeypatch.setattr(modality_module, "cached_pose", lambda *_, **__: make_pose(20))
     by_image, by_pose = embed_videos(videos, modality="image"), embed_videos(videos, modality="pose")
     assert (by_image.encoder, by_pose.encoder) == (shipped["image"], shipped["pose"])

@@ -33,7 +33,7 @@ class DepthEncoder(Encoder):
 
 
 def embed_depth(
-    encoder: Encoder, path: Path | str, cache: Cache, fps: float | None, progress: FrameProgress | None
+    encoder: Encoder, path: Path | str, cache: Cache, fps: float | None, progress: FrameProgress | None, estimator: str
 ) -> Embedding:
     maps = np.load(path)
     return embed(encoder, (maps, np.arange(len(maps)) / (fps or 10)))

@@ -2,27 +2,30 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inphase.media.frames import Clip
-from inphase.pose.blazepose import LANDMARKS, Landmarks, Region
+from inphase.pose.blazepose import BlazePose
 from inphase.pose.pose import Pose
+from inphase.pose.tracking import Body, Region
 
-WRISTS = [LANDMARKS.index("left_wrist"), LANDMARKS.index("right_wrist")]
-HIPS = [LANDMARKS.index("left_hip"), LANDMARKS.index("right_hip")]
+JOINTS = BlazePose.joints
+WRISTS = [JOINTS.index("left_wrist"), JOINTS.index("right_wrist")]
+HIPS = [JOINTS.index("left_hip"), JOINTS.index("right_hip")]
 
 
-def make_body(region: Region, *, swing: float = 0.0) -> Landmarks:
+def make_body(region: Region, *, swing: float = 0.0) -> Body:
     """Make a body in a circle; its wrists are `swing` radii to the right of its hips."""
-    angles = np.arange(len(LANDMARKS)) * 2.4
+    angles = np.arange(len(JOINTS)) * 2.4
     points = np.stack([np.cos(angles), np.sin(angles)], axis=1) * 0.8
     points[HIPS] = [[-0.1, 0.0], [0.1, 0.0]]
     points[WRISTS] = [[swing, -0.3], [swing, -0.2]]
     pixels = (points * region.radius + [region.x, region.y]).astype(np.float32)
     world = np.concatenate([points, np.zeros((len(points), 1))], axis=1).astype(np.float32)
-    return Landmarks(pixels, world, np.full(len(points), 0.9, np.float32), region)
+    return Body(pixels, world, np.full(len(points), 0.9, np.float32), region)
 
 
 @dataclass(frozen=True)
@@ -33,32 +36,34 @@ class Actor:
     swing: float = 0.0
     hidden: Sequence[int] = ()  # frames at which nobody is found, although there is somebody
 
-    def body(self, frame: int) -> Landmarks | None:
+    def body(self, frame: int) -> Body | None:
         region = self.region(frame)
         return None if region is None else make_body(region, swing=self.swing * float(np.sin(frame / 4)))
 
 
 class Stage:
-    """An eye that sees actors; a picture's first value is the number of the frame."""
+    """A detector of actors; an image's first value is the number of the frame."""
+
+    joints: ClassVar[tuple[str, ...]] = JOINTS
 
     def __init__(self, *actors: Actor) -> None:
         self.actors = actors
         self.glances = 0
 
-    def find(self, picture: NDArray[np.uint8], *, margin: float = 0.25) -> list[Region]:
+    def find(self, image: NDArray[np.uint8], *, margin: float = 0.25) -> list[Region]:
         self.glances += 1
-        frame = int(picture[0, 0, 0])
+        frame = int(image[0, 0, 0])
         places = [actor.region(frame) for actor in self.actors if frame not in actor.hidden]
         return [place for place in places if place is not None]
 
-    def read(self, picture: NDArray[np.uint8], region: Region) -> Landmarks | None:
-        frame = int(picture[0, 0, 0])
+    def read(self, image: NDArray[np.uint8], region: Region) -> Body | None:
+        frame = int(image[0, 0, 0])
         bodies = [actor.body(frame) for actor in self.actors if frame not in actor.hidden]
         here = [body for body in bodies if body is not None and _gap(body, region) < region.radius]
         return min(here, key=lambda body: _gap(body, region), default=None)
 
 
-def _gap(body: Landmarks, region: Region) -> float:
+def _gap(body: Body, region: Region) -> float:
     return float(np.hypot(body.region.x - region.x, body.region.y - region.y))
 
 
@@ -70,8 +75,9 @@ def make_film(length: int, *, height: int = 90, width: int = 120) -> Clip:
 
 def make_pose(length: int, *, seed: int = 0) -> Pose:
     rng = np.random.default_rng(seed)
-    joints = (length, len(LANDMARKS))
+    joints = (length, len(JOINTS))
     return Pose(
+        JOINTS,
         keypoints=rng.uniform(0, 90, (*joints, 2)).astype(np.float32),
         world=rng.normal(size=(*joints, 3)).astype(np.float32),
         visibility=rng.random(joints, np.float32),

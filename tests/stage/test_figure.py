@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from inphase.pose.camera import NEAR, place_camera
+from inphase.pose.camera import MIN_DEPTH, place_camera
 from inphase.stage.figure import Ball, Crate, Slab, Solids, Waypoint, follow_track, project_solids
 from inphase.stage.scene import find_places, static_solids
 from inphase.stage.take import GRID, UP, Slate, Take, sample_take
@@ -89,6 +89,6 @@ def test_shapes_too_near_are_projected_in_front_of_the_camera() -> None:
     shapes = project_solids(solids, camera, frames=1)
     assert np.isfinite(shapes.points).all()
     corners = [shapes.points[0, kinds, :2, 2] for kinds in range(len(shapes.kinds))]
-    assert min(depth.min() for depth in corners) == pytest.approx(NEAR)
+    assert min(depth.min() for depth in corners) == pytest.approx(MIN_DEPTH)
     assert shapes.points[0, 0, 1, 2] == pytest.approx(4.0)
     assert (shapes.points[0, 0, 2, :2] > 0).all(), "radii stay positive"

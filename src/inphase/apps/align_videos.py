@@ -26,6 +26,7 @@ from inphase.models.embed_videos import Model
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import Pair, Playback
+from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, ignore_progress
 from inphase.storage.files import refuse_overwrite, require_folder
 
@@ -136,6 +137,7 @@ def align_videos(
     fps: float | None = None,
     height: int = 360,
     cache: Path | None = None,
+    pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> Aligned:
     """Align two to nine videos of the same action with a reference video.
@@ -145,7 +147,7 @@ def align_videos(
     "medoid" for the video with the least sum of distances to the others; by default the first video, with `subsequence`
     the shortest, which is then located inside each of the others. `smooth` above 0 removes changes of speed that last
     less than so many seconds. `fps` embeds only so many frames a second. `cache` is the folder of cached embeddings,
-    by default `~/.cache/inphase`.
+    by default `~/.cache/inphase`. `pose_estimator` is a name in `POSE_ESTIMATORS` or an import path "module:Class".
     """
     paths = [Path(video) for video in videos]
     if not 2 <= len(paths) <= MAX_VIDEOS:
@@ -158,7 +160,9 @@ def align_videos(
     named = find_reference(str(reference), recordings, subsequence=subsequence)
     if subsequence and named is not None:
         require_inside(recordings, named)
-    embedded = embed_together(paths, model=model, modality=modality, fps=fps, cache=cache, progress=progress)
+    embedded = embed_together(
+        paths, model=model, modality=modality, fps=fps, cache=cache, pose_estimator=pose_estimator, progress=progress
+    )
     chosen = medoid(embedded.embeddings) if named is None else named
     if subsequence and named is None:
         require_inside(recordings, chosen)

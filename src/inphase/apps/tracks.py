@@ -18,6 +18,7 @@ from inphase.models.embed_videos import EmbeddedVideos, Model, embed_each, embed
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, ModalityChoice
 from inphase.playback import Curves, Pair, TimeMap, VideoTrack, add_media, principal_curves
+from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress
 from inphase.storage.cache import Cache, default_cache_folder
 from inphase.storage.files import scratch_folder
@@ -64,11 +65,14 @@ def embed_together(
     modality: ModalityChoice = "auto",
     fps: float | None,
     cache: Path | None,
+    pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None,
 ) -> EmbeddedVideos:
     """Embed videos with one encoder: the given one, or the shipped one that suits all of them."""
     kept = Cache(cache or default_cache_folder())
-    return embed_videos(paths, model=model, modality=modality, cache=kept, fps=fps, progress=progress)
+    return embed_videos(
+        paths, model=model, modality=modality, cache=kept, fps=fps, pose_estimator=pose_estimator, progress=progress
+    )
 
 
 def embed_others(

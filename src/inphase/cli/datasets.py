@@ -112,7 +112,8 @@ def pose_data(
     root: Root,
     store: Store,
     *,
-    complexity: int = 1,
+    estimator: str = "blazepose",
+    complexity: int | None = None,
     split: Split = "all",
     workers: Workers = 0,
     cache: CacheFolder = None,
@@ -122,7 +123,8 @@ def pose_data(
     Poses are written to a folder of their own in the store, beside the frames if it has some.
 
     Args:
-        complexity: the size of MediaPipe's network, 0 to 2; 1 is installed, the others are downloaded.
+        estimator: the pose estimator, by name or as an import path package.module:Class.
+        complexity: an option of blazepose: the size of its network, 0 to 2; 1 is installed, the others are downloaded.
     """
     from inphase.pose.pose_store import fill_poses
     from inphase.storage.cache import Cache, default_cache_folder
@@ -130,7 +132,10 @@ def pose_data(
     kept = Cache(cache or default_cache_folder())
     with show_progress() as progress:
         sources = _sources(name, root, split=split)
-        filled = fill_poses(store, sources, complexity=complexity, workers=workers, cache=kept, progress=progress)
+        options = {} if complexity is None else {"complexity": complexity}
+        filled = fill_poses(
+            store, sources, estimator=estimator, options=options, workers=workers, cache=kept, progress=progress
+        )
     _print_filled(filled, store)
 
 

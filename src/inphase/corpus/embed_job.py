@@ -19,7 +19,6 @@ from inphase.media.frame_store import Source, identify
 from inphase.media.listing import ListedVideo
 from inphase.models import Encoder, load_encoder
 from inphase.models.embed_videos import embed_video
-from inphase.pose.blazepose import deprecations_ignored
 from inphase.storage.cache import Cache, content_hash
 from inphase.storage.errors import MediaError
 
@@ -100,7 +99,7 @@ def stamp_of(video: ListedVideo) -> str:
 
 def _rows(job: EmbedJob, settings: EmbedSettings, encoder: Encoder) -> Iterator[ShardRow]:
     """Embed the videos in order, some side by side: one is decoded while the network sees another."""
-    with deprecations_ignored(), ThreadPoolExecutor(settings.side_by_side) as pool:
+    with ThreadPoolExecutor(settings.side_by_side) as pool:
         waiting: deque[Future[ShardRow]] = deque()
         try:
             for video in job.videos:

@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
-from inphase.media.frames import open_recording, read_clip
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, ModalityChoice
 from inphase.models.modality import MODALITIES, FrameProgress, embed_pose, find_modality, require_video_encoder
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import load_encoder, load_shipped
-from inphase.pose.blazepose import Landmarker, deprecations_ignored
+from inphase.pose.estimator import DEFAULT_ESTIMATOR, PREVIEW_FRAMES, first_without_person
 from inphase.pose.pose import Pose
 from inphase.pose.pose_store import cached_pose, is_pose_cached
 from inphase.progress import Progress, ignore_progress, stage_progress
@@ -27,8 +24,6 @@ from inphase.storage.errors import MediaError, MissingExtraError, NoPersonError
 
 # Pose is used if a person is found in at least this fraction of the frames of every recording.
 MIN_PERSON_FRACTION = 0.5
-# This many frames of a recording are searched for people first; if this fraction shows nobody, the search ends.
-PREVIEW_FRAMES, EMPTY_FRACTION = 12, 0.75
 
 Model = Path | str | Encoder | None  # a run folder, an encoder file, an encoder; None: a shipped encoder
 Result = TypeVar("Result")
@@ -49,14 +44,17 @@ def embed_video(
     *,
     cache: Cache | None = None,
     fps: float | None = None,
+    pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> Embedding:
     """Embed the frames of a recording, all of them or `fps` a second.
 
     An image encoder embeds decoded frames, scaled to its size; a pose encoder the estimated pose of the main person.
-    Embeddings of images are cached by the contents of the file and of the encoder, poses by those of the file.
+    Embeddings of images are cached by the contents of the file and of the encoder, poses by those of the file and the
+    `pose_estimator`, a name in `POSE_ESTIMATORS` or an import path.
     """
-    return _embed_file(encoder, path, cache, fps, stage_progress(progress, f"embedding {Path(path).name}"))
+    on_frames = stage_progress(progress, f"embedding {Path(path).name}")
+    return _embed_file(encoder, path, cache, fps, pose_estimator, on_frames)
 
 
 def embed_videos(
@@ -66,6 +64,7 @@ def embed_videos(
     modality: ModalityChoice = "auto",
     cache: Cache | None = None,
     fps: float | None = None,
+    pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> EmbeddedVideos:
     """Embed recordings with one encoder: `model`, or the shipped one that suits all of them.
@@ -79,17 +78,17 @@ def embed_videos(
     if encoder is not None:
         chosen = "given" if model is not None else "shipped"
         why = f"Using the {chosen} {encoder.modality} encoder."
-        return EmbeddedVideos(_embed_all(paths, encoder, cache, fps, report), encoder, why)
+        return EmbeddedVideos(_embed_all(paths, encoder, cache, fps, pose_estimator, report), encoder, why)
     try:
         pose_encoder = load_shipped("pose")
-        unknown = [path for path in paths if not is_pose_cached(path, cache=cache, fps=fps)]
-        if (empty := _without_people(unknown)) is not None:
+        unknown = [path for path in paths if not is_pose_cached(path, cache=cache, fps=fps, estimator=pose_estimator)]
+        if (empty := first_without_person(unknown, estimator=pose_estimator)) is not None:
             raise NoPersonError(f"{empty} shows nobody in most of {PREVIEW_FRAMES} sampled frames")
-        poses = _track_all(paths, cache, fps, report)
+        poses = _track_all(paths, cache, fps, pose_estimator, report)
     except (NoPersonError, MissingExtraError, FileNotFoundError) as error:
         encoder, name = load_image_encoder()
         why = f"Using {name} ({error})."
-        return EmbeddedVideos(_embed_all(paths, encoder, cache, fps, report), encoder, why)
+        return EmbeddedVideos(_embed_all(paths, encoder, cache, fps, pose_estimator, report), encoder, why)
     found = min(float(pose.found.mean()) for pose in poses)
     share = "all" if found == 1 else f"at least {found:.0%}"
     why = f"Using body pose (a person was found in every video, in {share} of its frames)."
@@ -102,24 +101,30 @@ def embed_each(
     encoder: Encoder,
     cache: Cache | None = None,
     fps: float | None = None,
+    pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> tuple[dict[Path, Embedding], dict[Path, str]]:
     """Embed many recordings; return the embeddings, and for every recording that failed the reason."""
 
     def embed_one(path: Path, on_frames: FrameProgress) -> Embedding:
-        return _embed_file(encoder, path, cache, fps, on_frames)
+        return _embed_file(encoder, path, cache, fps, pose_estimator, on_frames)
 
     return _try_each(embed_one, paths, threads=find_modality(encoder).threads, stage="embedding", progress=progress)
 
 
 def estimate_poses(
-    paths: Sequence[Path], *, cache: Cache | None = None, progress: Progress | None = None
+    paths: Sequence[Path],
+    *,
+    cache: Cache | None = None,
+    pose_estimator: str = DEFAULT_ESTIMATOR,
+    progress: Progress | None = None,
 ) -> tuple[dict[Path, Pose], dict[Path, str]]:
     """Estimate the pose of the main person of many recordings; return poses, and the reasons for those that failed."""
     kept = cache or Cache(None)
 
     def track(path: Path, on_frames: FrameProgress) -> Pose:
-        return cached_pose(path, cache=kept, progress=on_frames)
+        report = _drop_stage(on_frames)
+        return cached_pose(path, cache=kept, estimator=pose_estimator, progress=report)
 
     return _try_each(
         track, paths, threads=MODALITIES["pose"].threads, stage="estimating the poses of", progress=progress
@@ -151,29 +156,36 @@ def load_image_encoder() -> tuple[Encoder, str]:
 
 
 def _embed_file(
-    encoder: Encoder, path: Path | str, cache: Cache | None, fps: float | None, on_frames: FrameProgress
+    encoder: Encoder, path: Path | str, cache: Cache | None, fps: float | None, estimator: str, on_frames: FrameProgress
 ) -> Embedding:
     require_video_encoder(encoder)
-    return find_modality(encoder).embed_file(encoder, path, cache or Cache(None), fps, on_frames)
+    return find_modality(encoder).embed_file(encoder, path, cache or Cache(None), fps, on_frames, estimator)
 
 
 def _embed_all(
-    paths: Sequence[Path], encoder: Encoder, cache: Cache, fps: float | None, progress: Progress
+    paths: Sequence[Path],
+    encoder: Encoder,
+    cache: Cache,
+    fps: float | None,
+    pose_estimator: str,
+    progress: Progress,
 ) -> list[Embedding]:
     """Embed every recording; the first error stops all."""
 
     def embed_one(path: Path, on_frames: FrameProgress) -> Embedding:
-        return _embed_file(encoder, path, cache, fps, on_frames)
+        return _embed_file(encoder, path, cache, fps, pose_estimator, on_frames)
 
     reports = [stage_progress(progress, f"embedding {path.name}") for path in paths]
     return _map_threads(embed_one, paths, threads=find_modality(encoder).threads, reports=reports)
 
 
-def _track_all(paths: Sequence[Path], cache: Cache, fps: float | None, progress: Progress) -> list[Pose]:
+def _track_all(
+    paths: Sequence[Path], cache: Cache, fps: float | None, estimator: str, progress: Progress
+) -> list[Pose]:
     """Estimate the pose of every recording; raise if one shows a person in too few of its frames."""
 
     def track(path: Path, on_frames: FrameProgress) -> Pose:
-        return cached_pose(path, cache=cache, fps=fps, progress=on_frames)
+        return cached_pose(path, cache=cache, fps=fps, estimator=estimator, progress=_drop_stage(on_frames))
 
     reports = [stage_progress(progress, f"embedding {path.name}") for path in paths]
     poses = _map_threads(track, paths, threads=MODALITIES["pose"].threads, reports=reports)
@@ -183,17 +195,8 @@ def _track_all(paths: Sequence[Path], cache: Cache, fps: float | None, progress:
     return poses
 
 
-def _without_people(paths: Sequence[Path]) -> Path | None:
-    """Search a few frames of each recording; return the first recording that shows nobody."""
-    if not paths:
-        return None
-    with Landmarker() as landmarker:
-        for path in paths:
-            length = len(open_recording(path).times)
-            frames = read_clip(path, indices=np.unique(np.linspace(0, length - 1, PREVIEW_FRAMES).astype(int))).frames
-            if sum(not landmarker.find(image) for image in frames) >= EMPTY_FRACTION * len(frames):
-                return path
-    return None
+def _drop_stage(on_frames: FrameProgress) -> Progress:
+    return lambda _, done, total: on_frames(done, total)
 
 
 def _try_each(
@@ -254,8 +257,7 @@ def _map_threads(
             stopped.set()
             raise
 
-    # Warning filters belong to the process, not to a thread: one filter serves all threads.
-    with deprecations_ignored(), ThreadPoolExecutor(max(1, min(len(paths), threads))) as pool:
+    with ThreadPoolExecutor(max(1, min(len(paths), threads))) as pool:
         waiting = [pool.submit(run, path, report) for path, report in zip(paths, reports, strict=True)]
         try:
             wait(waiting, return_when=FIRST_EXCEPTION)

@@ -31,8 +31,9 @@ CLIP_FRAMES, CLIPS_AHEAD = 16, 4
 WINDOW_SECONDS, HOP_SECONDS = 1.0, 0.1
 
 FrameProgress = Callable[[int, int], None]  # frames done, frames in total
-# (encoder, path, cache, fps, progress) → the embedding of a recording, all of its frames or `fps` a second.
-EmbedFile = Callable[[Encoder, Path | str, Cache, float | None, FrameProgress | None], Embedding]
+# (encoder, path, cache, fps, progress, pose estimator) → the embedding of a recording, all of its frames or `fps` a
+# second; modalities other than pose ignore the estimator.
+EmbedFile = Callable[[Encoder, Path | str, Cache, float | None, FrameProgress | None, str], Embedding]
 
 
 @dataclass(frozen=True)
@@ -117,14 +118,15 @@ def decode_ahead(clips: Iterator[Clip], *, number: int) -> Iterator[Clip]:
 
 
 def _embed_pose_file(
-    encoder: Encoder, path: Path | str, cache: Cache, fps: float | None, progress: FrameProgress | None
+    encoder: Encoder, path: Path | str, cache: Cache, fps: float | None, progress: FrameProgress | None, estimator: str
 ) -> Embedding:
     """Embed the pose of the main person; the pose is cached, since any pose encoder can use it."""
-    return embed_pose(encoder, cached_pose(path, cache=cache, fps=fps, progress=progress))
+    report = None if progress is None else lambda _, done, total: progress(done, total)
+    return embed_pose(encoder, cached_pose(path, cache=cache, fps=fps, estimator=estimator, progress=report))
 
 
 def _embed_image_file(
-    encoder: Encoder, path: Path | str, cache: Cache, fps: float | None, progress: FrameProgress | None
+    encoder: Encoder, path: Path | str, cache: Cache, fps: float | None, progress: FrameProgress | None, _: str = ""
 ) -> Embedding:
     """Embed images as they are decoded, a few in memory at a time; the embedding is cached."""
     key = cache_key(path, "embedding", fingerprint(encoder), fps) if cache.folder else ""
@@ -167,8 +169,8 @@ def _require_joints13(encoder: Encoder) -> None:
 
 
 MODALITIES: dict[str, ModalityReader] = {
-    # MediaPipe uses one core and releases the interpreter's lock: one recording per core. Poses are a few arrays in
-    # memory: a thread that reads them ahead would only contend for that lock.
+    # Pose estimation uses one core and releases the interpreter's lock: one recording per core. Poses are a few arrays
+    # in memory: a thread that reads them ahead would only contend for that lock.
     "pose": ModalityReader(_embed_pose_file, _require_joints13, batch=4096, parallel=True, read_threads=0, timed=False),
     "image": ModalityReader(_embed_image_file, lambda encoder: None, batch=16),
     "audio": ModalityReader(_refuse_audio, _refuse_audio, batch=64),

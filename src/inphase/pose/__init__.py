@@ -1,1 +1,1 @@
-"""Body pose: estimators, tracking, joints, and stores of poses."""
+"""Body pose: the `Pose` of a person, pose estimators, tracking, cameras, and stores of poses."""

@@ -1,8 +1,7 @@
-"""People and their joints in one picture, by MediaPipe: the only place that touches it.
+"""The pose estimator BlazePose by MediaPipe: the only module that knows MediaPipe and its 33 joints.
 
-Two graphs are made of the parts that the wheel of mediapipe 0.10.14 carries. One finds everybody in a picture, the
-other reads the joints of whoever stands in a given region; MediaPipe's own solution joins them in a way that sees one
-person only and cannot be told which.
+Two graphs are built from parts of the wheel of mediapipe 0.10.14: one finds all people in an image, the other reads the
+joints of the person in a given region. MediaPipe's own solution joins them for one person, which cannot be chosen.
 
 Bazarevsky et al., "BlazePose: On-device Real-time Body Pose tracking", CVPR workshops 2020.
 """
@@ -11,36 +10,25 @@ import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inphase.media.frames import Clip
+from inphase.pose.pose import Pose
+from inphase.pose.tracking import Body, Region, track_person
 from inphase.storage.errors import MissingExtraError
 
-# The joints in MediaPipe's order; left and right are the person's own.
-LANDMARKS = (
-    "nose",
-    *(f"{side}_eye{part}" for side in ("left", "right") for part in ("_inner", "", "_outer")),
-    *(f"{side}_ear" for side in ("left", "right")),
-    *(f"{side}_mouth" for side in ("left", "right")),
-    *(
-        f"{side}_{joint}"
-        for joint in ("shoulder", "elbow", "wrist", "pinky", "index", "thumb", "hip", "knee", "ankle", "heel", "foot")
-        for side in ("left", "right")
-    ),
-)
-
-# The black margin to add on each side before people are looked for, as a fraction of the longer side: the network wants
-# the whole circle around a person inside the picture.
+# The black margin on each side of an image in which people are searched, as a fraction of the longer side: the network
+# needs the whole circle around a person inside the image.
 MARGIN = 0.25
 
-_TERMINAL = threading.RLock()
+_STDERR = threading.RLock()
 
-FIND = """
+_FIND_PEOPLE = """
 input_stream: "IMAGE:image"
 output_stream: "DETECTIONS:people"
 node {
@@ -48,7 +36,7 @@ node {
   input_stream: "IMAGE:image" output_stream: "DETECTIONS:people"
 }
 """
-READ = """
+_READ_JOINTS = """
 input_stream: "IMAGE:image"
 input_stream: "ROI:region"
 input_side_packet: "MODEL_COMPLEXITY:complexity"
@@ -63,57 +51,62 @@ node {
 """
 
 
-@dataclass(frozen=True)
-class Region:
-    """The circle around a person, in pixels: its centre between the hips; turned by `angle`, he stands upright."""
+class BlazePose:
+    """MediaPipe's two networks, for images of any size: a `PoseEstimator` and a `PersonDetector`."""
 
-    x: float
-    y: float
-    radius: float
-    angle: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class Landmarks:
-    """A person in one picture: `points` [33, 2] pixels, `world` [33, 3] metres from the hips, `visibility` [33]."""
-
-    points: NDArray[np.float32]
-    world: NDArray[np.float32]
-    visibility: NDArray[np.float32]
-    region: Region
-
-
-class Landmarker:
-    """MediaPipe's two networks, ready for pictures of any size: close it, or use it as a context."""
+    joints: ClassVar[tuple[str, ...]] = (
+        "nose",
+        *(f"{side}_eye{part}" for side in ("left", "right") for part in ("_inner", "", "_outer")),
+        *(f"{side}_ear" for side in ("left", "right")),
+        *(f"{side}_mouth" for side in ("left", "right")),
+        *(
+            f"{side}_{joint}"
+            for joint in (
+                "shoulder",
+                "elbow",
+                "wrist",
+                "pinky",
+                "index",
+                "thumb",
+                "hip",
+                "knee",
+                "ankle",
+                "heel",
+                "foot",
+            )
+            for side in ("left", "right")
+        ),
+    )
 
     def __init__(self, *, complexity: int = 1) -> None:
-        """Load the networks; `complexity` 0, 1 or 2 is the size of the second, of which the wheel carries 1."""
+        """Load the networks; `complexity` 0, 1 or 2 is the size of the second: 1 is in the wheel, others download."""
         if complexity not in (0, 1, 2):
             raise ValueError(f"complexity must be 0, 1 or 2, got {complexity}")
-        require_mediapipe()
+        self.require_installed()
         with _silent():
             from mediapipe.framework.formats.rect_pb2 import NormalizedRect
             from mediapipe.python.solution_base import SolutionBase
             from mediapipe.python.solutions import pose  # registers the messages of the graphs
 
-            _fetch(pose, complexity)
+            _download(pose, complexity)
             self._rectangle = NormalizedRect
-            self._find = SolutionBase(graph_config=FIND)
-            self._read = SolutionBase(graph_config=READ, side_inputs={"complexity": complexity})
-            # The libraries below have their say when they are first used.
+            self._find = SolutionBase(graph_config=_FIND_PEOPLE)
+            self._read = SolutionBase(graph_config=_READ_JOINTS, side_inputs={"complexity": complexity})
+            # The C++ libraries log to the terminal at their first use.
             blank = np.zeros((64, 64, 3), np.uint8)
             self.find(blank)
             self.read(blank, Region(32, 32, 32))
 
-    def __enter__(self) -> "Landmarker":
-        """Enter a context that closes the networks."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the networks."""
-        self.close()
+    @staticmethod
+    def require_installed() -> None:
+        """Raise `MissingExtraError` without MediaPipe."""
+        try:
+            with _silent():
+                import mediapipe  # noqa: F401
+        except ImportError as error:
+            raise MissingExtraError(
+                f"pose from video needs MediaPipe ({error}): pip install 'inphase[pose]'"
+            ) from error
 
     def close(self) -> None:
         """Free the networks."""
@@ -121,20 +114,28 @@ class Landmarker:
             self._find.close()
             self._read.close()
 
-    def find(self, picture: NDArray[np.uint8], *, margin: float = MARGIN) -> list[Region]:
-        """Find the people in a picture [H, W, 3], the surest first."""
-        edge = round(margin * max(picture.shape[:2]))
-        framed = np.pad(picture, ((edge, edge), (edge, edge), (0, 0)))
+    def estimate(self, clips: Iterable[Clip]) -> Pose:
+        """Estimate the pose of the largest and most moving person in consecutive clips."""
+        return track_person(self, clips)
+
+    def shows_person(self, image: NDArray[np.uint8]) -> bool:
+        """Report whether an image [H, W, 3] shows a person."""
+        return bool(self.find(image))
+
+    def find(self, image: NDArray[np.uint8], *, margin: float = MARGIN) -> list[Region]:
+        """Find the people in an image [H, W, 3], the surest first."""
+        edge = round(margin * max(image.shape[:2]))
+        framed = np.pad(image, ((edge, edge), (edge, edge), (0, 0)))
         height, width = framed.shape[:2]
-        with deprecations_ignored():
-            people = self._find.process({"image": framed}).people
+        _ignore_deprecations()
+        people = self._find.process({"image": framed}).people
         found = [[(point.x, point.y) for point in person.location_data.relative_keypoints] for person in people or ()]
         regions = [_region(points[0], points[1], height=height, width=width) for points in found]
         return [replace(region, x=region.x - edge, y=region.y - edge) for region in regions]
 
-    def read(self, picture: NDArray[np.uint8], region: Region) -> Landmarks | None:
-        """Read the joints of the person in a region; nothing where nobody is there."""
-        height, width = picture.shape[:2]
+    def read(self, image: NDArray[np.uint8], region: Region) -> Body | None:
+        """Read the joints of the person in a region; None if nobody is there."""
+        height, width = image.shape[:2]
         rectangle = self._rectangle(
             x_center=(region.x + 0.5) / width,
             y_center=(region.y + 0.5) / height,
@@ -142,36 +143,27 @@ class Landmarker:
             height=2.5 * region.radius / height,
             rotation=region.angle,
         )
-        with deprecations_ignored():
-            answer = self._read.process({"image": np.ascontiguousarray(picture), "region": rectangle})
+        _ignore_deprecations()
+        answer = self._read.process({"image": np.ascontiguousarray(image), "region": rectangle})
         if answer.joints is None or answer.circle is None or answer.world is None:
             return None
         joints = np.array([(joint.x, joint.y, joint.visibility) for joint in answer.joints.landmark], np.float32)
         world = np.array([(joint.x, joint.y, joint.z) for joint in answer.world.landmark], np.float32)
-        centre, rim = ((point.x, point.y) for point in answer.circle.landmark[:2])
-        # MediaPipe counts from the edge of the picture, we from the centre of its first pixel.
+        center, rim = ((point.x, point.y) for point in answer.circle.landmark[:2])
+        # MediaPipe's origin is the corner of the image, ours the center of its first pixel.
         points = joints[:, :2] * np.array([width, height], np.float32) - np.float32(0.5)
-        return Landmarks(points, world, joints[:, 2], _region(centre, rim, height=height, width=width))
+        return Body(points, world, joints[:, 2], _region(center, rim, height=height, width=width))
 
 
-def _region(centre: tuple[float, float], rim: tuple[float, float], *, height: int, width: int) -> Region:
-    """Make a region of two points in fractions of the picture: the middle of the hips, and the rim above the head."""
-    along, down = (rim[0] - centre[0]) * width, (rim[1] - centre[1]) * height
+def _region(center: tuple[float, float], rim: tuple[float, float], *, height: int, width: int) -> Region:
+    """Make a region of two points in fractions of the image: the middle of the hips, and the rim above the head."""
+    along, down = (rim[0] - center[0]) * width, (rim[1] - center[1]) * height
     angle = float(np.arctan2(along, -down))
-    return Region(centre[0] * width - 0.5, centre[1] * height - 0.5, float(np.hypot(along, down)), angle)
+    return Region(center[0] * width - 0.5, center[1] * height - 0.5, float(np.hypot(along, down)), angle)
 
 
-def require_mediapipe() -> None:
-    """Refuse to go on without MediaPipe, and say how to get it."""
-    try:
-        with _silent():
-            import mediapipe  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(f"pose from video needs MediaPipe ({error}): pip install 'inphase[pose]'") from error
-
-
-def _fetch(pose: Any, complexity: int) -> None:
-    """Download a network that the wheel does not carry, as MediaPipe does."""
+def _download(pose: Any, complexity: int) -> None:
+    """Download a network that is not in the wheel, by MediaPipe's own function."""
     try:
         pose._download_oss_pose_landmark_model(complexity)
     except OSError as error:
@@ -180,24 +172,23 @@ def _fetch(pose: Any, complexity: int) -> None:
         ) from error
 
 
-@contextlib.contextmanager
-def deprecations_ignored() -> Iterator[None]:
-    """Ignore what protobuf says of the way MediaPipe calls it."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"SymbolDatabase\.GetPrototype\(\) is deprecated")
-        yield
+def _ignore_deprecations() -> None:
+    """Ignore protobuf's warning about the way MediaPipe calls it, in all threads: filters belong to the process."""
+    message = "SymbolDatabase.GetPrototype"
+    if not any(getattr(pattern, "pattern", pattern) == message for _, pattern, *_ in warnings.filters):
+        warnings.filterwarnings("ignore", message=message)
 
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Keep C++ from writing to the terminal, past Python's own streams: there is no other switch for it."""
-    # Two threads at a time would keep each other's silence for the terminal.
-    with _TERMINAL:
-        kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    """Keep C++ libraries from writing to the terminal, past Python's own streams: they have no other switch."""
+    # Two threads at a time would each restore the other's redirection.
+    with _STDERR:
+        saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
         try:
             os.dup2(nowhere, 2)
             yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(saved, 2)
+            os.close(saved)
             os.close(nowhere)

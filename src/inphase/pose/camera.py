@@ -1,4 +1,4 @@
-"""Cameras: where points of the world fall on a picture, and which joints of a moving body are seen."""
+"""Pinhole cameras: project points of the world into an image, and find the visible joints of a body."""
 
 from dataclasses import dataclass
 
@@ -7,34 +7,35 @@ from numpy.typing import NDArray
 
 from inphase.pose.skeleton import bones
 
-# Metres before the camera at which things are put that are nearer still.
-NEAR = 0.05
-# How thick a body is around its bones, in metres: what stands in the way of a joint.
+# Meters: points nearer to the camera, or behind it, are projected as if at this depth.
+MIN_DEPTH = 0.05
+# The thickness of a body around its bones, in meters, which occludes joints behind it.
 _TRUNK_RADIUS, _LIMB_RADIUS = 0.12, 0.05
 _TRUNK = {"head", "shoulder_center", "spine", "hip_center"}
 
 
 @dataclass(frozen=True, eq=False)
 class Camera:
-    """A pinhole camera without distortion that stands still. Places on its picture are in the unit of `size`."""
+    """A static pinhole camera without distortion. Image coordinates are in the unit of `size`."""
 
-    position: NDArray[np.float64]  # [3] metres
+    position: NDArray[np.float64]  # [3] meters
     axes: NDArray[np.float64]  # [3, 3] rows: to the right, down and forward, in a right-handed world
     focal: float
-    size: tuple[float, float] = (1.0, 1.0)  # height and width: pixels, or picture widths where it is 1 × 1
+    size: tuple[float, float] = (1.0, 1.0)  # height and width: pixels, or image widths for 1 × 1
 
     def project(self, points: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Find where world points fall: x, y and the depth in metres, [..., 3].
+        """Project world points: x, y and the depth in meters, [..., 3].
 
-        What lies behind has a depth ≤ 0; its x and y, like those of anything nearer than NEAR, are as if it were there.
+        Points behind the camera have a depth ≤ 0; their x and y, like those of points nearer than MIN_DEPTH, are those
+        at MIN_DEPTH.
         """
-        seen = (points.astype(np.float64) - self.position) @ self.axes.T
-        centre = np.array(self.size[::-1]) / 2
-        places = centre + self.focal * seen[..., :2] / np.maximum(seen[..., 2:], NEAR)
-        return np.concatenate([places, seen[..., 2:]], axis=-1)
+        projected = (points.astype(np.float64) - self.position) @ self.axes.T
+        center = np.array(self.size[::-1]) / 2
+        places = center + self.focal * projected[..., :2] / np.maximum(projected[..., 2:], MIN_DEPTH)
+        return np.concatenate([places, projected[..., 2:]], axis=-1)
 
     def rays(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Find the world direction, of depth one, in which places on the picture lie: [..., 3]."""
+        """Find the world direction, of depth one, of image coordinates: [..., 3]."""
         height, width = self.size
         across = np.stack([(x - width / 2) / self.focal, (y - height / 2) / self.focal, np.ones_like(x)], axis=-1)
         return np.asarray(across @ self.axes)
@@ -48,7 +49,7 @@ def place_camera(
     focal: float,
     size: tuple[float, float] = (1.0, 1.0),
 ) -> Camera:
-    """Stand a camera at `position`, its head `up`, with `target` in the middle of its picture."""
+    """Place a camera at `position`, its upper side `up`, with `target` in the middle of its image."""
     forward = (target - position) / np.linalg.norm(target - position)
     right = np.cross(forward, np.array(up))
     right = right / np.linalg.norm(right)
@@ -78,9 +79,9 @@ def sample_camera(
     turn: float = np.pi,
     size: tuple[float, float] = (240, 320),
 ) -> Camera:
-    """Draw a camera around a performance [T, J, 3]: anywhere within ±`turn` of the front, about at eye height.
+    """Sample a camera around a performance [T, J, 3]: within ±`turn` of the front, about at eye height.
 
-    It stands as far off as it takes to have the whole performance in view, with a little left over at random.
+    Its distance keeps the whole performance in view, with a random margin.
     """
     low, high = joints3d.min((0, 1)), joints3d.max((0, 1))
     half_angle = np.radians(23)
@@ -98,9 +99,9 @@ def sample_camera(
 def project_joints(
     camera: Camera, joints3d: NDArray[np.floating], *, joints: tuple[str, ...]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Give the pixels [T, J, 2] of a body's joints and whether each is in view and not behind another limb."""
-    seen = camera.project(joints3d)
-    pixels, depth = seen[..., :2], seen[..., 2]
+    """Project a body's joints to pixels [T, J, 2]; mark those in view and not occluded by a limb."""
+    projected = camera.project(joints3d)
+    pixels, depth = projected[..., :2], projected[..., 2]
     inside = (pixels >= 0).all(-1) & (pixels < np.array(camera.size[::-1])).all(-1) & (depth > 0)
     return pixels.astype(np.float32), inside & ~_hidden(pixels, depth, joints=joints, focal=camera.focal)
 
@@ -108,7 +109,7 @@ def project_joints(
 def _hidden(
     pixels: NDArray[np.float64], depth: NDArray[np.float64], *, joints: tuple[str, ...], focal: float
 ) -> NDArray[np.bool_]:
-    """Mark the joints [T, J] behind a bone's thickness, bones being straight in the picture. O(T·J·bones)."""
+    """Mark the joints [T, J] behind a bone's thickness, bones being straight in the image. O(T·J·bones)."""
     behind = np.zeros(depth.shape, dtype=np.bool_)
     for a, b in bones(joints):
         radius = _TRUNK_RADIUS if {joints[a], joints[b]} <= _TRUNK else _LIMB_RADIUS

@@ -1,12 +1,12 @@
-"""A store of poses beside the frames, read without a codec and without MediaPipe.
+"""Cached pose estimation, and stores of poses for training.
 
-The poses of a store of frames lie in its folder `poses`; neither needs the other.
+The poses of a store of frames lie in its folder `poses`; neither needs the other. Stores are read without a codec and
+without a pose estimator.
 """
-# MERGED: Fill a store of poses: find and follow the person of every recording once.
-# MERGED: The pose of a recording, read once: what was found is kept, and so is that nobody was.
 
+import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,86 +16,104 @@ from numpy.typing import NDArray
 
 from inphase.media.frame_store import FillSummary, Source, fill
 from inphase.media.frames import describe_damage, open_recording
-from inphase.pose.blazepose import LANDMARKS, require_mediapipe
-from inphase.pose.pose import Pose, pose_of, read_pose
+from inphase.pose.estimator import (
+    DEFAULT_ESTIMATOR,
+    complete_options,
+    estimate_pose,
+    estimate_recording,
+    find_estimator,
+    require_estimator,
+)
+from inphase.pose.pose import Pose
 from inphase.progress import Progress
 from inphase.storage.array_store import ArrayStore, StoreFormat
 from inphase.storage.cache import Cache, cache_key
 from inphase.storage.errors import NoPersonError
 from inphase.storage.files import write_blocks
 
-POSES = "inphase poses 1"
+POSES = "inphase poses 2"
 FOLDER = "poses"
-
-# A frame in the file of a recording.
-FRAME = np.dtype(
-    [
-        ("time", "<f8"),
-        ("size", "<i4", (2,)),
-        ("keypoints", "<f4", (len(LANDMARKS), 2)),
-        ("world", "<f4", (len(LANDMARKS), 3)),
-        ("visibility", "<f4", (len(LANDMARKS),)),
-        ("found", "?"),
-    ]
-)
+_ARRAYS = ("keypoints", "visibility", "found")
 
 
 class PoseStore(ArrayStore[Pose]):
-    """The poses of a store by the id of their recording; `broken` holds those that show nobody, too."""
-
-    frame_bytes = FRAME.itemsize
+    """The poses of a store by the id of their recording; `broken` includes recordings without a person."""
 
     def __init__(self, folder: Path | str) -> None:
-        """Open the poses in `folder` as far as they are written."""
+        """Open the poses in `folder`; recordings that are added later are not seen."""
         super().__init__(Path(folder) / FOLDER, format=POSES)
+        self.joints: tuple[str, ...] = tuple(self.settings["joints"])
+        self.frame_bytes = frame_dtype(len(self.joints)).itemsize
 
     def _read(self, file: Path, frames: int) -> Pose:
         """Read the pose of one recording."""
-        return unpack(np.fromfile(file, dtype=FRAME))
+        return unpack(np.fromfile(file, dtype=frame_dtype(len(self.joints))), joints=self.joints)
 
 
-def kind_of_poses(*, complexity: int) -> StoreFormat:
-    """Describe a store of poses made with a network of that complexity."""
-    return StoreFormat(POSES, ".pose", FRAME.itemsize, {"complexity": complexity})
+def frame_dtype(joints: int) -> np.dtype[Any]:
+    """Describe the record of one frame with that many joints; `world` is NaN where the estimator has none."""
+    return np.dtype(
+        [
+            ("time", "<f8"),
+            ("size", "<i4", (2,)),
+            ("keypoints", "<f4", (joints, 2)),
+            ("world", "<f4", (joints, 3)),
+            ("visibility", "<f4", (joints,)),
+            ("found", "?"),
+        ]
+    )
+
+
+def pose_format(estimator: str, options: Mapping[str, Any] | None = None) -> StoreFormat:
+    """Describe a store of poses made by an estimator."""
+    joints = find_estimator(estimator).joints  # type: ignore[attr-defined]
+    settings = {
+        "estimator": estimator,
+        "options": json.loads(json.dumps(complete_options(estimator, options))),
+        "joints": list(joints),
+    }
+    return StoreFormat(POSES, ".pose", frame_dtype(len(joints)).itemsize, settings)
 
 
 def pack(pose: Pose) -> NDArray[Any]:
-    """Lay out a pose as it is stored."""
-    rows = np.zeros(len(pose), dtype=FRAME)
+    """Lay out a pose as an array of frame records."""
+    rows = np.zeros(len(pose), dtype=frame_dtype(len(pose.joints)))
     rows["time"], rows["size"] = pose.times, pose.size
-    for name in ("keypoints", "world", "visibility", "found"):
+    rows["world"] = np.nan if pose.world is None else pose.world
+    for name in _ARRAYS:
         rows[name] = getattr(pose, name)
     return rows
 
 
-def unpack(rows: NDArray[Any]) -> Pose:
-    """Turn what is stored back into a pose."""
-    parts = {name: np.ascontiguousarray(rows[name]) for name in ("keypoints", "world", "visibility", "found")}
+def unpack(rows: NDArray[Any], *, joints: tuple[str, ...]) -> Pose:
+    """Turn frame records back into a pose."""
+    arrays = {name: np.ascontiguousarray(rows[name]) for name in _ARRAYS}
+    world = None if np.isnan(rows["world"]).all() else np.ascontiguousarray(rows["world"])
     height, width = rows["size"][0].tolist()
-    return Pose(**parts, times=rows["time"].astype(np.float64), size=(height, width))
+    return Pose(joints, **arrays, times=rows["time"].astype(np.float64), size=(height, width), world=world)
 
 
 def fill_poses(
     folder: Path | str,
     sources: Mapping[str, Source],
     *,
-    complexity: int = 1,
+    estimator: str = DEFAULT_ESTIMATOR,
+    options: Mapping[str, Any] | None = None,
     workers: int = 0,
     progress: Progress | None = None,
     cache: Cache | None = None,
 ) -> FillSummary:
-    """Read the poses that a store lacks and add them under the ids of their recordings, as `fill_store` adds frames.
+    """Estimate the poses that a store lacks and add them under the ids of their recordings, like `fill_store`.
 
-    A recording that shows nobody counts as broken: it is recorded with the reason and not tried again until its file
-    changes. `folder` may be that of a store of frames. With a `shelf`, whole recordings that were followed before are
-    not followed again, and those followed now are known to whoever uses it.
+    A recording without a person counts as broken: it is recorded with the reason and not tried again until its file
+    changes. `folder` may be that of a store of frames. Poses in the `cache` are not estimated again.
     """
-    require_mediapipe()
-    kind, write = kind_of_poses(complexity=complexity), partial(write_pose, complexity=complexity, cache=cache)
+    require_estimator(estimator)
+    write = partial(write_pose, estimator=estimator, options=options, cache=cache or Cache(None))
     return fill(
         Path(folder) / FOLDER,
         sources,
-        kind=kind,
+        kind=pose_format(estimator, options),
         write=write,
         workers=workers,
         stage="estimating poses",
@@ -103,23 +121,31 @@ def fill_poses(
     )
 
 
-def write_pose(source: Source, file: Path, *, complexity: int, cache: Cache | None = None) -> tuple[int, str, str]:
-    """Read the pose of one source into its file."""
-    damage = ""  # what was kept has been complained of when it was found
+def write_pose(
+    source: Source, file: Path, *, estimator: str, options: Mapping[str, Any] | None, cache: Cache
+) -> tuple[int, str, str]:
+    """Estimate the pose of one source, or find it in the cache, and write its file."""
+    damage = ""  # of a cached pose it was reported when the pose was estimated
 
-    def read() -> Pose:
+    def estimate() -> Pose:
         nonlocal damage
         recording = open_recording(source.path, native_fps=source.native_fps)
-        pose = pose_of(recording, spans=source.spans, fps=source.fps, complexity=complexity)
+        pose = estimate_recording(recording, spans=source.spans, fps=source.fps, estimator=estimator, options=options)
         damage = describe_damage(recording)
         return pose
 
-    if cache is not None and not source.spans and source.native_fps is None:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="nothing is cached")  # the store does, whatever the shelf does
-            pose = cached_pose(source.path, cache=cache, fps=source.fps, complexity=complexity, read=read)
-    else:
-        pose = read()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="nothing is cached")  # the store has it all the same
+        pose = cached_pose(
+            source.path,
+            cache=cache,
+            spans=source.spans,
+            fps=source.fps,
+            native_fps=source.native_fps,
+            estimator=estimator,
+            options=options,
+            estimate=estimate,
+        )
     return len(pose), write_blocks(file, [pack(pose).tobytes()]), damage
 
 
@@ -127,39 +153,54 @@ def cached_pose(
     path: Path | str,
     *,
     cache: Cache,
+    spans: Sequence[tuple[float, float]] = (),
     fps: float | None = None,
-    complexity: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-    read: Callable[[], Pose] | None = None,
+    native_fps: float | None = None,
+    estimator: str = DEFAULT_ESTIMATOR,
+    options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+    estimate: Callable[[], Pose] | None = None,
 ) -> Pose:
-    """Give the pose that `read_pose` finds in a video file, from the shelf where it was found before.
+    """Estimate the pose in a recording like `estimate_pose`, or return it from the cache; "nobody" is cached too.
 
-    Following somebody takes a second of processor time for every second of video; a shelf answers at once. Whoever has
-    another way to the same pose gives it as `read`.
+    Estimation takes about a second of processor time per second of video. `estimate` replaces the call of
+    `estimate_pose`.
     """
-    key = _pose_key(path, complexity=complexity, fps=fps)
-    kept = cache.get(key)
-    if kept is not None and "nobody" in kept:
-        raise NoPersonError(str(kept["nobody"]).replace("{path}", str(path)))
-    if kept is not None and "pose" in kept:
-        pose = unpack(kept["pose"])
+    how: dict[str, Any] = {"spans": tuple(spans), "fps": fps, "native_fps": native_fps, "estimator": estimator}
+    key = _pose_key(path, options=options, **how) if cache.folder else ""
+    stored = cache.get(key)
+    if stored is not None and "nobody" in stored:
+        raise NoPersonError(str(stored["nobody"]).replace("{path}", str(path)))
+    if stored is not None and {"pose", "joints"} <= stored.keys():
+        pose = unpack(stored["pose"], joints=tuple(stored["joints"].tolist()))
         if progress is not None:
-            progress(len(pose), len(pose))
+            progress("estimating pose", len(pose), len(pose))
         return pose
     try:
-        pose = read() if read else read_pose(path, fps=fps, complexity=complexity, progress=progress)
+        pose = estimate() if estimate else estimate_pose(path, **how, options=options, progress=progress)
     except NoPersonError as error:
-        # Kept without the name of the file, which may be another the next time.
+        # Cached without the path, which may be another one the next time.
         cache.put(key, {"nobody": np.array(str(error).replace(str(path), "{path}"))})
         raise
-    cache.put(key, {"pose": pack(pose)})
+    cache.put(key, {"pose": pack(pose), "joints": np.array(pose.joints)})
     return pose
 
 
-def is_pose_cached(path: Path | str, *, cache: Cache, fps: float | None = None, complexity: int = 1) -> bool:
-    """Tell whether `cached_pose` would answer at once."""
-    return cache.folder is not None and cache.get(_pose_key(path, complexity=complexity, fps=fps)) is not None
+def is_pose_cached(
+    path: Path | str, *, cache: Cache, fps: float | None = None, estimator: str = DEFAULT_ESTIMATOR
+) -> bool:
+    """Report whether `cached_pose` finds a recording in the cache."""
+    return cache.folder is not None and cache.get(_pose_key(path, fps=fps, estimator=estimator)) is not None
 
 
-def _pose_key(path: Path | str, *, complexity: int, fps: float | None) -> str:
-    return cache_key(path, "pose", complexity, fps)
+def _pose_key(
+    path: Path | str,
+    *,
+    spans: tuple[tuple[float, float], ...] = (),
+    fps: float | None = None,
+    native_fps: float | None = None,
+    estimator: str = DEFAULT_ESTIMATOR,
+    options: Mapping[str, Any] | None = None,
+) -> str:
+    settings = sorted(complete_options(estimator, options).items())
+    return cache_key(path, "pose", estimator, settings, spans, fps, native_fps)

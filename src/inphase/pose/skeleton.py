@@ -1,10 +1,10 @@
-"""Joints: which are each other's mirror image, and which a stick figure connects."""
+"""Skeletons: the mirror image of each joint, and the bones of a stick figure."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 _LIMBS = ("shoulder elbow", "elbow wrist", "wrist hand", "hip knee", "knee ankle", "ankle foot")
-# The centres of shoulders and hips have other names on the stage than in UTD-MHAD.
+# The centers of shoulders and hips have other names on the stage than in UTD-MHAD.
 _TRUNK = tuple(
     pair
     for shoulders, hips in (("shoulder_center", "hip_center"), ("neck", "pelvis"))
@@ -18,8 +18,8 @@ _TRUNK = tuple(
         f"right_hip {hips}",
     )
 )
-# Where the centre of the shoulders and hips is not a joint, the trunk is a quadrilateral with a head.
-_TRUNK_WITHOUT_CENTRE = (
+# Without joints at the centers of shoulders and hips, the trunk is a quadrilateral with a head.
+_TRUNK_WITHOUT_CENTER = (
     "head left_shoulder",
     "head right_shoulder",
     "left_shoulder right_shoulder",
@@ -30,7 +30,7 @@ _TRUNK_WITHOUT_CENTRE = (
 
 
 def mirrored(joints: tuple[str, ...]) -> NDArray[np.int64]:
-    """List for each joint the one that takes its place in a mirror: [J] indices, left and right exchanged."""
+    """List for each joint its mirror image: [J] indices, left and right exchanged."""
     if not joints:
         raise ValueError("a pose without joint names cannot be mirrored: name its joints")
     order = []
@@ -45,7 +45,7 @@ def mirrored(joints: tuple[str, ...]) -> NDArray[np.int64]:
 
 def bones(joints: tuple[str, ...]) -> list[tuple[int, int]]:
     """List the pairs of joints that a stick figure connects."""
-    trunk = (*_TRUNK, "crown head") if {"shoulder_center", "neck"} & set(joints) else _TRUNK_WITHOUT_CENTRE
+    trunk = (*_TRUNK, "crown head") if {"shoulder_center", "neck"} & set(joints) else _TRUNK_WITHOUT_CENTER
     limbs = [f"{side}_{a} {side}_{b}" for a, b in map(str.split, _LIMBS) for side in ("left", "right")]
     pairs = [pair.split() for pair in (*trunk, *limbs)]
     return [(joints.index(a), joints.index(b)) for a, b in pairs if a in joints and b in joints]

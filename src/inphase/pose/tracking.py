@@ -1,201 +1,264 @@
-"""Choose the person a clip is about: the largest and most moving of those who were followed through it."""
-# MERGED: Follow everybody in view through a clip, one picture after the other.
+"""Track every person through a recording, and choose the one it is about: the largest and most moving.
+
+A detector finds people in an image and reads the joints of each; tracking joins them from frame to frame, searches
+again where somebody was lost or something moves, and interpolates the gaps of the chosen person.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.pose.blazepose import LANDMARKS, Landmarks, Region
+from inphase.media.frames import Clip
+from inphase.pose.pose import Pose
 
-# How far apart two circles around the same person can be, in their radius, which is about half as long as a person is
-# tall; how much further for every frame between; and the factor between their sizes.
-MAX_DISTANCE, STEP, GROWTH = 0.3, 0.1, 1.35
-# How many frames tell somebody's size.
-RECENT = 30
-# A person seen again after a cut is seen for this many frames; what lasts less is taken for a mistake.
-LASTING = 8
+# Two circles around the same person: the distance of their centers in radii (a radius is about half a person's height),
+# how much it grows per frame between them, and the ratio of their radii.
+MAX_DISTANCE, DISTANCE_PER_FRAME, MAX_GROWTH = 0.3, 0.1, 1.35
+# Frames whose median radius is a person's current size.
+SIZE_FRAMES = 30
+# A track after a cut counts as the same person if it lasts this many frames; shorter ones are false detections.
+MIN_CUT_FRAMES = 8
+# Search the whole image for people after this many frames or, at low frame rates, seconds. A search takes two thirds of
+# the time that reading one person's joints takes.
+SEARCH_FRAMES, SEARCH_SECONDS = 8, 0.26
+# People to track at a time, the largest first, and the smallest radius as a fraction of the largest: no motion would
+# make smaller people the most prominent.
+MAX_PEOPLE, MIN_SIZE = 4, 0.4
+# Frames to look for a lost person at their last place.
+MAX_LOST_FRAMES = 8
+# Searches in a row that find somebody else in a person's circle before the track ends.
+MAX_DOUBTS = 2
+# People who fill the image are found with a wide margin, small ones in crops; fractions of the longer side.
+WIDE_MARGIN, CROP_SIZE = 0.5, 0.6
 
-_HIPS = [LANDMARKS.index(f"{side}_hip") for side in ("left", "right")]
-_LIMBS = [
-    LANDMARKS.index(f"{side}_{joint}")
-    for joint in ("shoulder", "elbow", "wrist", "knee", "ankle")
-    for side in ("left", "right")
-]
+Crop = tuple[int, int, NDArray[np.uint8]]  # top, left, pixels
+
+_LIMB_JOINTS = ("shoulder", "elbow", "wrist", "knee", "ankle")
+
+
+@dataclass(frozen=True)
+class Region:
+    """The circle around a person in pixels, centered between the hips; turned by `angle`, the person is upright."""
+
+    x: float
+    y: float
+    radius: float
+    angle: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """A person in one image: `points` [J, 2] pixels, `world` [J, 3] meters from the hips, `visibility` [J]."""
+
+    points: NDArray[np.float32]
+    world: NDArray[np.float32]
+    visibility: NDArray[np.float32]
+    region: Region
+
+
+class PersonDetector(Protocol):
+    """Finds people in an image and reads their joints."""
+
+    joints: ClassVar[tuple[str, ...]]
+
+    def find(self, image: NDArray[np.uint8], *, margin: float = ...) -> list[Region]:
+        """Find the people in an image with a black margin of that fraction of its longer side, the surest first."""
+        ...
+
+    def read(self, image: NDArray[np.uint8], region: Region) -> Body | None:
+        """Read the joints of the person in a region; None if nobody is there."""
+        ...
+
+
+def track_person(detector: PersonDetector, clips: Iterable[Clip]) -> Pose:
+    """Track everybody through consecutive clips and return the pose of the largest and most moving person."""
+    tracker, times, size = PeopleTracker(detector), [np.empty(0)], (0, 0)
+    for clip in clips:
+        size = (clip.frames.shape[1], clip.frames.shape[2])
+        times.append(clip.times)
+        for image, second in zip(clip.frames, clip.times.tolist(), strict=True):
+            tracker.update(image, second)
+    seconds = np.concatenate(times)
+    person = choose_person(tracker.tracks, length=len(seconds), joints=detector.joints)
+    return assemble(person, joints=detector.joints, times=seconds, size=size)
 
 
 @dataclass(eq=False)
 class PersonTrack:
-    """One person through a clip: `bodies` at `frames`, where they were seen."""
+    """One person through a clip: `bodies` at `frames`, those at which the person was found."""
 
     frames: list[int] = field(default_factory=list)
-    bodies: list[Landmarks] = field(default_factory=list)
-    glances: int = 0  # how often somebody was found afresh in their place
-    confirmed: int = 0  # how often it was them
-    doubts: int = 0  # how often it was not, of late
+    bodies: list[Body] = field(default_factory=list)
+    checks: int = 0  # searches that found somebody in this person's circle
+    confirmed: int = 0  # those that found the same person
+    doubts: int = 0  # those since then that found somebody else
 
-    def add(self, frame: int, body: Landmarks) -> None:
-        """Note where they are seen."""
+    def add(self, frame: int, body: Body) -> None:
+        """Append the body at a frame."""
         self.frames.append(frame)
         self.bodies.append(body)
 
-    def judge(self, right: bool) -> None:
-        """Note whether it was them who was found in their place."""
-        self.glances, self.confirmed = self.glances + 1, self.confirmed + right
-        self.doubts = 0 if right else self.doubts + 1
+    def check(self, is_same: bool) -> None:
+        """Count a search that found this person, or somebody else, in the circle."""
+        self.checks, self.confirmed = self.checks + 1, self.confirmed + is_same
+        self.doubts = 0 if is_same else self.doubts + 1
 
     @property
     def region(self) -> Region:
-        """Give the place where they were seen last."""
+        """Return the last region."""
         return self.bodies[-1].region
 
     @property
     def size(self) -> float:
-        """Give the usual radius of the circle around them, in pixels."""
+        """Return the median radius, in pixels."""
         return float(np.median([body.region.radius for body in self.bodies]))
 
     @property
     def place(self) -> Region:
-        """Give the place where they were seen last, in the size they had of late: a drift does not escape it."""
-        recent = float(np.median([body.region.radius for body in self.bodies[-RECENT:]]))
+        """Return the last region with the recent median radius, which a slow drift in size does not follow."""
+        recent = float(np.median([body.region.radius for body in self.bodies[-SIZE_FRAMES:]]))
         return Region(self.region.x, self.region.y, recent)
 
 
-def choose_person(tracks: Sequence[PersonTrack], *, length: int) -> dict[int, Landmarks]:
-    """Choose whom a clip of `length` frames is about, and give their body by frame: the largest and most moving.
+def choose_person(tracks: Sequence[PersonTrack], *, length: int, joints: tuple[str, ...]) -> dict[int, Body]:
+    """Choose the largest and most moving person of a clip of `length` frames; return the body by frame.
 
-    Where they were lost, another track may have found them again: it is theirs where it lies on their way. A cut to
-    another view begins another track, too: one that was never in view together with them, and as large, is theirs.
+    Where the person was lost, other tracks fill the gap if they lie on the way. A cut to another view starts another
+    track, too: one that never overlaps in time and has the same size is the same person.
     """
     if not tracks:
         return {}
-    ranked = sorted(tracks, key=lambda track: -prominence(track, length=length))
+    ranked = sorted(tracks, key=lambda track: -prominence(track, length=length, joints=joints))
     person = dict(zip(ranked[0].frames, ranked[0].bodies, strict=True))
     for track in ranked[1:]:
-        apart = len(track.frames) >= LASTING and not person.keys() & set(track.frames)
-        alike = 1 / GROWTH <= track.size / ranked[0].size <= GROWTH
+        after_cut = len(track.frames) >= MIN_CUT_FRAMES and not person.keys() & set(track.frames)
+        same_size = 1 / MAX_GROWTH <= track.size / ranked[0].size <= MAX_GROWTH
         for frame, body, place in zip(track.frames, track.bodies, _expected(person, track.frames), strict=True):
-            if frame not in person and ((apart and alike) or is_near(body.region, place, reach=MAX_DISTANCE)):
+            if frame not in person and ((after_cut and same_size) or is_near(body.region, place, reach=MAX_DISTANCE)):
                 person[frame] = body
     return person
 
 
-def _expected(person: Mapping[int, Landmarks], frames: Sequence[int]) -> list[Region]:
-    """Say where somebody should be between the frames at which they were seen, or beyond them."""
+def _expected(person: Mapping[int, Body], frames: Sequence[int]) -> list[Region]:
+    """Interpolate the regions of a person at other frames."""
     known = sorted(person)
     regions = np.array([(region.x, region.y, region.radius) for region in (person[frame].region for frame in known)])
     return [Region(*place) for place in np.stack([np.interp(frames, known, row) for row in regions.T], axis=1).tolist()]
 
 
-def prominence(track: PersonTrack, *, length: int) -> float:
-    """Weigh a track: how long, how surely and how large somebody is seen × how far their limbs move, in pixels.
+def prominence(track: PersonTrack, *, length: int, joints: tuple[str, ...]) -> float:
+    """Score a track: duration × confidence × size × motion of the limbs in pixels.
 
-    It is sure as far as their joints are visible, and as they were confirmed by what was found afresh.
-
-    Limbs move about the hips, so that neither a walk through the background nor a turning camera counts.
+    Confidence is the visibility of the limbs times the fraction of confirming searches. Motion is relative to the hips:
+    neither a walk through the background nor a moving camera counts.
     """
+    hips = [joints.index(f"{side}_hip") for side in ("left", "right")]
+    limbs = [joints.index(f"{side}_{joint}") for joint in _LIMB_JOINTS for side in ("left", "right")]
     points = np.stack([body.points for body in track.bodies])
-    limbs = points[:, _LIMBS] - points[:, _HIPS].mean(1, keepdims=True)
-    motion = float(np.sqrt(limbs.var(0).sum(-1)).mean())
-    sureness = float(np.mean([body.visibility[_LIMBS].mean() for body in track.bodies]))
-    sureness *= (track.confirmed + 1) / (track.glances + 2)
-    return len(track.frames) / length * sureness * track.size * motion
+    relative = points[:, limbs] - points[:, hips].mean(1, keepdims=True)
+    motion = float(np.sqrt(relative.var(0).sum(-1)).mean())
+    confidence = float(np.mean([body.visibility[limbs].mean() for body in track.bodies]))
+    confidence *= (track.confirmed + 1) / (track.checks + 2)
+    return len(track.frames) / length * confidence * track.size * motion
 
 
 def is_near(region: Region, other: Region, *, reach: float) -> bool:
-    """Tell whether two circles can be around the same person: centres within `reach` radii, similar in size."""
+    """Report whether two circles can be around the same person: centers within `reach` radii, similar in size."""
     distance = float(np.hypot(region.x - other.x, region.y - other.y))
-    return distance <= reach * other.radius and 1 / GROWTH <= region.radius / max(other.radius, 1e-6) <= GROWTH
+    return distance <= reach * other.radius and 1 / MAX_GROWTH <= region.radius / max(other.radius, 1e-6) <= MAX_GROWTH
 
 
-# How often to look again who is there: after so many frames or, where pictures are far apart, seconds. To find people
-# takes two thirds of the time that following one takes.
-EVERY, SECONDS = 8, 0.26
-# How many people to follow at a time, the largest first; those smaller than a fraction of the largest are left alone,
-# since no motion would make them the most prominent.
-MOST, SMALL = 4, 0.4
-# For how many frames to look for somebody where they were last seen.
-PATIENCE = 8
-# How many times in a row to find somebody else in a person's circle before one does not follow them any more.
-DOUBTS = 2
-# Those who fill the picture are found with a wide margin, small ones in parts of a fraction of its longer side.
-WIDE, PART = 0.5, 0.6
+def assemble(
+    person: Mapping[int, Body], *, joints: tuple[str, ...], times: NDArray[np.float64], size: tuple[int, int]
+) -> Pose:
+    """Lay out the bodies at some frames as a pose of all frames, interpolating the gaps linearly in time."""
+    found, shape = np.zeros(len(times), np.bool_), (len(times), len(joints))
+    visibility = np.zeros(shape, np.float32)
+    if not person:
+        return Pose(joints, np.zeros((*shape, 2), np.float32), visibility, found, times, size)
+    frames = np.array(sorted(person))
+    bodies = [person[frame] for frame in frames.tolist()]
+    found[frames] = True
+    visibility[frames] = [body.visibility for body in bodies]
+    keypoints = _interpolate(np.stack([body.points for body in bodies]), times[frames], times)
+    world = _interpolate(np.stack([body.world for body in bodies]), times[frames], times)
+    return Pose(joints, keypoints, visibility, found, times, size, world)
 
-Part = tuple[int, int, NDArray[np.uint8]]  # of a picture: its top, its left, its pixels
 
-
-class PersonDetector(Protocol):
-    """What finds people in a picture and reads their joints."""
-
-    def find(self, picture: NDArray[np.uint8], *, margin: float = ...) -> list[Region]:
-        """Find the people in a picture, to which a black margin is added: a fraction of its longer side."""
-        ...
-
-    def read(self, picture: NDArray[np.uint8], region: Region) -> Landmarks | None:
-        """Read the joints of the person in a region."""
-        ...
+def _interpolate(
+    values: NDArray[np.float32], known: NDArray[np.float64], times: NDArray[np.float64]
+) -> NDArray[np.float32]:
+    """Interpolate values [N, …] at `known` seconds to all `times`; outside, the nearest holds."""
+    columns = values.reshape(len(values), -1).T
+    filled = np.stack([np.interp(times, known, column) for column in columns], axis=1)
+    return filled.reshape(len(times), *values.shape[1:]).astype(np.float32)
 
 
 class PeopleTracker:
-    """Everybody seen so far in a clip whose pictures are shown one after the other."""
+    """Tracks of everybody in a clip, updated image by image."""
 
-    def __init__(self, eye: PersonDetector) -> None:
-        """Begin with nobody."""
+    def __init__(self, detector: PersonDetector) -> None:
+        """Start without tracks."""
         self.tracks: list[PersonTrack] = []
-        self._eye = eye
-        self._frame, self._glanced = -1, (-EVERY, -np.inf)  # this frame; the frame and second of the last glance
-        self._before: NDArray[np.int16] | None = None  # what it saw
+        self._detector = detector
+        self._frame, self._searched = -1, (-SEARCH_FRAMES, -np.inf)  # this frame; frame and second of the last search
+        self._before: NDArray[np.int16] | None = None  # the image at the last search, reduced
 
-    def look(self, picture: NDArray[np.uint8], second: float) -> None:
-        """Follow those who were in view into the next picture; now and then look again who is there."""
+    def update(self, image: NDArray[np.uint8], second: float) -> None:
+        """Continue the tracks into the next image; from time to time search for new people."""
         self._frame += 1
-        near = [track for track in self.tracks if self._frame - track.frames[-1] <= PATIENCE and track.doubts < DOUBTS]
-        large = [track for track in near if track.region.radius >= SMALL * max(other.region.radius for other in near)]
-        seen: list[PersonTrack] = []
-        for track in sorted(large, key=lambda track: -track.region.radius)[:MOST]:
-            body = self._eye.read(picture, track.region)
-            if body is not None and self._continues(track, body.region) and not _is_among(body.region, seen):
+        near = [
+            track
+            for track in self.tracks
+            if self._frame - track.frames[-1] <= MAX_LOST_FRAMES and track.doubts < MAX_DOUBTS
+        ]
+        large = [track for track in near if track.region.radius >= MIN_SIZE * max(each.region.radius for each in near)]
+        tracked: list[PersonTrack] = []
+        for track in sorted(large, key=lambda track: -track.region.radius)[:MAX_PEOPLE]:
+            body = self._detector.read(image, track.region)
+            if body is not None and self._continues(track, body.region) and not _is_among(body.region, tracked):
                 track.add(self._frame, body)
-                seen.append(track)
-        lost = [track for track in large if track not in seen]
-        glance = self._frame - self._glanced[0] >= EVERY or second - self._glanced[1] >= SECONDS
-        if glance:
-            self._glanced = self._frame, second
-            found = self._search(picture, seen=seen, lost=lost)
-            seen = [track for track in seen if _is_confirmed(track, found)]
+                tracked.append(track)
+        lost = [track for track in large if track not in tracked]
+        if self._frame - self._searched[0] >= SEARCH_FRAMES or second - self._searched[1] >= SEARCH_SECONDS:
+            self._searched = self._frame, second
+            found = self._search(image, tracked=tracked, lost=lost)
+            tracked = [track for track in tracked if _is_confirmed(track, found)]
         elif lost or not large:
-            found = [*self._eye.find(picture), *self._find_in(_around(track.region, picture) for track in lost)]
+            found = [*self._detector.find(image), *self._find_in(_around(track.region, image) for track in lost)]
         else:
             return
-        self._add(picture, found, seen=seen, lost=lost)
+        self._add(image, found, tracked=tracked, lost=lost)
 
     def _add(
         self,
-        picture: NDArray[np.uint8],
+        image: NDArray[np.uint8],
         found: Sequence[Region],
         *,
-        seen: list[PersonTrack],
+        tracked: list[PersonTrack],
         lost: Sequence[PersonTrack],
     ) -> None:
-        """Read the joints of those found who are not followed yet, and recognise the lost ones."""
+        """Read the joints of found people who are not tracked yet, and resume the tracks of lost ones."""
         for region in found:
-            smallest = SMALL * max((track.region.radius for track in seen), default=0.0)
-            if len(seen) == MOST or region.radius < smallest or _is_among(region, seen):
+            smallest = MIN_SIZE * max((track.region.radius for track in tracked), default=0.0)
+            if len(tracked) == MAX_PEOPLE or region.radius < smallest or _is_among(region, tracked):
                 continue
-            body = self._eye.read(picture, region)
-            if body is not None and not _is_among(body.region, seen):
-                track = self._recognise(body.region, among=[track for track in lost if track not in seen])
+            body = self._detector.read(image, region)
+            if body is not None and not _is_among(body.region, tracked):
+                track = self._resume(body.region, among=[track for track in lost if track not in tracked])
                 track.add(self._frame, body)
-                seen.append(track)
+                tracked.append(track)
 
     def _continues(self, track: PersonTrack, region: Region) -> bool:
-        """Tell whether somebody can have come from where a track was last seen."""
-        return is_near(region, track.place, reach=MAX_DISTANCE + STEP * (self._frame - track.frames[-1]))
+        """Report whether a region can be of the tracked person, given the frames since the last one."""
+        reach = MAX_DISTANCE + DISTANCE_PER_FRAME * (self._frame - track.frames[-1])
+        return is_near(region, track.place, reach=reach)
 
-    def _recognise(self, region: Region, *, among: Sequence[PersonTrack]) -> PersonTrack:
-        """Find the lost track of whoever is seen in a region, or begin one."""
+    def _resume(self, region: Region, *, among: Sequence[PersonTrack]) -> PersonTrack:
+        """Return the nearest lost track that the region can continue, or a new one."""
         possible = [track for track in among if self._continues(track, region)]
         if possible:
             return min(possible, key=lambda track: np.hypot(region.x - track.region.x, region.y - track.region.y))
@@ -203,28 +266,26 @@ class PeopleTracker:
         return self.tracks[-1]
 
     def _search(
-        self, picture: NDArray[np.uint8], *, seen: Sequence[PersonTrack], lost: Sequence[PersonTrack]
+        self, image: NDArray[np.uint8], *, tracked: Sequence[PersonTrack], lost: Sequence[PersonTrack]
     ) -> list[Region]:
-        """Find people in the whole picture, where they were, and where else something moves; or else everywhere."""
-        parts = crops(picture)
-        some = [_around(track.region, picture) for track in (*seen, *lost)]
-        some += self._stirring(picture, parts, known=seen)
-        found = [*self._eye.find(picture), *self._find_in(some)]
+        """Find people in the whole image, where they were, and where something moves; if none, in all crops."""
+        parts = crops(image)
+        some = [_around(track.region, image) for track in (*tracked, *lost)]
+        some += self._changed(image, parts, known=tracked)
+        found = [*self._detector.find(image), *self._find_in(some)]
         if found and self._frame:
             return found
-        return [*found, *self._eye.find(picture, margin=WIDE), *self._find_in(parts)]
+        return [*found, *self._detector.find(image, margin=WIDE_MARGIN), *self._find_in(parts)]
 
-    def _find_in(self, parts: Iterable[Part]) -> Iterator[Region]:
+    def _find_in(self, parts: Iterable[Crop]) -> Iterator[Region]:
         for top, left, part in parts:
-            for region in self._eye.find(part):
+            for region in self._detector.find(part):
                 yield Region(region.x + left, region.y + top, region.radius, region.angle)
 
-    def _stirring(
-        self, picture: NDArray[np.uint8], parts: Sequence[Part], *, known: Sequence[PersonTrack]
-    ) -> list[Part]:
-        """Give the part of a picture that changed most since the last glance, apart from where known people are."""
-        step = -(-max(picture.shape[:2]) // 128)
-        now = picture[::step, ::step].sum(-1, dtype=np.int16)
+    def _changed(self, image: NDArray[np.uint8], parts: Sequence[Crop], *, known: Sequence[PersonTrack]) -> list[Crop]:
+        """Return the crop that changed most since the last search, apart from the places of known people."""
+        step = -(-max(image.shape[:2]) // 128)
+        now = image[::step, ::step].sum(-1, dtype=np.int16)
         before, self._before = self._before, now
         if before is None or before.shape != now.shape:
             return []
@@ -240,43 +301,43 @@ class PeopleTracker:
 
 
 def _is_confirmed(track: PersonTrack, found: Sequence[Region]) -> bool:
-    """Tell whether a followed person is worth following on, seeing who is found afresh.
+    """Check a track against the people found by a search; report whether to continue it.
 
-    The joints of a person can be misread at another size, or slide to a neighbour, and stay there: a track in whose
-    circle somebody else is found, time and again, is such a mistake.
+    Joints can be misread at another size, or slide to a neighbor, and stay there: a track in whose circle somebody else
+    is found repeatedly is such an error.
     """
     inside = [region for region in found if np.hypot(region.x - track.region.x, region.y - track.region.y) < track.size]
     doubtful = bool(inside) and not any(is_near(region, track.region, reach=MAX_DISTANCE) for region in inside)
     if inside:
-        track.judge(not doubtful)
-    return track.doubts < DOUBTS
+        track.check(not doubtful)
+    return track.doubts < MAX_DOUBTS
 
 
-def _around(region: Region, picture: NDArray[np.uint8]) -> Part:
-    """Cut out where somebody was, and as much again around him."""
-    limits = list(zip((region.y, region.x), picture.shape[:2], strict=True))
+def _around(region: Region, image: NDArray[np.uint8]) -> Crop:
+    """Crop twice the circle of a region."""
+    limits = list(zip((region.y, region.x), image.shape[:2], strict=True))
     top, left = (min(max(round(at - 2 * region.radius), 0), length - 1) for at, length in limits)
     bottom, right = (max(round(at + 2 * region.radius), 1) for at, _ in limits)
-    return top, left, picture[top : max(bottom, top + 1), left : max(right, left + 1)]
+    return top, left, image[top : max(bottom, top + 1), left : max(right, left + 1)]
 
 
-def crops(picture: NDArray[np.uint8]) -> list[Part]:
-    """Cut a picture into overlapping squares, each of which shares a third or more with the next."""
-    height, width = picture.shape[:2]
-    side = min(round(PART * max(height, width)), height, width)
+def crops(image: NDArray[np.uint8]) -> list[Crop]:
+    """Cut an image into overlapping squares, each of which shares a third or more with the next."""
+    height, width = image.shape[:2]
+    side = min(round(CROP_SIZE * max(height, width)), height, width)
     return [
-        (top, left, picture[top : top + side, left : left + side])
+        (top, left, image[top : top + side, left : left + side])
         for top in _offsets(height, side)
         for left in _offsets(width, side)
     ]
 
 
 def _offsets(length: int, side: int) -> list[int]:
-    """Spread stretches of `side` evenly over a length, a step of at most 0.4 of a side apart."""
+    """Spread stretches of `side` evenly over a length, at most 0.4 of a side apart."""
     count = int(np.ceil((length - side) / (0.4 * side))) + 1
     return [round(offset) for offset in np.linspace(0, length - side, count)]
 
 
-def _is_among(region: Region, seen: Sequence[PersonTrack]) -> bool:
-    """Tell whether somebody is already followed."""
-    return any(is_near(region, track.region, reach=MAX_DISTANCE) for track in seen)
+def _is_among(region: Region, tracked: Sequence[PersonTrack]) -> bool:
+    """Report whether a region belongs to a tracked person."""
+    return any(is_near(region, track.region, reach=MAX_DISTANCE) for track in tracked)

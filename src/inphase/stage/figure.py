@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.pose.camera import NEAR, Camera
+from inphase.pose.camera import MIN_DEPTH, Camera
 from inphase.stage.appearance import Appearance, Color
 from inphase.stage.physique import JOINT, Physique, Posture
 
@@ -197,11 +197,11 @@ def project_solids(solids: Solids, camera: Camera, *, frames: int) -> Shapes:
         np.concatenate([discs[:, :, :1], discs[:, :, :1] + discs[:, :, 1:]], axis=2)
     )
     ends = camera.project(rods[:, :, :2])
-    ends[..., 2] = np.maximum(ends[..., 2], NEAR)
+    ends[..., 2] = np.maximum(ends[..., 2], MIN_DEPTH)
     radii = np.zeros_like(ends)
     radii[..., 0, :2] = camera.focal * rods[..., 2, :2] / ends[..., 2]
     points[:, kinds == CAPSULE] = np.concatenate([ends, radii], axis=2)
-    points[:, kinds != CAPSULE, :, 2] = np.maximum(points[:, kinds != CAPSULE, :, 2], NEAR)
+    points[:, kinds != CAPSULE, :, 2] = np.maximum(points[:, kinds != CAPSULE, :, 2], MIN_DEPTH)
     thickness = np.zeros(len(kinds))
     thickness[kinds == CAPSULE] = rods[0, :, 2, :2].mean(-1)
     return Shapes(kinds=kinds, points=points, thickness=thickness, colors=np.array(solids.colors).reshape(-1, 3))

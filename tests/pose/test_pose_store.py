@@ -10,13 +10,13 @@ import pytest
 
 from inphase.media.frame_store import FillSummary, FrameStore, Source, fill_store
 from inphase.media.frames import Recording
-from inphase.pose import pose_store as pose_cache
+from inphase.pose import pose_store
 from inphase.pose.pose import Pose
 from inphase.pose.pose_store import PoseStore, cached_pose, fill_poses, pack, unpack
 from inphase.storage.cache import Cache
 from inphase.storage.errors import NoPersonError, StoreError
 from tests.media.recordings import write_video
-from tests.pose.people import make_pose
+from tests.pose.people import JOINTS, make_pose
 
 FIELDS = ("keypoints", "world", "visibility", "found", "times")
 
@@ -31,8 +31,8 @@ def films(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Source]:
             raise NoPersonError(f"{recording.path} shows no person")
         return make_pose(length, seed=length)
 
-    monkeypatch.setattr(pose_cache, "pose_of", read)
-    monkeypatch.setattr(pose_cache, "require_mediapipe", lambda: None)
+    monkeypatch.setattr(pose_store, "estimate_recording", read)
+    monkeypatch.setattr(pose_store, "require_estimator", lambda name: None)
     return {f"film {i}": Source(write_video(tmp_path / f"{i}.mp4", count=10 + i)) for i in range(3)}
 
 
@@ -44,7 +44,7 @@ def assert_same(pose: Pose, truth: Pose) -> None:
 
 
 def test_what_is_stored_comes_back() -> None:
-    assert_same(unpack(pack(make_pose(7))), make_pose(7))
+    assert_same(unpack(pack(make_pose(7)), joints=JOINTS), make_pose(7))
 
 
 def test_poses_lie_beside_frames_and_are_made_once(tmp_path: Path, films: dict[str, Source]) -> None:
@@ -66,15 +66,15 @@ def test_poses_lie_beside_frames_and_are_made_once(tmp_path: Path, films: dict[s
     assert FrameStore(tmp_path / "store").verify() == []
 
 
-def test_whole_recordings_are_followed_once_for_all_who_share_a_shelf(
+def test_whole_recordings_are_followed_once_for_all_who_share_a_cache(
     tmp_path: Path, films: dict[str, Source], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache = Cache(tmp_path / "shelf")
+    cache = Cache(tmp_path / "cache")
     first = fill_poses(tmp_path / "store", films, cache=cache)
     part = {"part": Source(films["film 1"].path, spans=((0.0, 0.2),))}
     fill_poses(tmp_path / "parts", part, cache=cache)
-    assert len(list((tmp_path / "shelf").iterdir())) == len(films)  # those that show nobody among them, no parts
-    monkeypatch.setattr(pose_cache, "pose_of", lambda *_, **__: pytest.fail("followed again"))
+    assert len(list((tmp_path / "cache").iterdir())) == len(films) + 1  # those that show nobody and the part among them
+    monkeypatch.setattr(pose_store, "estimate_recording", lambda *_, **__: pytest.fail("estimated again"))
     assert fill_poses(tmp_path / "other", films, cache=cache) == first
     assert_same(PoseStore(tmp_path / "other")["film 1"], make_pose(11, seed=11))
     assert_same(cached_pose(films["film 1"].path, cache=cache), make_pose(11, seed=11))
@@ -82,11 +82,11 @@ def test_whole_recordings_are_followed_once_for_all_who_share_a_shelf(
         cached_pose(films["film 2"].path, cache=cache)
 
 
-def test_a_shelf_that_cannot_be_written_keeps_nobody_from_filling_a_store(
+def test_a_cache_that_cannot_be_written_keeps_nobody_from_filling_a_store(
     tmp_path: Path, films: dict[str, Source]
 ) -> None:
-    (tmp_path / "shelf").write_text("a file")
-    assert fill_poses(tmp_path / "store", films, cache=Cache(tmp_path / "shelf")).written == 2
+    (tmp_path / "cache").write_text("a file")
+    assert fill_poses(tmp_path / "store", films, cache=Cache(tmp_path / "cache")).written == 2
 
 
 def test_a_changed_video_and_a_spoilt_file_are_made_again(tmp_path: Path, films: dict[str, Source]) -> None:
@@ -103,8 +103,8 @@ def test_a_changed_video_and_a_spoilt_file_are_made_again(tmp_path: Path, films:
 
 def test_another_network_needs_another_folder(tmp_path: Path, films: dict[str, Source]) -> None:
     fill_poses(tmp_path / "store", films)
-    with pytest.raises(StoreError, match=r"filled with {'complexity': 1}, not {'complexity': 2}"):
-        fill_poses(tmp_path / "store", films, complexity=2)
+    with pytest.raises(StoreError, match=r"'options': {'complexity': 1}.*, not .*'options': {'complexity': 2}"):
+        fill_poses(tmp_path / "store", films, options={"complexity": 2})
     with pytest.raises(StoreError, match="holds no store of poses"):
         PoseStore(tmp_path)
 
