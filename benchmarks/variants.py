@@ -30,7 +30,7 @@ FORMS: dict[str, GTA | None] = {
 
 
 def main() -> None:
-    """Print the table of docs/gta_trials.md."""
+    """Print the table of docs/lab/gta.md."""
     parser = argparse.ArgumentParser(description="Compare the forms of GTA's cycle term.")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=400)

@@ -37,7 +37,7 @@ from inphase.progress import Progress, ignore_progress
 from inphase.storage.files import atomic_write, refuse_overwrite, require_folder
 
 # Temperatures, in units of the contrastive cost, at which labels are placed and their confidence is taken
-# (docs/transfer_trials.md).
+# (docs/lab/transfer.md).
 PLACING_TEMPERATURE, CONFIDENCE_TEMPERATURE = 2.0, 5.0
 # An event counts as right within so many seconds.
 TOLERANCE_SECONDS = 0.1
