@@ -1,1 +1,1 @@
-"""What people do with it: embeddings in, a playback or a file out."""
+"""Applications to video files: align, transfer labels, search, retrieve sound, activation maps, 3-D pose."""

@@ -76,7 +76,7 @@ class ActivationMaps:
         layer = f"{Path(media).stem}-heat.mp4"
         write_mp4(out / layer, (color_heat(enlarge(values, size)) for values in heat), fps=rate)
         track = make_track(self.recording, media).replace(overlay=layer)
-        title = f"what a network looks at in {self.recording.name}"
+        title = f"activation maps of {self.recording.name}"
         return [file, write_playback(out, Playback(title, tracks=(track,)))]
 
     def to_dict(self) -> dict[str, Any]:

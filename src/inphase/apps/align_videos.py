@@ -286,7 +286,7 @@ def make_playback(
     for k, (each, file, curves) in enumerate(zip(recordings, media, make_curves(embeddings), strict=True)):
         time_map = None if k == reference else make_time_map(synchronization.clock, synchronization.seconds[:, k])
         tracks.append(make_track(each, file, time_map=time_map, curves=curves))
-    title = f"{recordings[reference].name} and what is in step with it"
+    title = f"aligned with {recordings[reference].name}"
     return Playback(title, tracks=tuple(tracks), pairs=tuple(pairs), reference=reference)
 
 

@@ -59,7 +59,7 @@ class RetrievedSound:
     @property
     def title(self) -> str:
         """Describe the query in a line."""
-        found = "frames that go with the sound" if self.kind == "sound" else "sounds that go with the image"
+        found = "frames that match the sound" if self.kind == "sound" else "sounds that match the image"
         return f"{found} of {self.corpus.query} at {self.query.second:.2f} s"
 
     def write(self, folder: Path | str, *, progress: Progress | None = None) -> list[Path]:

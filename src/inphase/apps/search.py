@@ -83,7 +83,7 @@ class SearchResult:
     def title(self) -> str:
         """Describe the search in a line."""
         name = self.query.name
-        return f"videos that go with {name}" if self.at is None else f"moments like {name} at {self.at:g} s"
+        return f"videos that align with {name}" if self.at is None else f"moments like {name} at {self.at:g} s"
 
     def write(self, folder: Path | str, *, progress: Progress | None = None) -> list[Path]:
         """Write a playback with a thumbnail of every hit, the best videos synchronized; return its path."""

@@ -79,7 +79,7 @@ class Labeled:
         playback = make_playback(shown, media, self.embeddings, self.synchronization, pairs=pairs)
         labels_shown = [self.labels, *self.transferred[:MAX_SHOWN_TARGETS]]
         tracks = tuple(label_track(*pair) for pair in zip(playback.tracks, labels_shown, strict=True))
-        playback = playback.replace(tracks=tracks, title=f"labels carried from {self.source.name}")
+        playback = playback.replace(tracks=tracks, title=f"labels transferred from {self.source.name}")
         return [*tables, write_playback(out, playback)]
 
     def to_dict(self) -> dict[str, Any]:
