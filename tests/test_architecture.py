@@ -28,7 +28,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     # data and evaluation: only to search a named data set as the evaluation of a run embeds it
     "apps": {"evaluation", "data", "models", "align", "runs", "pose", "media", "playback", "storage"},
     "corpus": {"apps", "data", "models", "align", "pose", "media", "storage"},
-    "reproduction": {"training", "runs", "evaluation", "data", "models", "losses", "align", "pose", "media", "storage"},
+    "reproduction": {
+        "apps",
+        "training",
+        "runs",
+        "evaluation",
+        "data",
+        "models",
+        "losses",
+        "align",
+        "pose",
+        "media",
+        "storage",
+    },
     "viewer": {"playback", "storage"},
 }
 WITHOUT_TORCH = {"playback", "viewer"}

@@ -84,8 +84,8 @@ def test_the_demo_learns_measures_and_aligns(
         recipe = read_recipe(f"demo_{way}", changes=["data.videos=2", *small])
         (recipes / f"demo_{way}.toml").write_text(recipe.to_toml())
     monkeypatch.setattr("inphase.training.recipe.SHIPPED", recipes)
-    monkeypatch.setattr("inphase.cli.learn.DEMO_TEST_VIDEOS", 2)
-    monkeypatch.setattr("inphase.cli.learn.DEMO_PAIR_SIZE", 64)
+    monkeypatch.setattr("inphase.reproduction.demo.TEST_VIDEOS", 2)
+    monkeypatch.setattr("inphase.reproduction.demo.PAIR_SIZE", 64)
     assert run(monkeypatch, "demo", "--out", tmp_path / "demo") == 0
     said = capsys.readouterr().out
     for row in (

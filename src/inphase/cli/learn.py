@@ -29,16 +29,10 @@ from inphase.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from inphase.data.video import Video
-    from inphase.evaluation.measure import Measured
-    from inphase.models import Encoder
-    from inphase.training import Recipe, Status
+    from inphase.training import Status
 
 # Metrics that are recorded and not printed.
 HIDDEN_TERMS = {"lr", "frames_per_second", "variance"}
-# Videos of each action that the demo measures on, and the size of the pair that it writes, in pixels.
-DEMO_TEST_VIDEOS, DEMO_PAIR_SIZE = 6, 256
-DEMO_MODALITIES = ("pose", "image")
 
 
 def fit(
@@ -146,89 +140,30 @@ def describe(status: "Status") -> str:
 def demo(
     *,
     out: Out = Path("out/demo"),
-    modalities: Annotated[
-        tuple[str, ...], tyro.conf.arg(metavar="MODALITY", help="pose, image or both")
-    ] = DEMO_MODALITIES,
+    modalities: Annotated[tuple[str, ...], tyro.conf.arg(metavar="MODALITY", help="pose, image or both")] = (
+        "pose",
+        "image",
+    ),
+    json: Json = False,
 ) -> None:
     """Train on drawn people at four actions, evaluate on people not in the training data, and align two of them.
 
     Takes a few minutes on two cores; the same command resumes. Writes a run folder for each modality and the aligned
     pair.
     """
-    from inphase.models import load_encoder
-    from inphase.training import read_recipe
-    from inphase.training import train as train_recipe
+    from inphase.reproduction.demo import run_demo
 
-    unknown = [modality for modality in modalities if modality not in DEMO_MODALITIES]
-    if unknown or not modalities:
-        raise ValueError(f"the demo trains {' or '.join(DEMO_MODALITIES)}, not {', '.join(unknown) or 'nothing'}")
-    measured = {}
-    for modality in modalities:
-        recipe = read_recipe(f"demo_{modality}")
-        print_line(f"training by {modality}")
-        with show_progress() as progress:
-            train_recipe(recipe, out / modality, on_status=print_status(), progress=progress)
-        measured[modality] = _measure(load_encoder(out / modality), recipe, cache=out / modality)
+    with show_progress() as progress:
+        found = run_demo(out, modalities=modalities, on_status=print_status(), progress=progress)
+        found.write(out / "aligned", progress=progress)
+    if json:
+        return print_json(found)
     columns = ("", ">alignment error after DTW", ">by nearest frame", ">Kendall's τ", ">τ, whole context")
-    print_table("people not in the training data", columns, _rows(measured))
+    digits = (".1%", ".1%", ".3f", ".3f")
+    rows = [
+        (name, *("" if value is None else format(value, form) for value, form in zip(values, digits, strict=True)))
+        for name, *values in found.rows()
+    ]
+    print_table("people not in the training data", columns, rows)
     print_line("error: fraction of the action's duration, 0 is perfect; τ: 1 is perfect, time alone is a control")
-    folder = _align_pair(load_encoder(out / modalities[0]), read_recipe(f"demo_{modalities[0]}"), out=out)
-    print_line(f"watch {folder / 'aligned.mp4'}, or open the viewer: {view_command(folder)}")
-
-
-def _measure(encoder: "Encoder", recipe: "Recipe", *, cache: Path) -> "Measured":
-    """Evaluate an encoder on the test split of the stage, with its controls."""
-    from inphase.data.frame_source import FrameSource, open_frame_source
-    from inphase.evaluation.measure import measure
-
-    def source() -> FrameSource:
-        return open_frame_source(encoder, _load_test(recipe, videos=DEMO_TEST_VIDEOS), name="stage test")
-
-    return measure(encoder, test=source, train=source, tasks=("alignment_error", "kendall_tau"), cache=cache)
-
-
-def _load_test(recipe: "Recipe", **changes: object) -> "list[Video]":
-    """List the test split of a recipe's stage."""
-    from inphase.data import stage_videos
-
-    options = {name: value for name, value in recipe.data.items() if name != "name"}
-    return stage_videos.load(split="test", **{**options, **changes})
-
-
-def _rows(measured: "dict[str, Measured]") -> list[tuple[str, ...]]:
-    """Tabulate the numbers: a row for each encoder and control."""
-
-    def row(label: str, found: "Measured", column: str) -> tuple[str, ...]:
-        error, tau = found.numbers["alignment_error"][column], found.numbers["kendall_tau"][column]
-        return (label, f"{error['dtw']:.1%}", f"{error['nearest']:.1%}", f"{tau['tau']:.3f}", f"{tau['tau/nc']:.3f}")
-
-    first = next(iter(measured.values()))
-    linear = first.numbers["alignment_error"]["this run"]["linear"]
-    rows = [("linear stretch", f"{linear:.1%}", "", "", ""), row("time alone", first, "time only")]
-    for modality, found in measured.items():
-        rows += [
-            row(f"untrained, by {modality}", found, "untrained"),
-            row(f"trained, by {modality}", found, "this run"),
-        ]
-    return rows
-
-
-def _align_pair(encoder: "Encoder", recipe: "Recipe", *, out: Path) -> Path:
-    """Write two videos of the test split at the first action, aligned; return their folder."""
-    from inphase.apps.align_videos import Aligned, synchronize
-    from inphase.apps.tracks import open_recordings
-    from inphase.data import stage_videos
-    from inphase.data.frame_source import open_frame_source
-    from inphase.evaluation import embed_videos
-
-    action = recipe.data["actions"][0]
-    options = {"videos": 2, "level": recipe.data["level"], "actions": [action]}
-    stage_videos.write(out / "stage", split="test", size=DEMO_PAIR_SIZE, **options)
-    films = [video.path for video in stage_videos.load(out / "stage", split="test", actions=[action]) if video.path]
-    source = open_frame_source(encoder, _load_test(recipe, **options), name="stage pair")
-    embeddings = tuple(each.embedding for each in embed_videos(encoder, source.videos, read=source.read))
-    aligned = Aligned(
-        tuple(open_recordings(films)), embeddings, synchronize(embeddings, smooth=0.3), "Using the trained encoder."
-    )
-    aligned.write(out / "aligned")
-    return out / "aligned"
+    return print_line(f"watch {out / 'aligned' / 'aligned.mp4'}, or: {view_command(out / 'aligned')}")
