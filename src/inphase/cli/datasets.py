@@ -5,13 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 from tyro.extras import SubcommandApp
 
 from inphase.cli.bars import show_progress
-from inphase.cli.options import CacheFolder, Workers, print_line, warn_line
+from inphase.cli.options import CacheFolder, Workers, print_line, print_table, warn_line
 from inphase.data import DATASETS
 
 if TYPE_CHECKING:
@@ -44,13 +41,12 @@ def check_data(name: Name, root: OptionalRoot = None, *, open: bool = False) -> 
     from inphase.data.recipe_tables import find_loader
 
     report = check(find_loader(name, root), root, name=name, frame_count=file_length if open else None)
-    console = Console()
-    console.print(_counts_table(report))
+    _print_counts(report)
     if report.findings:
-        console.print(_findings_table(report))
+        rows = [(finding.kind, finding.what, finding.fix) for finding in report.findings]
+        print_table("findings", ("", "finding", "fix"), rows)
     else:
-        opened = "" if report.opened else " No file was opened."
-        console.print(f"[green]Nothing is missing or broken.[/green]{opened}")
+        print_line(f"Nothing is missing or broken.{'' if report.opened else ' No file was opened.'}")
     sys.exit(0 if report.whole else 1)
 
 
@@ -200,35 +196,23 @@ def _print_filled(filled: "FillSummary", store: Path) -> None:
             warn_line(f"{kind}: {summarise(found.values())}")
 
 
-def _counts_table(report: "DataReport") -> Table:
-    """Tabulate videos and frames by action and split."""
+def _print_counts(report: "DataReport") -> None:
+    """Print videos and frames by action and split, and their totals."""
     splits = [split for split in ("train", "val", "test") if any(split == found for _, found in report.videos)]
-    title = f"{report.name} · {escape(str(report.root or 'drawn'))}"
-    labels = ", ".join(f"{kind} ({number:,})" for kind, number in report.labels.items()) or "none"
-    table = Table(
-        title=title, show_footer=True, title_justify="left", caption=f"labels: {labels}", caption_justify="left"
-    )
-    table.add_column("action", footer=f"{len(report.actions)} action{'s' * (len(report.actions) != 1)}")
-    for split in splits:
-        footer = f"{sum(number for (_, found), number in report.videos.items() if found == split):,}"
-        table.add_column(split, justify="right", footer=footer)
-    table.add_column("videos", justify="right", footer=f"{report.videos.total():,}")
-    table.add_column("frames", justify="right", footer=f"{report.frames.total():,}" if report.frames.total() else "?")
-    for action in report.actions[:MAX_LISTED_ACTIONS]:
+    rows = []
+    for action in report.actions:
         counts = [report.videos[action, split] for split in splits]
-        frames = f"{report.frames[action]:,}" if report.frames[action] else "?"
-        table.add_row(escape(action), *(f"{count:,}" for count in (*counts, sum(counts))), frames)
-    if len(report.actions) > MAX_LISTED_ACTIONS:
-        table.add_row(f"[dim]and {len(report.actions) - MAX_LISTED_ACTIONS} more[/dim]")
-    return table
+        rows.append((action, *(f"{count:,}" for count in (*counts, sum(counts))), _count(report.frames[action])))
+    if len(rows) > MAX_LISTED_ACTIONS:
+        rows[MAX_LISTED_ACTIONS:] = [(f"and {len(rows) - MAX_LISTED_ACTIONS} more", *[""] * (len(splits) + 2))]
+    totals = [sum(n for (_, found), n in report.videos.items() if found == split) for split in splits]
+    number = f"{len(report.actions)} action{'s' * (len(report.actions) != 1)}"
+    frames = _count(report.frames.total())
+    rows.append((number, *(f"{count:,}" for count in (*totals, report.videos.total())), frames))
+    columns = ("action", *(f">{name}" for name in (*splits, "videos", "frames")))
+    print_table(f"{report.name} · {report.root or 'drawn'}", columns, rows)
+    print_line(f"labels: {', '.join(f'{kind} ({n:,})' for kind, n in report.labels.items()) or 'none'}")
 
 
-def _findings_table(report: "DataReport") -> Table:
-    """Tabulate findings and fixes."""
-    colors = {"missing": "yellow", "broken": "red", "remark": "cyan"}
-    table = Table(show_lines=True)
-    for heading in ("", "finding", "fix"):
-        table.add_column(heading, overflow="fold")
-    for finding in report.findings:
-        table.add_row(f"[{colors[finding.kind]}]{finding.kind}[/]", escape(finding.what), escape(finding.fix))
-    return table
+def _count(number: int) -> str:
+    return f"{number:,}" if number else "?"

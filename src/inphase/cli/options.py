@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
@@ -35,6 +36,20 @@ CacheFolder = Annotated[
     Path | None,
     tyro.conf.arg(metavar="DIR", help="the folder of cached poses and embeddings; default ~/.cache/inphase"),
 ]
+
+
+@dataclass(frozen=True)
+class EmbeddingOptions:
+    """The options of commands that embed video files."""
+
+    model: Model = None
+    modality: Modality = "auto"
+    fps: Fps = None
+    cache: CacheFolder = None
+
+
+DEFAULT_EMBEDDING = EmbeddingOptions()
+Embedding = Annotated[EmbeddingOptions, tyro.conf.arg(name="")]  # without a prefix: --model, not --embedding.model
 Json = Annotated[bool, tyro.conf.arg(help="print the result as JSON instead of a table", name="json")]
 At = Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help="a second of the query")]
 Top = Annotated[int, tyro.conf.arg(metavar="N", help="how many results to return")]

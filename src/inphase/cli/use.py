@@ -8,11 +8,12 @@ import tyro
 
 from inphase.cli.bars import show_progress
 from inphase.cli.options import (
+    DEFAULT_EMBEDDING,
     At,
     CacheFolder,
+    Embedding,
     Fps,
     Json,
-    Modality,
     Model,
     Out,
     RequiredModel,
@@ -32,16 +33,13 @@ def align(
     videos: Videos,
     *,
     out: Out = Path("out/align"),
-    model: Model = None,
-    modality: Modality = "auto",
+    embedding: Embedding = DEFAULT_EMBEDDING,
     reference: str = "",
     subsequence: bool = False,
     smooth: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 0.0,
     slow: float = 1.0,
     cost: Literal["contrastive", "cosine"] = "contrastive",
-    fps: Fps = None,
     height: int = 360,
-    cache: CacheFolder = None,
     json: Json = False,
 ) -> None:
     """Align two to nine videos of the same action and write them side by side, synchronized.
@@ -63,17 +61,14 @@ def align(
     with show_progress() as progress:
         aligned = align_videos(
             videos,
-            model=model,
-            modality=modality,
             reference=reference,
             subsequence=subsequence,
             smooth=smooth,
             slow=slow,
             cost=cost,
-            fps=fps,
             height=height,
-            cache=cache,
             progress=progress,
+            **vars(embedding),
         )
         aligned.write(out, progress=progress)
     if json:
@@ -117,10 +112,7 @@ def transfer(
     targets: Videos,
     *,
     out: Out = Path("out/transfer"),
-    model: Model = None,
-    modality: Modality = "auto",
-    fps: Fps = None,
-    cache: CacheFolder = None,
+    embedding: Embedding = DEFAULT_EMBEDDING,
     json: Json = False,
 ) -> None:
     """Transfer the labels of one video to others of the same action, with a confidence each.
@@ -132,9 +124,7 @@ def transfer(
 
     require_folder(out)
     with show_progress() as progress:
-        labeled = transfer_labels(
-            source, labels, targets, model=model, modality=modality, fps=fps, cache=cache, progress=progress
-        )
+        labeled = transfer_labels(source, labels, targets, progress=progress, **vars(embedding))
         labeled.write(out, progress=progress)
     if json:
         return print_json(labeled)
@@ -165,10 +155,7 @@ def search(
     subsequence: bool = False,
     action: str | None = None,
     out: Out = Path("out/search"),
-    model: Model = None,
-    modality: Modality = "auto",
-    fps: Fps = None,
-    cache: CacheFolder = None,
+    embedding: Embedding = DEFAULT_EMBEDDING,
     json: Json = False,
 ) -> None:
     """Find the moments nearest to one of a video, or without --at the videos that align best with it.
@@ -188,11 +175,8 @@ def search(
             top=top,
             subsequence=subsequence,
             action=action,
-            model=model,
-            modality=modality,
-            fps=fps,
-            cache=cache,
             progress=progress,
+            **vars(embedding),
         )
         found.write(out, progress=progress)
     _warn_left_out(found.left_out)
