@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 
 from inphase.data import golfdb, stage_videos
 from inphase.data.augmentation import augment_images, sample_image_augmentation
-from inphase.data.reading import Drawings, measured_length, read_pictures, read_pose, read_stored, sources
+from inphase.data.reading import RenderedFrames, measured_length, read_images, read_pose, read_stored, sources
 from inphase.data.stream import Batch, GroupStream, prefetch
 from inphase.data.video import Video
 from inphase.media.frame_store import FrameStore, fill_store
@@ -107,8 +107,8 @@ def main(folder: Path | None, scratch: Path) -> None:
         return store.frames(video.id)
 
     read = partial(read_stored, store=store)
-    decoded = GroupStream(videos, read=partial(read_pictures, size=SIZE), frame_count=measured_length)
-    stored = GroupStream(videos, read=read, frame_count=stored_length, look=sample_image_augmentation)
+    decoded = GroupStream(videos, read=partial(read_images, size=SIZE), frame_count=measured_length)
+    stored = GroupStream(videos, read=read, frame_count=stored_length, augmentation=sample_image_augmentation)
     check(decoded, stored, store=store)
     print(f"a training step on an H200 consumes {CONSUMED[0]:,} to {CONSUMED[1]:,} frames/s")
     print(f"PyAV, all frames in order, one process: {plain([v.path for v in videos if v.path]):,.0f} frames/s\n")
@@ -117,7 +117,10 @@ def main(folder: Path | None, scratch: Path) -> None:
     table("cached frames, bytes", stored, steps=60)
     table("cached frames, changed, as floats", GroupStream(videos, read=read, prepare=augment_images), steps=12, warm=2)
     table(
-        "stage, drawn and kept", GroupStream(drawn, read=Drawings(), look=sample_image_augmentation), steps=60, warm=16
+        "stage, drawn and kept",
+        GroupStream(drawn, read=RenderedFrames(), augmentation=sample_image_augmentation),
+        steps=60,
+        warm=16,
     )
     table("poses", GroupStream(drawn, read=read_pose), steps=200)
 

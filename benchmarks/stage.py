@@ -17,7 +17,7 @@ from inphase.stage.take import stretch_error
 
 
 def draw(videos: list[Video]) -> list[bytes]:
-    return [video.draw().frames.tobytes() for video in videos if video.draw is not None]
+    return [video.render().frames.tobytes() for video in videos if video.render is not None]
 
 
 def main() -> None:

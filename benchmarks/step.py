@@ -15,7 +15,7 @@ import torch
 from inphase.data.stream import Batch, Group
 from inphase.losses import GTA, Sequences
 from inphase.models import ImageEncoder
-from inphase.training.encoder_with_loss import EncoderWithLoss, StepInput, put_channels_last, trainable_parameters
+from inphase.training.encoder_with_loss import EncoderWithLoss, put_channels_last, trainable_parameters
 from inphase.training.recipe import OptimizerSettings
 
 
@@ -57,7 +57,7 @@ def measure(*, bf16: bool, variant: str, size: int) -> dict[str, float]:
     if bf16:
         put_channels_last(method)
     optimizer = OptimizerSettings().build(trainable_parameters(method))
-    given = StepInput([make_batch(size=size)], device=device)
+    given = make_batch(size=size).to(device)
     pictures = encoder.prepare(given.groups[0].values)
     cast = torch.autocast("cuda", torch.bfloat16, enabled=bf16)
     group = given.groups[0]

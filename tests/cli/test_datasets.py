@@ -129,9 +129,9 @@ def test_poses_are_cached_and_videos_without_a_person_listed(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("check", "nope", "."), "no collection 'nope': choose one of"),
+        (("check", "nope", "."), "no data set 'nope': choose one of"),
         (("check", "golfdb", "/nowhere"), "no index.csv in /nowhere"),
-        (("check", "golfdb"), "golfdb is read from a folder: name the one it lies in"),
+        (("check", "golfdb"), "golfdb is read from a folder: name it as root"),
         (("show", "stage", "LABELS"), "no stage.json in"),
         (("stage", "LABELS", "--level", "easy"), "unknown level 'easy': choose one of plain, medium, hard"),
         (("show", "penn_action", "LABELS", "--action", "swim"), "no video of action 'swim'"),

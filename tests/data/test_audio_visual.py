@@ -81,7 +81,7 @@ def test_a_silent_or_broken_clip_is_skipped() -> None:
     skipping = AudioVisualStream(clips(), read=read, read_sound=patchy, actions=2)
     skipped = [skip.id for step in range(20) for skip in skipping[step].skipped]
     assert set(skipped) == {"bell1"}
-    with pytest.raises(RuntimeError, match=r"no action has enough videos.*hold no sound"):
+    with pytest.raises(RuntimeError, match=r"no action has enough videos.*too short for a sound window"):
         stream(clips(length=10))[0]
     with pytest.raises(RuntimeError, match=r"length and rate of .* not annotated"):
         stream(clips(rate=None))[0]
@@ -131,7 +131,7 @@ def test_a_clip_that_cannot_be_read_leaves_the_others_of_its_group() -> None:
 
 
 def test_a_look_is_drawn_for_a_group() -> None:
-    groups = stream(look=lambda *, rng: ImageAugmentation(brightness=float(rng.random())), clips=2)[3].groups
-    looks = [look for group in groups for look in group.looks]
+    groups = stream(augmentation=lambda *, rng: ImageAugmentation(brightness=float(rng.random())), clips=2)[3].groups
+    looks = [look for group in groups for look in group.augmentations]
     assert len(looks) == len(groups) == 4
     assert len(set(looks)) == 4

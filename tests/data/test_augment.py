@@ -50,12 +50,12 @@ def slowly(frames: np.ndarray, look: ImageAugmentation) -> np.ndarray:
 @given(LOOKS)
 def test_pictures_change_as_the_released_code_changes_them(look: ImageAugmentation) -> None:
     frames = pictures(2, 3, 4)
-    assert np.allclose(apply_image_augmentation(frames, look=look).numpy(), slowly(frames, look), atol=1e-5)
+    assert np.allclose(apply_image_augmentation(frames, augmentation=look).numpy(), slowly(frames, look), atol=1e-5)
 
 
 def test_brightness_comes_before_contrast_and_nothing_is_clipped_between() -> None:
     frames = np.array([[[[255, 255, 255], [0, 0, 0]]]], dtype=np.uint8)
-    out = apply_image_augmentation(frames, look=ImageAugmentation(brightness=0.5, contrast=0.5))
+    out = apply_image_augmentation(frames, augmentation=ImageAugmentation(brightness=0.5, contrast=0.5))
     # 1.5 and .5, mean 1, halved about it: 1.25 (clipped to 1) and .75.
     assert out[0, 0, :, 0].tolist() == [1.0, 0.5]
 
@@ -72,7 +72,8 @@ def test_numpy_and_torch_agree_and_the_input_stays() -> None:
     kept = frames.copy()
     look = ImageAugmentation(flip=True, brightness=0.1, contrast=1.3)
     assert torch.equal(
-        apply_image_augmentation(frames, look=look), apply_image_augmentation(torch.from_numpy(frames), look=look)
+        apply_image_augmentation(frames, augmentation=look),
+        apply_image_augmentation(torch.from_numpy(frames), augmentation=look),
     )
     assert np.array_equal(frames, kept)
     with pytest.raises(ValueError, match=r"\[2, 5, 4, 3\] torch.float64"):
@@ -82,7 +83,7 @@ def test_numpy_and_torch_agree_and_the_input_stays() -> None:
 def test_frames_share_one_look() -> None:
     one = pictures(1, 6, 6)
     out = apply_image_augmentation(
-        np.repeat(one, 3, axis=0), look=sample_image_augmentation(rng=np.random.default_rng(3))
+        np.repeat(one, 3, axis=0), augmentation=sample_image_augmentation(rng=np.random.default_rng(3))
     )
     assert torch.equal(out[0], out[1])
     assert torch.equal(out[0], out[2])
@@ -100,12 +101,12 @@ def test_looks_are_drawn_from_the_published_ranges() -> None:
 
 def test_a_flipped_pose_swaps_left_and_right_and_keeps_its_visibility() -> None:
     before = poses()
-    after = apply_pose_augmentation(before, stance=PoseAugmentation(flip=True), joints=JOINTS13, width=240)
+    after = apply_pose_augmentation(before, augmentation=PoseAugmentation(flip=True), joints=JOINTS13, width=240)
     left, right = JOINTS13.index("left_knee"), JOINTS13.index("right_knee")
     assert np.allclose(after[:, left, 0], 239 - before[:, right, 0])
     assert np.allclose(after[:, left, 1:], before[:, right, 1:])
     assert np.allclose(after[:, 0, 0], 239 - before[:, 0, 0])
-    again = apply_pose_augmentation(after, stance=PoseAugmentation(flip=True), joints=JOINTS13, width=240)
+    again = apply_pose_augmentation(after, augmentation=PoseAugmentation(flip=True), joints=JOINTS13, width=240)
     assert np.allclose(again, before, atol=1e-4)
 
 
@@ -113,7 +114,7 @@ def test_a_flipped_pose_swaps_left_and_right_and_keeps_its_visibility() -> None:
 def test_scale_and_rotation_are_one_similarity_of_the_whole_video(scale: float, rotation: float) -> None:
     before = poses()
     after = apply_pose_augmentation(
-        before, stance=PoseAugmentation(scale=scale, rotation=rotation), joints=JOINTS13, width=240
+        before, augmentation=PoseAugmentation(scale=scale, rotation=rotation), joints=JOINTS13, width=240
     )
     flat = [moved[..., :2].reshape(-1, 2) for moved in (before, after)]
     apart = [np.linalg.norm(points[:, None] - points, axis=-1) for points in flat]
@@ -126,7 +127,7 @@ def test_scale_and_rotation_are_one_similarity_of_the_whole_video(scale: float, 
 def test_jitter_is_as_large_as_asked_and_repeatable() -> None:
     before = poses(200)
     stance = PoseAugmentation(jitter=0.01, seed=5)
-    after, again = (apply_pose_augmentation(before, stance=stance, joints=JOINTS13, width=240) for _ in range(2))
+    after, again = (apply_pose_augmentation(before, augmentation=stance, joints=JOINTS13, width=240) for _ in range(2))
     assert np.array_equal(after, again)
     assert (after - before)[..., :2].std() == pytest.approx(0.01 * 180, rel=0.05)
     assert np.array_equal(after[..., 2], before[..., 2])
@@ -135,7 +136,7 @@ def test_jitter_is_as_large_as_asked_and_repeatable() -> None:
 def test_a_stance_is_drawn_once_and_none_is_none() -> None:
     before = poses()
     assert np.array_equal(
-        apply_pose_augmentation(before, stance=PoseAugmentation(), joints=JOINTS13, width=240), before
+        apply_pose_augmentation(before, augmentation=PoseAugmentation(), joints=JOINTS13, width=240), before
     )
     rng = np.random.default_rng(0)
     drawn = [sample_pose_augmentation(rng=rng, scale=0.2, rotation=0.1) for _ in range(2000)]
@@ -143,10 +144,12 @@ def test_a_stance_is_drawn_once_and_none_is_none() -> None:
     assert max(abs(stance.rotation) for stance in drawn) <= 0.1
     assert {stance.scale for stance in (sample_pose_augmentation(rng=rng) for _ in range(5))} == {1.0}
     with pytest.raises(ValueError, match=r"\[T, 13, 3\]"):
-        apply_pose_augmentation(before[..., :2], stance=PoseAugmentation(), joints=JOINTS13, width=240)
+        apply_pose_augmentation(before[..., :2], augmentation=PoseAugmentation(), joints=JOINTS13, width=240)
 
 
 def test_a_video_in_which_nobody_is_seen_is_left_alone() -> None:
     hidden = poses() * np.array([1, 1, 0], dtype=np.float32)
-    out = apply_pose_augmentation(hidden, stance=PoseAugmentation(scale=2.0, jitter=0.1), joints=JOINTS13, width=240)
+    out = apply_pose_augmentation(
+        hidden, augmentation=PoseAugmentation(scale=2.0, jitter=0.1), joints=JOINTS13, width=240
+    )
     assert np.array_equal(out, hidden)

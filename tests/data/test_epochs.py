@@ -118,5 +118,5 @@ def test_neighbours_are_of_different_actions() -> None:
 def test_nothing_that_can_be_read_ends_with_the_reason() -> None:
     every = [video.id for video in videos([3])]
     stream = GroupStream(videos([3]), read=read_all_but(*every), epochs=True, frames=4)  # type: ignore[arg-type]
-    with pytest.raises(RuntimeError, match=r"no group of this process' share .*0-0.* is damaged"):
+    with pytest.raises(RuntimeError, match=r"no group of this process .*0-0.* is damaged"):
         stream[0]

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from inphase.data import folder
-from inphase.data.video import Problem, present
+from inphase.data.video import Problem, find_present
 
 NAMES = ["two words.mp4", 'it\'s "quoted".mov', "Übung № 1.webm", "体操.mkv", "a,b;c.MP4", "100%.avi"]
 
@@ -49,7 +49,7 @@ def test_folders_of_pictures_are_videos_but_pictures_beside_videos_are_not(tmp_p
 
 def test_other_files_are_counted_and_hidden_ones_are_not(tmp_path: Path) -> None:
     fill(tmp_path, "a.mp4", "notes.txt", "more.txt", "README", ".DS_Store", "wave/deep/er/b.mp4")
-    with pytest.warns(Problem, match=r"2 \.txt, 1 folder, 1 no ending ignored"):
+    with pytest.warns(Problem, match=r"2 \.txt, 1 folder, 1 no suffix ignored"):
         assert len(folder.load(tmp_path, split="all")) == 1
 
 
@@ -76,8 +76,8 @@ def test_a_split_depends_on_the_name_alone(tmp_path: Path) -> None:
 @given(st.text(min_size=1))
 @example("not UTF-8: \udcff.mp4")
 def test_every_name_has_one_split(name: str) -> None:
-    assert folder._split_by_name(name, val=0.0, test=1.0) == "test"
-    assert folder._split_by_name(name, val=1.0, test=0.0) == "val"
+    assert folder.split_by_name(name, val=0.0, test=1.0) == "test"
+    assert folder.split_by_name(name, val=1.0, test=0.0) == "val"
 
 
 def test_given_splits_are_used_and_have_to_be_whole(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_phases_are_seconds_with_numbers_or_names(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("video,begin\n", "has no column start, end, phase"),
-        ("video,start,end,phase\na.mp4,2,1,0\n", "is no interval"),
+        ("video,start,end,phase\na.mp4,2,1,0\n", "is not an interval"),
         ("video,start,end,phase\na.mp4,0,later,0\n", "start and end are seconds"),
     ],
 )
@@ -136,7 +136,7 @@ def test_links_are_followed_except_back_to_the_folder_itself(tmp_path: Path) -> 
     with pytest.warns(Problem, match="2 link to the folder itself ignored"):
         videos = folder.load(root, split="all")
     assert [video.id for video in videos] == ["gone.mp4", "linked.mp4", "serve/a.mp4", "smash/b.mp4"]
-    here, absent = present(videos)
+    here, absent = find_present(videos)
     assert [video.id for video in absent] == ["gone.mp4"], "a link that leads nowhere is a missing file"
     assert len(here) == 3
 
@@ -153,7 +153,7 @@ def test_a_closed_sub_folder_is_reported_and_the_others_are_read(
         return scandir(path)
 
     monkeypatch.setattr("os.scandir", refuse)
-    with pytest.warns(Problem, match="closed: you may not look into it; give yourself the right") as caught:
+    with pytest.warns(Problem, match="closed: permission denied; change its permissions") as caught:
         assert [video.id for video in folder.load(root, split="all")] == ["serve/a.mp4"]
     assert len(caught) == 1
 

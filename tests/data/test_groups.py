@@ -9,7 +9,8 @@ from scipy.stats import chisquare
 from torch.utils.data import DataLoader
 
 from inphase.data.augmentation import (
-    apply_image_augmentations,
+    apply_augmentations,
+    apply_image_augmentation,
     augment_images,
     augment_poses,
     sample_image_augmentation,
@@ -164,7 +165,7 @@ def test_a_reader_that_gives_too_little_is_noticed() -> None:
         values, times = read(video, frames)
         return values[:-1], times[:-1]
 
-    with pytest.raises(RuntimeError, match="frames asked for"):
+    with pytest.raises(RuntimeError, match="frames requested"):
         GroupStream(videos(), read=short)[0]
 
 
@@ -192,7 +193,7 @@ def test_reading_ahead_stops_with_its_reader_and_passes_errors_on() -> None:
         assert max(seen) < 100
     with pytest.raises(RuntimeError, match="no action has enough videos"):
         next(prefetch(GroupStream(videos(each=2), read=read_all_but("pitch0", "bowl0", "serve1")), range(3)))
-    with pytest.raises(ValueError, match="no fewer than 0 threads"):
+    with pytest.raises(ValueError, match="at least 0 threads"):
         prefetch(stream=GroupStream(videos(), read=read), steps=range(3), threads=-1)
 
 
@@ -202,14 +203,14 @@ def test_looks_drawn_with_a_group_are_those_of_preparing_at_once() -> None:
         return noise[frames], frames / 20.0
 
     (at_once,) = GroupStream(videos(), read=pictures, prepare=augment_images)[3].groups
-    (later,) = GroupStream(videos(), read=pictures, look=sample_image_augmentation)[3].groups
+    (later,) = GroupStream(videos(), read=pictures, augmentation=sample_image_augmentation)[3].groups
     assert later.values.dtype == torch.uint8
-    assert len(set(later.looks)) == 4
-    torch.testing.assert_close(apply_image_augmentations(later.values, looks=later.looks), at_once.values)
-    assert at_once.looks == ()
-    torch.testing.assert_close(apply_image_augmentations(later.values), later.values / 127.5 - 1)
-    with pytest.raises(ValueError, match="4 sequences need as many looks, got 1"):
-        apply_image_augmentations(later.values, looks=later.looks[:1])
+    assert len(set(later.augmentations)) == 4
+    torch.testing.assert_close(apply_augmentations(later.values, augmentations=later.augmentations), at_once.values)
+    assert at_once.augmentations == ()
+    torch.testing.assert_close(apply_image_augmentation(later.values), later.values / 127.5 - 1)
+    with pytest.raises(ValueError, match="4 sequences need as many augmentations, got 1"):
+        apply_augmentations(later.values, augmentations=later.augmentations[:1])
 
 
 def test_pictures_and_poses_are_prepared_once_per_video() -> None:
@@ -242,12 +243,12 @@ def test_videos_too_short_for_a_valid_context_are_skipped() -> None:
     mixed = [Video(f"a{i}", "a", "train", length=10 if i == 0 else 40) for i in range(4)]
     batch = GroupStream(mixed, read=read, context=Context(edges="valid"))[0]
     assert [skip.id for skip in batch.skipped][:1] == ["a0"]
-    assert "whole context" in batch.skipped[0].reason
+    assert "full context" in batch.skipped[0].reason
     assert int(batch.groups[0].frames.min()) >= 15
 
 
 def test_impossible_streams_are_refused() -> None:
-    with pytest.raises(ValueError, match="no videos to draw from"):
+    with pytest.raises(ValueError, match="no videos to sample from"):
         GroupStream([], read=read)
     with pytest.raises(ValueError, match="needs two videos of an action; bowl has one"):
         GroupStream(videos()[:1] + videos()[6:], read=read)
@@ -289,7 +290,7 @@ def test_a_method_chooses_the_frames_and_the_context_follows_the_rate() -> None:
         number = int(name[-1])
         assert row.shape == (7, 2, 2)
         assert (row[:, 1, 0] - row[:, 0, 0]).tolist() == [2 * number] * 7
-        assert total == 40 + number - 2 * number  # what has its whole context
+        assert total == 40 + number - 2 * number  # what has its full context
         assert row[-1, 1, 0] == 40 + number - 1
 
 

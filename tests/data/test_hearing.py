@@ -19,7 +19,7 @@ def test_patches_are_the_spectra_of_their_stretches_heard_once() -> None:
         return sound
 
     read = LogMelReader()
-    noted = Video("a", "kick", "train", hear=listen)
+    noted = Video("a", "kick", "train", synthesize=listen)
     starts = np.array([0.0, 0.37])
     for _ in range(2):
         found = read(noted, starts, 1.0)
@@ -39,9 +39,9 @@ def test_the_sounds_used_longest_ago_are_dropped_first() -> None:
             made.append(name)
             return Sound(np.full(samples, ord(name), np.float32), 16000)
 
-        return Video(name, "kick", "train", hear=listen)
+        return Video(name, "kick", "train", synthesize=listen)
 
-    read = LogMelReader(room=40)  # bytes: two sounds of 4 samples
+    read = LogMelReader(max_bytes=40)  # bytes: two sounds of 4 samples
     for name in "abacab":
         np.testing.assert_array_equal(read.sound(video(name)).samples, np.full(4, ord(name)))
     assert made == ["a", "b", "c", "b"]

@@ -18,8 +18,8 @@ def test_a_table_names_the_videos_its_loader_lists() -> None:
     ("table", "message"),
     [
         ({}, r"\[data\] has no name: choose one of finegym, folder"),
-        ({"name": "attic"}, "no collection 'attic': choose one of"),
-        ({"name": "golfdb"}, "golfdb is read from a folder: name the one it lies in"),
+        ({"name": "attic"}, "no data set 'attic': choose one of"),
+        ({"name": "golfdb"}, "golfdb is read from a folder: name it as root"),
         ({**STAGE, "colour": 1}, r"\[data\] does not take 'colour': it takes actions, videos, level, size, seed"),
     ],
 )

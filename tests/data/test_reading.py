@@ -13,12 +13,12 @@ from inphase.data.audio_visual import AudioVisualStream, read_sounds
 from inphase.data.augmentation import augment_poses
 from inphase.data.frame_source import add_poses, select_joints
 from inphase.data.reading import (
-    Drawings,
+    RenderedFrames,
     annotated_length,
     file_length,
     measure,
     measured_length,
-    read_pictures,
+    read_images,
     read_pose,
     read_stored,
     read_stored_pose,
@@ -66,16 +66,16 @@ def test_pictures_are_read_from_files_folders_and_drawings(tmp_path: Path) -> No
     write_pictures(folder, range(12))
     frames = np.array([2, 3, 11])
     for path, rate, step in ((file, None, 0.1), (folder, 20.0, 0.05), (folder, None, 1.0)):
-        pictures, times = read_pictures(Video("a", "wave", "train", path=path, rate=rate), frames)
+        pictures, times = read_images(Video("a", "wave", "train", path=path, rate=rate), frames)
         assert numbers_of(pictures) == [2, 3, 11]
         assert times == pytest.approx(frames * step)
     drawn = Clip(np.arange(12 * 4 * 4 * 3, dtype=np.uint8).reshape(12, 4, 4, 3), np.arange(12) / 5)
-    pictures, times = read_pictures(Video("a", "wave", "train", draw=lambda: drawn), frames)
+    pictures, times = read_images(Video("a", "wave", "train", render=lambda: drawn), frames)
     assert np.array_equal(pictures, drawn.frames[frames])
     assert times.tolist() == drawn.times[frames].tolist()
-    assert read_pictures(Video("a", "wave", "train", path=file), frames, size=(8, 10))[0].shape == (3, 8, 10, 3)
-    with pytest.raises(ValueError, match="no pictures: read its pose"):
-        read_pictures(Video("a", "wave", "train"), frames)
+    assert read_images(Video("a", "wave", "train", path=file), frames, size=(8, 10))[0].shape == (3, 8, 10, 3)
+    with pytest.raises(ValueError, match="no images: read its pose"):
+        read_images(Video("a", "wave", "train"), frames)
 
 
 def test_spans_are_counted_shown_and_labelled_in_their_order(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_spans_are_counted_shown_and_labelled_in_their_order(tmp_path: Path) -> 
     intervals = ((0.0, 0.5, 7), (0.5, 0.8, 3))
     video = Video("a", "wave", "train", path=path, spans=((2.0, 2.5), (0.4, 0.7)), intervals=intervals)
     assert measured_length(video) == file_length(video) == 8
-    pictures, times = read_pictures(video, np.arange(8))
+    pictures, times = read_images(video, np.arange(8))
     assert numbers_of(pictures) == [20, 21, 22, 23, 24, 4, 5, 6]
     assert times == pytest.approx(np.arange(8) / 10)
     assert video.phases_at(times).tolist() == [7] * 5 + [3] * 3
@@ -112,7 +112,7 @@ def test_groups_of_real_files_are_the_same_from_a_store(tmp_path: Path) -> None:
     assert (filled.written, list(filled.broken)) == (3, ["broken"])
     store = FrameStore(tmp_path / "store")
     how = {"videos": 3, "frames": 6, "context": Context((-3, 0))}
-    decoded = GroupStream(videos, read=read_pictures, frame_count=measured_length, **how)  # type: ignore[arg-type]
+    decoded = GroupStream(videos, read=read_images, frame_count=measured_length, **how)  # type: ignore[arg-type]
     stored = GroupStream(
         videos,
         read=partial(read_stored, store=store),
@@ -161,12 +161,12 @@ def test_sound_is_read_on_the_clock_of_the_pictures(tmp_path: Path) -> None:
     assert waves.shape == (3, 14400)
     assert (np.abs(waves).mean(1) > 0.1).tolist() == [False, True, False]
     (group,) = AudioVisualStream(
-        [video], read=read_pictures, read_sound=read_sounds, measure=measure, actions=1, frames=5
+        [video], read=read_images, read_sound=read_sounds, measure=measure, actions=1, frames=5
     )[0].groups
     assert group.sound is not None
     assert group.sound.shape == (1, 3, 16000)
     assert group.values.shape == (1, 5, 2, 64, 96, 3)
-    with pytest.raises(ValueError, match="no sound of its own"):
+    with pytest.raises(ValueError, match="has no sound"):
         read_sounds(Video("b", "bell", "train"), np.array([0.0]), 1.0)
     silent = write_video(tmp_path / "b.mp4", count=10, rate=10)
     with pytest.raises(MediaError):
@@ -178,14 +178,14 @@ def test_the_stage_is_read_like_any_collection(tmp_path: Path) -> None:
     how: dict[str, Any] = {"split": "train", "actions": ["kick"], "size": 32, "videos": 2}
     stage_videos.write(tmp_path, **how)
     drawn, written = stage_videos.load(**how), stage_videos.load(tmp_path, split="train")
-    for videos, read in ((drawn, Drawings()), (written, read_pictures)):
+    for videos, read in ((drawn, RenderedFrames()), (written, read_images)):
         (group,) = GroupStream(videos, read=read, videos=2, frames=6)[0].groups
         for video in videos:
             row = group.ids.index(video.id)
             frames = group.frames[row].numpy()
             true = drawn[[other.id for other in drawn].index(video.id)]
-            assert true.draw is not None
-            assert np.abs(group.values[row, :, 1].numpy().astype(float) - true.draw().frames[frames]).mean() < 10
+            assert true.render is not None
+            assert np.abs(group.values[row, :, 1].numpy().astype(float) - true.render().frames[frames]).mean() < 10
             assert group.times[row].numpy() == pytest.approx(frames / 30, abs=1e-6)
             assert video.progress is not None
             assert (np.diff(video.progress[frames]) > 0).all()
@@ -208,9 +208,9 @@ sys.modules["av"] = None
 from inphase.data import stage_videos
 from inphase.data.stream import GroupStream
 from inphase.data.stream import prefetch
-from inphase.data.reading import Drawings
+from inphase.data.reading import RenderedFrames
 videos = stage_videos.load(split="train", actions=["kick"], videos=2, size=16)
-(batch,) = prefetch(GroupStream(videos, read=Drawings(), frames=3), range(1))
+(batch,) = prefetch(GroupStream(videos, read=RenderedFrames(), frames=3), range(1))
 print(tuple(batch.groups[0].values.shape))
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -224,8 +224,8 @@ def test_what_is_drawn_is_kept_within_bounds() -> None:
         drawn.append(name)
         return Clip(np.zeros((4, 5, 5, 3), np.uint8), np.arange(4.0))
 
-    videos = {name: Video(name, "wave", "train", draw=partial(draw, name)) for name in "abc"}
-    read = Drawings(room=2 * 4 * 5 * 5 * 3)
+    videos = {name: Video(name, "wave", "train", render=partial(draw, name)) for name in "abc"}
+    read = RenderedFrames(max_bytes=2 * 4 * 5 * 5 * 3)
     for name in "abab":
         pictures, times = read(videos[name], np.array([1, 3]))
         assert (pictures.shape, times.tolist()) == ((2, 5, 5, 3), [1, 3])
@@ -234,12 +234,12 @@ def test_what_is_drawn_is_kept_within_bounds() -> None:
         read(videos[name], np.array([0]))
     assert drawn == ["a", "b", "c", "a", "c"]
     assert multiprocessing.reduction.ForkingPickler.dumps(read).nbytes < 500, "workers get no clips"
-    with pytest.raises(ValueError, match="is not drawn"):
+    with pytest.raises(ValueError, match="is not rendered"):
         read(Video("d", "wave", "train"), np.array([0]))
 
 
 def test_a_sound_that_is_made_has_its_own_rate() -> None:
-    video = Video("a", "bell", "train", hear=lambda: Sound(np.ones(16000, np.float32), 16000))
+    video = Video("a", "bell", "train", synthesize=lambda: Sound(np.ones(16000, np.float32), 16000))
     assert read_sounds(video, np.array([0.25, 0.75]), 0.5).mean(1).tolist() == [1.0, 0.5]
-    with pytest.raises(ValueError, match="heard at 16000 samples a second, not 8000"):
+    with pytest.raises(ValueError, match="has 16000 samples per second, not 8000"):
         read_sounds(video, np.array([0.0]), 0.5, rate=8000)

@@ -30,7 +30,7 @@ def drawn() -> Clip:
 
 
 def test_frames_are_spread_evenly_with_their_phase_below() -> None:
-    labelled = video(draw=drawn, phases=np.repeat([0, -1], 10))
+    labelled = video(render=drawn, phases=np.repeat([0, -1], 10))
     sheet = draw_contact_sheet([labelled], columns=3, cell=80)
     lefts = [150 + column * 84 for column in range(3)]
     assert [pixel(sheet, left + 40, 40) for left in lefts] == [(0, 0, 0), (100, 0, 0), (190, 0, 0)]
@@ -38,7 +38,7 @@ def test_frames_are_spread_evenly_with_their_phase_below() -> None:
 
 
 def test_names_are_not_written_as_boxes() -> None:
-    sheets = [draw_contact_sheet([video(name, draw=drawn)], columns=1, cell=80) for name in ("Ü", "Ý")]
+    sheets = [draw_contact_sheet([video(name, render=drawn)], columns=1, cell=80) for name in ("Ü", "Ý")]
     assert sheets[0].tobytes() != sheets[1].tobytes()
 
 
@@ -66,9 +66,9 @@ def test_keypoints_become_stick_figures_with_sides_told_apart() -> None:
 
 
 def test_a_video_that_cannot_be_shown_says_so_in_its_row() -> None:
-    sheet = np.asarray(draw_contact_sheet([Video("a", "wave", "train"), video(draw=drawn)], columns=2, cell=80)).astype(
-        int
-    )
+    sheet = np.asarray(
+        draw_contact_sheet([Video("a", "wave", "train"), video(render=drawn)], columns=2, cell=80)
+    ).astype(int)
     assert (sheet[:80, 150:, 0] - sheet[:80, 150:, 1] > 100).any()
     with pytest.raises(ValueError, match="got 0 and 10"):
         draw_contact_sheet([])

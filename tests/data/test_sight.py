@@ -21,13 +21,13 @@ def pictures(size: int) -> ImageEncoder:
 def test_poses_of_labels_are_reduced_to_the_encoders_joints() -> None:
     (video,) = stage_videos.load(split="test", videos=1, actions=["squat"])
     bare = Video("bare", "squat", "test", length=3)
-    with pytest.warns(Problem, match=r"1 videos \(bare\): no keypoints; they are left out"):
+    with pytest.warns(Problem, match=r"1 videos \(bare\): no keypoints; they are skipped"):
         seen = open_frame_source(PoseEncoder(joints=JOINTS13), [video, bare], name="stage")
     values, _ = seen.read(seen.videos[0], np.arange(5))
     assert values.shape == (5, 13, 3)
     assert seen.frame_count(seen.videos[0]) == video.length
     assert seen.source == "stage labels"
-    with pytest.raises(ValueError, match="no keypoints: all 1 videos; find them with `inphase data pose`"):
+    with pytest.raises(ValueError, match="no keypoints: all 1 videos; estimate them with `inphase data pose`"):
         open_frame_source(PoseEncoder(joints=JOINTS13), [bare])
 
 
@@ -38,7 +38,7 @@ def test_pictures_are_read_at_the_encoders_size_from_files_or_a_store(tmp_path: 
         Video("b", "squat", "test", path=tmp_path / "b.mp4"),
     ]
     encoder = pictures(32)
-    with pytest.warns(Problem, match=r"1 videos \(b\): no pictures; they are left out"):
+    with pytest.warns(Problem, match=r"1 videos \(b\): no images; they are skipped"):
         seen = open_frame_source(encoder, videos)
     assert [video.id for video in seen.videos] == ["a"]
     assert seen.read(videos[0], np.arange(6))[0].shape == (6, 32, 32, 3)
@@ -48,15 +48,17 @@ def test_pictures_are_read_at_the_encoders_size_from_files_or_a_store(tmp_path: 
     assert [video.id for video in stored.videos] == ["a"]
     assert stored.frame_count(videos[0]) == 6
     assert stored.source != seen.source
-    with pytest.raises(ValueError, match=r"holds pictures of \(32, 32\), \(64, 64\) are wanted"):
+    with pytest.raises(ValueError, match=r"holds images of \(32, 32\), the encoder takes \(64, 64\)"):
         open_frame_source(pictures(64), videos, store=tmp_path / "store")
 
 
 def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
     videos = stage_videos.load(split="test", videos=1, actions=["squat"])
-    with pytest.raises(ValueError, match="not as sounds"):
+    with pytest.raises(ValueError, match="have no audio frames"):
         open_frame_source(AudioEncoder(), videos)
-    with pytest.raises(ValueError, match="4 numbers are wanted"):
-        open_frame_source(PoseEncoder(joints=JOINTS13, space=3), videos)
+    with pytest.raises(ValueError, match="the encoder takes 4 numbers"):
+        open_frame_source(PoseEncoder(joints=JOINTS13, space=3), videos, store=tmp_path)
+    with pytest.raises(ValueError, match="no 3-D joints: all 1 videos"):
+        open_frame_source(PoseEncoder(joints=JOINTS13, space=3), [Video("a", "wave", "test")])
     with pytest.raises(ValueError, match="stores hold the joints head, "):
         open_frame_source(PoseEncoder(joints=(*JOINTS13, "nose")), videos, store=tmp_path)

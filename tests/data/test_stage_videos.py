@@ -26,8 +26,8 @@ from inphase.storage.files import DRAFT_SUFFIX
 
 def test_a_video_has_all_labels() -> None:
     for video in load(split="train", videos=1, size=32):
-        assert video.draw is not None
-        clip = video.draw()
+        assert video.render is not None
+        clip = video.render()
         frames = len(clip)
         assert clip.frames.shape == (frames, 32, 32, 3)
         assert video.length == frames
@@ -123,7 +123,7 @@ import hashlib
 from inphase.data.stage_videos import load
 total = hashlib.sha256()
 for video in load(split="test", videos=1, actions=["serve", "shelf_lift", "clean_and_jerk"], level="hard"):
-    for array in (video.draw().frames, video.keypoints, video.joints3d, video.visibility, video.hear().samples):
+    for array in (video.render().frames, video.keypoints, video.joints3d, video.visibility, video.synthesize().samples):
         total.update(array.tobytes())
 print(total.hexdigest())
 """
@@ -133,13 +133,13 @@ def test_another_process_makes_the_same_bits() -> None:
     run = subprocess.run([sys.executable, "-c", _DIGEST], capture_output=True, text=True, check=True)
     total = hashlib.sha256()
     for video in load(split="test", videos=1, actions=["serve", "shelf_lift", "clean_and_jerk"], level="hard"):
-        assert video.draw is not None
-        assert video.hear is not None
+        assert video.render is not None
+        assert video.synthesize is not None
         assert video.keypoints is not None
         assert video.joints3d is not None
         assert video.visibility is not None
-        sound = video.hear().samples
-        for array in (video.draw().frames, video.keypoints, video.joints3d, video.visibility, sound):
+        sound = video.synthesize().samples
+        for array in (video.render().frames, video.keypoints, video.joints3d, video.visibility, sound):
             total.update(array.tobytes())
     assert run.stdout.strip() == total.hexdigest()
 
@@ -188,8 +188,8 @@ def test_images_survive_the_codec(root: Path) -> None:
         assert video.path is not None
         clip = read_clip(video.path)
         drawn = next(v for v in load(split="test", actions=[video.action], videos=1, size=48) if v.id == video.id)
-        assert drawn.draw is not None
-        true = drawn.draw()
+        assert drawn.render is not None
+        true = drawn.render()
         np.testing.assert_allclose(clip.times, true.times, atol=1e-6)
         error = np.abs(clip.frames.astype(float) - true.frames).mean((1, 2, 3))
         assert error.max() < 10

@@ -17,7 +17,7 @@ def test_a_table_is_handed_to_what_it_names() -> None:
         call(make, {"size": 1, "color": "blue"}, where="[thing]")
     with pytest.raises(ValueError, match=r"\[thing\] does not take 'size': it takes colour"):
         call(make, {"size": 1}, where="[thing]", size=2)
-    with pytest.raises(ValueError, match=r"\[thing\] names no 'b': choose one of a"):
+    with pytest.raises(ValueError, match=r"\[thing\] has the unknown name 'b': choose one of a"):
         choose({"a": make}, {"name": "b"}, where="thing")
     with pytest.raises(ValueError, match=r"\[thing\] has no name"):
         choose({"a": make}, {}, where="thing")

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from inphase.data import finegym, folder, golfdb, vggsound
-from inphase.data.text_files import read_json, read_numbered_table, read_rows, read_table
-from inphase.data.video import Video
+from inphase.data.video import Video, read_json, read_numbered_table, read_rows, read_table
 from tests.data import test_finegym, test_golfdb, test_vggsound
 
 
@@ -72,7 +71,7 @@ def test_another_encoding_is_named_with_its_file(
 def test_what_is_no_json_or_table_is_named(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     file.write_text(json.dumps({"a": 1})[:-1])
-    with pytest.raises(ValueError, match=r"a\.json is damaged or no JSON .*: copy it again"):
+    with pytest.raises(ValueError, match=r"a\.json is damaged or not JSON .*: copy it again"):
         read_json(file)
     (tmp_path / "a.csv").write_text("a" * 200_000)
     with pytest.raises(ValueError, match=r"a\.csv is not a table of comma-separated values \(field larger"):

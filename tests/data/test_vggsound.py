@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from inphase.data import vggsound
-from inphase.data.video import Problem, present
+from inphase.data.video import Problem, find_present
 
 FULL = """---g-f_I2yQ,1,people marching,test
 --0PQM4-hqg,30,waterfall burbling,train
@@ -49,7 +49,7 @@ def test_absent_clips_are_listed_not_fatal(tmp_path: Path) -> None:
     (tmp_path / "test.csv").write_text(SHORT)
     (tmp_path / "video").mkdir()
     (tmp_path / "video" / "LDoXsip0BEQ_000177.mp4").touch()
-    here, absent = present(vggsound.load(tmp_path, split="test"))
+    here, absent = find_present(vggsound.load(tmp_path, split="test"))
     assert ([video.id for video in here], [video.id for video in absent]) == (
         ["LDoXsip0BEQ_000177"],
         ["glLQrEijrKg_000300"],

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inphase.data.video import Problem, Video, present, summarise
+from inphase.data.video import Problem, Video, find_present, summarize
 
 
 def test_labels_by_second_cover_their_half_open_intervals() -> None:
@@ -19,7 +19,7 @@ def test_a_frame_at_a_boundary_belongs_to_what_begins_there_whatever_the_roundin
 def test_labels_by_frame_need_all_frames() -> None:
     video = Video("a", "wave", "train", phases=np.array([0, 0, 1]))
     assert video.phases_at(np.arange(3) / 30).tolist() == [0, 0, 1]
-    with pytest.raises(ValueError, match="3 labelled frames, 2 times"):
+    with pytest.raises(ValueError, match="3 labeled frames, 2 times"):
         video.phases_at(np.arange(2) / 30)
 
 
@@ -30,11 +30,11 @@ def test_an_unlabelled_video_has_no_phase() -> None:
 def test_absent_files_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "a.mp4").touch()
     videos = [Video(name, "wave", "train", path=tmp_path / f"{name}.mp4") for name in "ab"] + [Video("c", "w", "train")]
-    here, absent = present(videos)
+    here, absent = find_present(videos)
     assert ([video.id for video in here], [video.id for video in absent]) == (["a", "c"], ["b"])
 
 
 def test_a_problem_says_where_what_and_the_fix() -> None:
     assert str(Problem("a.mat", "unreadable", "copy it again")) == "a.mat: unreadable; copy it again"
-    assert summarise("abcde") == "a, b, c and 2 more"
-    assert summarise("ab") == "a, b"
+    assert summarize("abcde") == "a, b, c and 2 more"
+    assert summarize("ab") == "a, b"

@@ -127,7 +127,7 @@ def test_two_encoders_are_measured_beside_chance_and_untrained_ones(
     ears = AudioEncoder(convolutions=[[2], [2]], hidden=(8,), dimension=8).eval()
     sight = open_frame_source(eyes, stage_videos.load(split="test", videos=2, actions=["squat", "kick"], level="plain"))
     columns = measure_sound_recall(eyes, ears, sight, untrained=2)
-    mute = [replace(sight.videos[0], id="mute", hear=None), *sight.videos]
+    mute = [replace(sight.videos[0], id="mute", synthesize=None), *sight.videos]
     with pytest.warns(Problem, match="mute: cannot be heard .* has no sound of its own"):
         assert (
             measure_sound_recall(eyes, ears, replace(sight, videos=mute), untrained=0)["this run"]

@@ -47,9 +47,9 @@ def test_a_track_is_as_long_as_its_images_and_depends_on_the_slate_only() -> Non
     take = TAKES[0]
     (video,) = load(split="val", actions=[take.slate.action], videos=1)
     assert (video.id, Slate.parse(video.id)) == (take.slate.id, take.slate)
-    assert video.hear is not None
-    track = video.hear().samples
-    assert video.hear().rate == SAMPLE_RATE
+    assert video.synthesize is not None
+    track = video.synthesize().samples
+    assert video.synthesize().rate == SAMPLE_RATE
     assert track.dtype == np.float32
     assert len(track) == round(len(take.progress) / FPS * SAMPLE_RATE)
     assert np.abs(track).max() == pytest.approx(0.9)

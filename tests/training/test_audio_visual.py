@@ -17,7 +17,7 @@ from inphase.losses import GTA
 from inphase.models import AudioEncoder, PoseEncoder, load_encoder
 from inphase.training import Recipe, Status, read_recipe, train
 from inphase.training.build import build_encoder_with_loss, build_stream, load_frame_sources
-from inphase.training.encoder_with_loss import EncoderWithLoss, StepInput
+from inphase.training.encoder_with_loss import EncoderWithLoss
 from inphase.training.metrics import read_metrics
 from tests.media.recordings import write_video
 from tests.training.conftest import make_recipe
@@ -80,8 +80,8 @@ def test_sounds_of_all_groups_are_embedded_as_each_alone() -> None:
         audio=AudioEncoder(convolutions=[[2], [2]], hidden=(8,), dimension=8),
     ).eval()
     groups = stream(recipe(batch={"actions": 3}), method)[0].groups
-    together = method(StepInput([Batch(0, groups)], device=torch.device("cpu")))
-    alone = [method(StepInput([Batch(0, (group,))], device=torch.device("cpu")))["loss"] for group in groups]
+    together = method(Batch(0, groups).to(torch.device("cpu")))
+    alone = [method(Batch(0, (group,)).to(torch.device("cpu")))["loss"] for group in groups]
     torch.testing.assert_close(together["loss"], torch.stack(alone).mean())
     assert {int(group.lengths[1]) for group in groups} != {int(groups[0].lengths[0])}
 

@@ -8,7 +8,7 @@ from inphase.data.frame_source import open_frame_source
 from inphase.data.stream import GroupStream
 from inphase.losses import GTA
 from inphase.models import PoseEncoder
-from inphase.training.encoder_with_loss import EncoderWithLoss, StepInput, trainable_parameters
+from inphase.training.encoder_with_loss import EncoderWithLoss, trainable_parameters
 from inphase.training.recipe import OptimizerSettings
 from tests.conftest import CUDA
 
@@ -27,7 +27,7 @@ def test_a_step_never_waits_for_the_gpu(device: str, variant: str, waiting_is_an
     batch = GroupStream(sight.videos, read=sight.read, frames=20, context=encoder.context)[0]
     method = EncoderWithLoss(encoder, GTA(variant=variant)).to(device)  # type: ignore[arg-type]
     optimizer = OptimizerSettings().build(trainable_parameters(method))
-    given = StepInput([batch], device=torch.device(device))
+    given = batch.to(torch.device(device))
 
     def step() -> torch.Tensor:
         loss: torch.Tensor = method(given)["loss"] + encoder.regularizer()

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from inphase.data.frame_source import FrameSource
+from inphase.data.stream import Batch
 from inphase.losses import GTA
 from inphase.models import Encoder, load_encoder
 from inphase.runs import Run
@@ -23,7 +24,7 @@ from inphase.storage.files import exclusive_lock
 from inphase.training import Status, TrainingError, read_recipe, train
 from inphase.training.build import build_encoder_with_loss, load_frame_sources
 from inphase.training.checkpoint import rng_state, set_rng_state
-from inphase.training.encoder_with_loss import EncoderWithLoss, StepInput
+from inphase.training.encoder_with_loss import EncoderWithLoss
 from inphase.training.metrics import read_metrics
 from tests.training.conftest import make_recipe
 
@@ -217,7 +218,7 @@ def test_accumulated_batches_are_one_batch(out: Path, monkeypatch: pytest.Monkey
     seen: list[set[str]] = []
     forward = EncoderWithLoss.forward
 
-    def noting(self: EncoderWithLoss, given: StepInput) -> dict[str, Tensor]:
+    def noting(self: EncoderWithLoss, given: Batch) -> dict[str, Tensor]:
         seen.append({group.action for group in given.groups})
         assert len(given.groups) == 4
         return forward(self, given)

@@ -78,15 +78,15 @@ def features(video: Video) -> NDArray[np.float64]:
 
 def track(folder: Path, number: int, videos: Sequence[Video], curves: NDArray[np.float32], size: int) -> VideoTrack:
     video, reference = videos[number], videos[0]
-    assert video.draw is not None
-    assert video.hear is not None
+    assert video.render is not None
+    assert video.synthesize is not None
     assert video.phases is not None
     assert video.progress is not None
     assert reference.progress is not None
     assert video.keypoints is not None
     assert video.visibility is not None
-    clip, name = video.draw(), f"swing-{number}"
-    write_mp4(folder / f"{name}.mp4", clip.frames, fps=RATE, sound=_heard(video.hear()))
+    clip, name = video.render(), f"swing-{number}"
+    write_mp4(folder / f"{name}.mp4", clip.frames, fps=RATE, sound=_heard(video.synthesize()))
     write_mp4(folder / f"{name}-heat.mp4", heat(video, size), fps=RATE)
     times = seconds(video)
     own = np.interp(reference.progress, video.progress, times)
@@ -138,11 +138,11 @@ def heat(video: Video, size: int) -> Iterator[NDArray[np.uint8]]:
 
 
 def thumbnail(folder: Path, video: Video, frame: int, *, number: int, score: float | None = None) -> PlaybackMoment:
-    assert video.draw is not None
+    assert video.render is not None
     frame = min(frame, (video.length or 1) - 1)
     file = f"thumbnails/swing-{number}-{frame}.jpg"
     (folder / "thumbnails").mkdir(exist_ok=True)
-    Image.fromarray(video.draw().frames[frame]).save(folder / file, quality=85)
+    Image.fromarray(video.render().frames[frame]).save(folder / file, quality=85)
     return PlaybackMoment(NAMES[number], frame / RATE, score=score, media=f"swing-{number}.mp4", thumbnail=file)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.text_files import read_numbered_table
+from inphase.data.video import read_numbered_table
 from inphase.playback import Phase, PlaybackEvent, VideoTrack
 
 # Seconds are written with six decimals; times closer than this are equal.

@@ -16,7 +16,7 @@ from inphase.data import DATASETS
 from inphase.data.audio_visual import read_video_sound
 from inphase.data.frame_source import open_frame_source
 from inphase.data.stage_videos import write_recording
-from inphase.data.video import present, summarise
+from inphase.data.video import find_present, summarize
 from inphase.media.audio import Sound, read_sound
 from inphase.media.probe import probe
 from inphase.models import Embedding, Encoder, load_encoder
@@ -286,12 +286,12 @@ class DatasetSplit:
         self._choice = choose_data(model, name=name, root=None, store=None)
         # Poses do not depend on the size of a drawing, which is chosen for people to see.
         size = self._encoder.shape[0] if self._encoder.modality == "image" else DRAWN_SIZE
-        listed, _ = present(self._choice.load(split, size=size))
-        self._videos = {video.id: video for video in listed if video.sound is not None or video.hear is not None}
+        listed, _ = find_present(self._choice.load(split, size=size))
+        self._videos = {video.id: video for video in listed if video.sound is not None or video.synthesize is not None}
         self.names = list(self._videos)
         named = [v.id for v in listed if query == v.id or (v.path and Path(query).resolve() == v.path.resolve())]
         if not named:
-            raise ValueError(f"no video {query} among {summarise(video.id for video in listed)}: name one by its id")
+            raise ValueError(f"no video {query} among {summarize(video.id for video in listed)}: name one by its id")
         self.query = named[0]
 
     def embeddings(self, names: Sequence[str]) -> tuple[dict[str, Embedding], dict[str, str]]:

@@ -185,7 +185,7 @@ def _sources(name: str, root: Path, *, split: str) -> "dict[str, Source]":
 
 def _print_filled(filled: "FillSummary", store: Path) -> None:
     """Print what a store contains, and which videos it could not take."""
-    from inphase.data.video import summarise
+    from inphase.data.video import summarize
 
     print_line(
         f"{filled.written + filled.kept:,} videos, {filled.frames:,} frames in {store} "
@@ -193,7 +193,7 @@ def _print_filled(filled: "FillSummary", store: Path) -> None:
     )
     for kind, found in (("broken", filled.broken), ("damaged", filled.damaged)):
         if found:
-            warn_line(f"{kind}: {summarise(found.values())}")
+            warn_line(f"{kind}: {summarize(found.values())}")
 
 
 def _print_counts(report: "DataReport") -> None:

@@ -1,18 +1,22 @@
-"""Annotated collections: what is known of recordings, and how training draws from them."""
+"""Annotated data sets, and how training samples from them."""
 
 from collections.abc import Callable
+from pathlib import Path
 
-from inphase.data import finegym, folder, golfdb, penn_action, stage_videos, utd_mhad, vggsound
+from inphase.data import finegym, folder, golfdb, keypoints, penn_action, stage_videos, utd_mhad, vggsound
 from inphase.data.video import Video
 
-# Each takes the folder, which the stage can do without, and `split`: "train", "val", "test" as far as the collection
-# has them, or "all".
+# Each takes the folder, which the stage can omit, and `split`: "train", "val", "test" if the data set has them, or
+# "all".
 DATASETS: dict[str, Callable[..., list[Video]]] = {
     "finegym": finegym.load,
     "folder": folder.load,
     "golfdb": golfdb.load,
+    "keypoints": keypoints.load,
     "penn_action": penn_action.load,
     "stage": stage_videos.load,
     "utd_mhad": utd_mhad.load,
     "vggsound": vggsound.load,
 }
+# Data sets with joints of their own → these joints, and 2 or 3 dimensions; a pose encoder is built for them.
+OWN_JOINTS: dict[str, Callable[[Path | str], tuple[tuple[str, ...], int]]] = {"keypoints": keypoints.read_joints}

@@ -1,6 +1,7 @@
-"""Strips: some frames of one video with their context, and how several become one tensor."""
-# MERGED: Epochs: every video in one group, so that of several processes one reads it.
-# MERGED: One bad video never stops a run: it is skipped, reported once, and counted.
+"""The parts of a batch: sampled frames of one video, the plan of an epoch, and videos that are skipped.
+
+A video that cannot be read never stops a run: it is skipped, reported once, and counted.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,27 +14,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.data.augmentation import ImageAugmentation
+from inphase.data.augmentation import Augmentation
 from inphase.data.reading import Read
-from inphase.data.video import Video, summarise
+from inphase.data.video import Video, summarize
 from inphase.media.sampling import Context, Frames, context_frames, usable
 
-Prepare = Callable[[NDArray[Any], Video, np.random.Generator], NDArray[Any] | Tensor]  # once a video, before context
+# (frames, video, rng) → frames; once per video, before frames are repeated for their contexts.
+Prepare = Callable[[NDArray[Any], Video, np.random.Generator], NDArray[Any] | Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class SampledFrames:
-    """Some frames of one video and their context, each distinct one once."""
+    """Sampled frames of one video and their context, without repeated frames."""
 
     id: str
     values: NDArray[Any]  # [D, …]
-    rows: Frames  # [T, C] which of the values each context is
+    rows: Frames  # [T, C] the row of `values` of each context frame
     frames: Frames  # [T]
     times: NDArray[np.float64]  # [T]
-    total: int  # frames they were chosen of
-    labels: Frames | None = None  # [T] phase, −1 where unknown
+    total: int  # the number of frames they were sampled from
+    labels: Frames | None = None  # [T] phase, −1 if unknown
     progress: NDArray[np.float32] | None = None  # [T, E] frames since each key event over the video's frames
-    look: ImageAugmentation | None = None
+    augmentation: Augmentation | None = None
 
 
 def read_sampled_frames(
@@ -47,12 +49,12 @@ def read_sampled_frames(
     first_phase: int = 0,
     rng: np.random.Generator,
 ) -> SampledFrames:
-    """Read frames with their context and what is known of them; the action's phases count from `first_phase`."""
+    """Read frames with their context and labels; the phases of the action are numbered from `first_phase`."""
     wanted = context_frames(frames, length=length, context=context)
     distinct, places = np.unique(np.concatenate([wanted.ravel(), frames]), return_inverse=True)
     values, times = read(video, distinct)
     if len(values) != len(distinct) or len(times) != len(distinct):
-        raise ValueError(f"{len(distinct)} frames asked for, {len(values)} read with {len(times)} times")
+        raise ValueError(f"{len(distinct)} frames requested, {len(values)} read with {len(times)} times")
     ready = np.asarray(values if prepare is None else prepare(values, video, rng))
     seconds = times[places[wanted.size :]]
     return SampledFrames(
@@ -68,7 +70,7 @@ def read_sampled_frames(
 
 
 def _labels(video: Video, frames: Frames, times: NDArray[np.float64], *, first: int) -> Frames | None:
-    """Give the phase of each frame, where the video has phases."""
+    """Return the phase of each frame, if the video has phases."""
     if video.phases is None and not video.intervals:
         return None
     phases = video.phases[frames] if video.phases is not None else video.phases_at(times)
@@ -76,57 +78,60 @@ def _labels(video: Video, frames: Frames, times: NDArray[np.float64], *, first: 
 
 
 def _progress(video: Video, frames: Frames, *, length: int) -> NDArray[np.float32] | None:
-    """Give the frames since each key event over the video's length, where the video has events."""
+    """Return the frames since each key event divided by the length of the video, if it has events."""
     if not video.events:
         return None
     events = np.array(list(video.events.values()))
     return np.asarray((frames[:, None] - events) / length, dtype=np.float32)
 
 
-def stack(strips: Sequence[SampledFrames]) -> Tensor:
-    """Lay strips out as [K, T, C, …], each one's last step repeated to the length of the longest.
+def stack(sequences: Sequence[SampledFrames]) -> Tensor:
+    """Stack the values of K videos as [K, T, C, …], padded to the longest by repeating the last step.
 
-    Every frame is copied once: for pictures this is what reading a store costs.
+    Every frame is copied once: for images this is the cost of reading a store.
     """
-    longest = max(len(strip.rows) for strip in strips)
-    first = strips[0]
-    whole = np.empty((len(strips), longest, first.rows.shape[1], *first.values.shape[1:]), first.values.dtype)
-    for strip, place in zip(strips, whole, strict=True):
-        rows = strip.rows[np.minimum(np.arange(longest), len(strip.rows) - 1)]
-        # The default mode would go through a copy of the output, and the rows cannot be out of range.
-        np.take(strip.values, rows, axis=0, out=place, mode="clip")
+    longest = max(len(each.rows) for each in sequences)
+    first = sequences[0]
+    whole = np.empty((len(sequences), longest, first.rows.shape[1], *first.values.shape[1:]), first.values.dtype)
+    for each, place in zip(sequences, whole, strict=True):
+        rows = each.rows[np.minimum(np.arange(longest), len(each.rows) - 1)]
+        # The default mode would copy the output, and the rows cannot be out of range.
+        np.take(each.values, rows, axis=0, out=place, mode="clip")
     return torch.from_numpy(whole)
 
 
 def pad(sequences: Sequence[Tensor]) -> Tensor:
-    """Stack sequences [T, …] of different lengths, each one's last entry repeated to the length of the longest."""
+    """Stack sequences [T, …] of different lengths, padded to the longest by repeating the last entry."""
     longest = max(len(sequence) for sequence in sequences)
     return torch.stack([sequence[torch.arange(longest).clamp_(max=len(sequence) - 1)] for sequence in sequences])
 
 
-Planned = tuple[int, NDArray[np.int64]]  # the action, and which of its videos
+Planned = tuple[int, NDArray[np.int64]]  # the action, and the numbers of its videos
 
 
 class Epochs:
-    """The groups of every epoch, for actions of which the numbers of videos are `counts`."""
+    """The groups of every epoch, for actions with `counts` videos each.
+
+    Every video is in one group of an epoch, so that one of several processes reads it.
+    """
 
     def __init__(self, counts: Sequence[int], *, size: int, seed: int) -> None:
         """Count the groups of an epoch."""
         self._counts, self._seed = list(counts), seed
-        # A last group of one video would be none: it goes with another, which for K = 2 makes one of three.
+        # A last group of one video would be useless: it joins another one, which for K = 2 then has three.
         self._cuts = [max(1, min(-(-count // size), count // 2)) for count in self._counts]
         self.groups = sum(self._cuts)
-        self._plan = lru_cache(maxsize=2)(self._make_plan)  # at a boundary two are in use
+        self._plan = lru_cache(maxsize=2)(self._make_plan)  # at the boundary of epochs two are in use
 
     def group(self, slot: int) -> Planned:
-        """Give the group of a slot."""
+        """Return the group of a slot."""
         epoch, place = divmod(slot, self.groups)
         return self._plan(epoch)[place]
 
-    def instead(self, slot: int, *, world: int) -> Iterator[int]:
-        """Name the slots of the same epoch that belong to the same of `world` processes, this one first.
+    def alternatives(self, slot: int, *, world: int) -> Iterator[int]:
+        """List the slots of the same epoch and the same one of `world` processes, this one first.
 
-        They stand in for a group that cannot be read: no other process' videos do.
+        They replace a group that cannot be read, without the videos of another process.
         """
         epoch = slot // self.groups
         begin, end = epoch * self.groups, (epoch + 1) * self.groups
@@ -134,7 +139,7 @@ class Epochs:
         yield from range(begin + (slot - begin) % world, slot, world)
 
     def _make_plan(self, epoch: int) -> list[Planned]:
-        rng = np.random.default_rng([7, self._seed, epoch])  # no stream draws from a seed of this form
+        rng = np.random.default_rng([7, self._seed, epoch])  # streams use seeds of another form
         planned: list[Planned] = []
         places: list[float] = []
         for action, (count, cuts) in enumerate(zip(self._counts, self._cuts, strict=True)):
@@ -149,44 +154,44 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Skip:
-    """A video that could not be read, and why."""
+    """A video that could not be read, and the reason."""
 
     id: str
     reason: str
 
 
 class SkipLog:
-    """A count of the videos that could not be read, kept where the batches arrive."""
+    """A count of the videos that could not be read."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start with none."""
         self.counts: Counter[str] = Counter()
 
     def note(self, skipped: Iterable[Skip]) -> list[str]:
-        """Count a batch's skips and give a message for each video that is seen to fail for the first time."""
+        """Count the skips of a batch; return a message for each video that fails for the first time."""
         listed = list(skipped)
         new = {skip.id: skip.reason for skip in listed if skip.id not in self.counts}
         self.counts.update(skip.id for skip in listed)
         return [f"{name} cannot be read and is skipped: {reason}" for name, reason in new.items()]
 
     def summary(self) -> str:
-        """Say at the end what was missing."""
+        """Summarize the skipped videos in one sentence."""
         if not self.counts:
             return "every video could be read"
         return (
             f"{len(self.counts)} videos could not be read and were skipped {self.counts.total()} times: "
-            + summarise(sorted(self.counts))
+            + summarize(sorted(self.counts))
         )
 
 
 def try_reading(
     video: Video, work: Callable[[], Result], *, failed: dict[str, str], skipped: list[Skip]
 ) -> Result | None:
-    """Do something with a video, or note why that is impossible; what has failed once is not tried again."""
+    """Process a video, or record why that failed; a video that failed once is not tried again."""
     if video.id not in failed:
         try:
             return work()
-        # Whatever a codec or a file system says about one video must not end a run of days.
+        # Any error of a codec or a file system in one video must not end a run of days.
         except Exception as error:
             failed[video.id] = f"{type(error).__name__}: {error}"
     skipped.append(Skip(video.id, failed[video.id]))

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from inphase.data.video import Problem, Video, present, summarise
+from inphase.data.video import Problem, Video, find_present, summarize
 from inphase.media.listing import IMAGE_SUFFIXES
 
 FindingKind = Literal["missing", "broken", "remark"]
@@ -68,10 +68,10 @@ def check(
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
     if not videos and not findings:
         findings.append(Finding("missing", "not one video", "check that this is the right folder"))
-    here, absent = present(videos)
+    here, absent = find_present(videos)
     if absent:
         files = dict.fromkeys(_below(video.path, root=folder) for video in absent)
-        what = f"absent files ({len(files):,}) of {len(absent):,} videos: {summarise(files)}"
+        what = f"absent files ({len(files):,}) of {len(absent):,} videos: {summarize(files)}"
         findings.append(Finding("missing", what, "download or copy them; until then they are skipped"))
     counted: dict[str, int] = {}
     faults = (fault for video in here for fault in _examine(video, frame_count=frame_count, counted=counted))
@@ -99,7 +99,7 @@ def _examine(
         yield "broken", "folders without pictures", "extract the frames again", video.id
     elif pictures is not None and video.length not in (None, pictures):
         yield "broken", "folders whose pictures are not as many as annotated", "extract the frames again", video.id
-    elif frame_count is not None and (video.path is not None or video.draw is not None):
+    elif frame_count is not None and (video.path is not None or video.render is not None):
         try:
             counted[video.id] = frame_count(video)
         except Exception as error:
@@ -134,12 +134,12 @@ def _compare(videos: Iterable[Video]) -> Iterator[Finding]:
     shared = [name for name, found in splits.items() if len(found) > 1]
     lonely = [action for (action, split), number in sizes.items() if split == "train" and number == 1]
     if twice:
-        yield Finding("broken", f"ids that are not unique ({len(twice):,}): {summarise(twice)}", "remove one of each")
+        yield Finding("broken", f"ids that are not unique ({len(twice):,}): {summarize(twice)}", "remove one of each")
     if shared:
-        what = f"performances in more than one split ({len(shared):,}): {summarise(shared)}"
+        what = f"performances in more than one split ({len(shared):,}): {summarize(shared)}"
         yield Finding("remark", what, "nothing where the official split is so; it may flatter results")
     if lonely:
-        what = f"actions with a single training video ({len(lonely):,}): {summarise(lonely)}"
+        what = f"actions with a single training video ({len(lonely):,}): {summarize(lonely)}"
         yield Finding("remark", what, "add videos of them: alignment needs two")
 
 
@@ -149,7 +149,7 @@ def _gather(faults: Iterable[tuple[FindingKind, str, str, str]]) -> Iterator[Fin
     for kind, what, fix, name in faults:
         found[kind, what, fix].append(name)
     for (kind, what, fix), names in found.items():
-        yield Finding(kind, f"{what} ({len(names):,}): {summarise(names)}", fix)
+        yield Finding(kind, f"{what} ({len(names):,}): {summarize(names)}", fix)
 
 
 def _below(path: Path | None, *, root: Path | None) -> str:
@@ -181,6 +181,6 @@ def _labels(video: Video) -> Iterator[str]:
         "3-D joints": video.joints3d is not None,
         "boxes": video.boxes is not None,
         "canonical time": video.progress is not None,
-        "sound": video.sound is not None or video.hear is not None,
+        "sound": video.sound is not None or video.synthesize is not None,
     }
     yield from (kind for kind, there in kinds.items() if there)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageOps
 
-from inphase.data.reading import Read, annotated_length, measured_length, read_pictures
+from inphase.data.reading import Read, annotated_length, measured_length, read_images
 from inphase.data.video import Video
 from inphase.media.render import choose_font
 from inphase.media.sampling import Frames
@@ -54,7 +54,7 @@ def draw_contact_sheet(
     *,
     columns: int = 10,
     cell: int = 96,
-    read: Read = read_pictures,
+    read: Read = read_images,
     frame_count: Callable[[Video], int] = annotated_length,
 ) -> Image.Image:
     """Draw each video as a row of `columns` frames, evenly spread, and the phase each belongs to.
@@ -129,7 +129,7 @@ def _look_at(
     """Get a few pictures of a video, which frames they are, and their phases."""
     frames = np.unique(np.linspace(0, frame_count(video) - 1, columns).round().astype(np.int64))
     filmed = video.path is not None and (video.keypoints is None or video.path.exists())
-    if video.draw is not None or filmed:
+    if video.render is not None or filmed:
         values, times = read(video, frames)
         if len(values) != len(frames):
             raise ValueError(f"{len(frames) - len(values)} of {len(frames)} frames cannot be read")

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 from warnings import warn
 
-from inphase.data.text_files import read_json, read_text
-from inphase.data.video import Problem, Video, check_split, summarise
+from inphase.data.video import Problem, Video, check_split, read_json, read_text, summarize
 from inphase.media.listing import VIDEO_SUFFIXES
 
 EVENTS = {"VT": "vault", "FX": "floor exercise", "BB": "balance beam", "UB": "uneven bars"}
@@ -52,7 +51,7 @@ def read_categories(file: Path) -> dict[int, Category]:
     found = [_CATEGORY.fullmatch(line.strip()) for line in lines]
     wrong = [line for line, match in zip(lines, found, strict=True) if match is None]
     if wrong:
-        raise ValueError(f"{file}: {summarise(map(repr, wrong))} is no category; compare with the published file")
+        raise ValueError(f"{file}: {summarize(map(repr, wrong))} is no category; compare with the published file")
     parsed = (match.groups() for match in found if match)
     return {int(label): Category(int(label), int(part), EVENTS[event], name) for label, part, name, event in parsed}
 
@@ -70,7 +69,7 @@ def read_elements(file: Path, *, categories: Mapping[int, Category], split: str)
         elif line.strip():
             wrong.append(repr(line.strip()))
     if wrong:
-        what = f"{len(wrong)} lines without a known clip and label: {summarise(wrong)}"
+        what = f"{len(wrong)} lines without a known clip and label: {summarize(wrong)}"
         warn(Problem(str(file), what, "take the list that belongs to the category file"), stacklevel=3)
     return elements
 
@@ -106,7 +105,7 @@ def complete_order(order: Mapping[str, Sequence[int]], *, categories: Iterable[C
         unknown = [part for part in named if part not in sets.get(event, ())]
         if unknown:
             known = ", ".join(map(str, sorted(sets.get(event, ())))) or "none"
-            raise ValueError(f"order of {event!r} names set {summarise(map(str, unknown))}; it has {known}")
+            raise ValueError(f"order of {event!r} names set {summarize(map(str, unknown))}; it has {known}")
     places = {}
     for event, parts in sets.items():
         named = list(order.get(event, ()))
@@ -210,7 +209,7 @@ def _add_times(elements: Iterable[Element], *, file: Path) -> list[tuple[Element
         else:
             lost.append(f"{element.event_id}_{element.segment_key}")
     if lost:
-        what = f"no times for {len(lost)} listed clips: {summarise(lost)}"
+        what = f"no times for {len(lost)} listed clips: {summarize(lost)}"
         warn(Problem(str(file), what, "use lists and annotation of the same version"), stacklevel=3)
     return timed
 

@@ -1,12 +1,12 @@
-"""Your own videos: only which of them show the same thing has to be known.
+"""Your own videos: the only label they need is which of them show the same action.
 
     root/<action>/<video>     one sub-folder per action; or
     root/<video>              one flat folder of one action
     root/phases.csv           optional: video, start, end (seconds), phase (a number or a name)
     root/splits.csv           optional: video, split (train, val or test)
 
-A video is a file or a folder of numbered pictures. In the CSV files it is named as below `root`, with its ending:
-`serve/my first.mp4`. Names are text of any kind.
+A video is a file or a folder of numbered images. In the CSV files it is named by its path below `root`, with its
+suffix: `serve/my first.mp4`.
 """
 
 import hashlib
@@ -16,18 +16,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from warnings import warn
 
-from inphase.data.text_files import read_table
-from inphase.data.video import SPLITS, Problem, Video, check_split, summarise
+from inphase.data.video import SPLITS, Problem, Video, check_split, read_table, summarize
 from inphase.media.listing import VIDEO_SUFFIXES, Skipped, find_videos
 
 _TABLES = ("phases.csv", "splits.csv")
 
 
 def load(root: Path | str, *, split: str, val: float = 0.1, test: float = 0.2) -> list[Video]:
-    """Find the videos below `root` and what is written about them.
+    """List the videos below `root` with their labels.
 
-    Without `splits.csv` a video's split is drawn from a hash of its name, in the fractions `val` and `test`: adding or
-    removing other videos never moves it.
+    Without `splits.csv` the split of a video depends on a hash of its name, in the fractions `val` and `test`: adding
+    or removing other videos does not change it.
     """
     root = Path(root)
     check_split(split)
@@ -44,11 +43,11 @@ def load(root: Path | str, *, split: str, val: float = 0.1, test: float = 0.2) -
     if ignored:
         what = f"{_count(ignored)} ignored"
         warn(Problem(str(root), what, "convert them if they are videos", harmless=True), stacklevel=2)
-    given = _read_splits(root, names=found)
-    timed, names = _read_phases(root, names=found)
+    given = read_splits(root, names=found)
+    timed, names = read_phases(root, names=found)
     videos = []
     for name, (path, action) in found.items():
-        belongs = given.get(name) or _split_by_name(name, val=val, test=test)
+        belongs = given.get(name) or split_by_name(name, val=val, test=test)
         if split in ("all", belongs):
             intervals, sound = tuple(timed.get(name, ())), path if path.is_file() else None
             videos.append(Video(name, action, belongs, path=path, intervals=intervals, phase_names=names, sound=sound))
@@ -56,56 +55,56 @@ def load(root: Path | str, *, split: str, val: float = 0.1, test: float = 0.2) -
 
 
 def _find(root: Path, *, ignored: Counter[str]) -> Iterator[tuple[str, tuple[Path, str]]]:
-    """Yield name, path and action of every video one or two levels down; count the endings of all other files."""
+    """Yield name, path and action of every video one or two levels down; count the suffixes of all other files."""
 
     def on_skip(path: Path, reason: Skipped) -> None:
         if reason == "unreadable":
-            warn(Problem(str(path), "you may not look into it", "give yourself the right to"), stacklevel=2)
+            warn(Problem(str(path), "permission denied", "change its permissions"), stacklevel=2)
         elif path.parent != root or path.name not in _TABLES:
             kinds = {"loop": "link to the folder itself", "too deep": "folder"}
-            ignored[kinds.get(reason) or path.suffix.lower() or "no ending"] += 1
+            ignored[kinds.get(reason) or path.suffix.lower() or "no suffix"] += 1
 
     for path in find_videos(root, max_depth=2, on_skip=on_skip):
         below = path.relative_to(root)
         action = unicodedata.normalize("NFC", below.parts[0]) if len(below.parts) > 1 else root.resolve().name
-        # File systems differ in how they write é.
+        # File systems differ in the Unicode form of é.
         yield unicodedata.normalize("NFC", below.as_posix()), (path, action)
 
 
 def _count(ignored: Counter[str]) -> str:
-    """Say how many files of which ending there are."""
+    """List the numbers of files by suffix."""
     return ", ".join(f"{number} {ending}" for ending, number in sorted(ignored.items()))
 
 
-def _split_by_name(name: str, *, val: float, test: float) -> str:
-    """Draw a split from nothing but the name."""
-    # A file name that is not UTF-8 reaches us with lone surrogates in it.
+def split_by_name(name: str, *, val: float, test: float) -> str:
+    """Choose the split of a video by a hash of its name."""
+    # A file name that is not UTF-8 contains lone surrogates.
     digest = hashlib.sha256(name.encode(errors="surrogatepass")).digest()
-    draw = int.from_bytes(digest[:8], "big") / 2**64
-    return "test" if draw < test else "val" if draw < test + val else "train"
+    fraction = int.from_bytes(digest[:8], "big") / 2**64
+    return "test" if fraction < test else "val" if fraction < test + val else "train"
 
 
-def _read_splits(root: Path, *, names: Mapping[str, object]) -> dict[str, str]:
-    """Read splits.csv where there is one; it then has to name every video."""
-    rows = _read_table(root / "splits.csv", columns=("video", "split"), names=names)
+def read_splits(root: Path, *, names: Mapping[str, object]) -> dict[str, str]:
+    """Read splits.csv, if it exists; it must then name every video."""
+    rows = read_video_table(root / "splits.csv", columns=("video", "split"), names=names)
     wrong = [f"{name}: {row['split']!r}" for name, row in rows if row["split"] not in SPLITS]
     if wrong:
-        raise ValueError(f"{root / 'splits.csv'}: {summarise(wrong)}; a split is one of {', '.join(SPLITS)}")
+        raise ValueError(f"{root / 'splits.csv'}: {summarize(wrong)}; a split is one of {', '.join(SPLITS)}")
     given = {name: row["split"] for name, row in rows}
     left = [name for name in names if name not in given]
     if rows and left:
-        raise ValueError(f"{root / 'splits.csv'} does not name {summarise(left)}: add a line for each")
+        raise ValueError(f"{root / 'splits.csv'} does not name {summarize(left)}: add a line for each")
     return given
 
 
-def _read_phases(
+def read_phases(
     root: Path, *, names: Mapping[str, object]
 ) -> tuple[dict[str, list[tuple[float, float, int]]], tuple[str, ...]]:
-    """Read phases.csv where there is one: intervals of every video, and the phases' names where they are not numbers.
+    """Read phases.csv, if it exists: the intervals of every video, and the names of phases that are not numbers.
 
-    Named phases are numbered in the order in which the table first mentions them.
+    Named phases are numbered in the order of their first line in the table.
     """
-    rows = _read_table(root / "phases.csv", columns=("video", "start", "end", "phase"), names=names)
+    rows = read_video_table(root / "phases.csv", columns=("video", "start", "end", "phase"), names=names)
     numbered = all(row["phase"].isdecimal() for _, row in rows)
     order = {name: number for number, name in enumerate(dict.fromkeys(row["phase"] for _, row in rows))}
     timed: dict[str, list[tuple[float, float, int]]] = {}
@@ -115,15 +114,17 @@ def _read_phases(
         except ValueError as error:
             raise ValueError(f"{root / 'phases.csv'}, {name}: {error}; start and end are seconds") from None
         if not 0 <= start < end:
-            raise ValueError(f"{root / 'phases.csv'}, {name}: from {start} to {end} is no interval; start before end")
+            raise ValueError(
+                f"{root / 'phases.csv'}, {name}: from {start} to {end} is not an interval; start must be before end"
+            )
         timed.setdefault(name, []).append((start, end, int(row["phase"]) if numbered else order[row["phase"]]))
     return {name: sorted(found) for name, found in timed.items()}, () if numbered else tuple(order)
 
 
-def _read_table(
+def read_video_table(
     file: Path, *, columns: tuple[str, ...], names: Mapping[str, object]
 ) -> list[tuple[str, dict[str, str]]]:
-    """Read a CSV file about the videos; lines about absent ones are reported and left out."""
+    """Read a CSV file of labels, if it exists; warn of lines about unknown videos and omit them."""
     if not file.is_file():
         return []
     named = [
@@ -132,6 +133,6 @@ def _read_table(
     ]
     unknown = [name for name, _ in named if name not in names]
     if unknown:
-        what = f"{summarise(dict.fromkeys(unknown))} not among the videos"
-        warn(Problem(str(file), what, "write names as below the folder, with their ending"), stacklevel=4)
+        what = f"{summarize(dict.fromkeys(unknown))} not among the videos"
+        warn(Problem(str(file), what, "write the path of each video below the folder, with its suffix"), stacklevel=4)
     return [(name, row) for name, row in named if name in names]

@@ -1,5 +1,8 @@
-"""The poses of videos: in which joints, and where they come from."""
-# MERGED: What an encoder sees of videos: their pictures or their poses, from files, from labels or from a store.
+"""Frame sources: how the frames of annotated videos reach an encoder, by its modality.
+
+Poses come from labels or from a pose store, images from files, the renderer or a frame store. `FRAME_SOURCES` has one
+entry per modality, `inphase.models.modality.MODALITIES` another one for files without annotation.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,15 +13,97 @@ from warnings import warn
 
 import numpy as np
 
-from inphase.data.reading import Drawings, Read, measured_length, read_pictures, read_pose, read_stored
-from inphase.data.video import Problem, Video, present, summarise
+from inphase.data.augmentation import augment_poses, sample_image_augmentation, sample_pose_augmentation
+from inphase.data.reading import (
+    Read,
+    RenderedFrames,
+    measured_length,
+    read_images,
+    read_pose,
+    read_pose3d,
+    read_stored,
+)
+from inphase.data.video import Problem, Video, find_present, summarize
 from inphase.media.frame_store import FrameStore
 from inphase.pose.pose import JOINTS13
 from inphase.pose.pose_store import PoseStore
 
 
+@dataclass(frozen=True, eq=False)
+class FrameSource:
+    """Videos, how to read their frames, and how to count them; `source` describes where frames come from.
+
+    If `precomputed`, `read` returns the features of a frozen network instead of frames.
+    """
+
+    videos: list[Video]
+    read: Read
+    frame_count: Callable[[Video], int]
+    source: str = ""
+    precomputed: bool = False
+
+
+class FrameEncoder(Protocol):
+    """The part of an encoder that a frame source depends on."""
+
+    @property
+    def modality(self) -> str:
+        """A key of `FRAME_SOURCES`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one frame."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The keyword arguments of the encoder: the joints of a pose encoder, among others."""
+
+
+@dataclass(frozen=True)
+class ModalitySource:
+    """The frame source of a modality, and the augmentation of its frames.
+
+    - `open`                 chooses how an encoder reads videos, with or without a store
+    - `sample_augmentation`  samples one augmentation from `rng`; its other arguments are the recipe's [augmentation]
+    - `augment`              applies such a sample while frames are read. Without it, samples travel with the batch, and
+                             their `apply` runs on the device of the encoder
+    """
+
+    open: Callable[[FrameEncoder, Sequence[Video], Path | None], FrameSource]
+    sample_augmentation: Callable[..., Any] | None = None
+    augment: Callable[..., Any] | None = None
+
+
+def open_frame_source(
+    encoder: FrameEncoder, videos: Sequence[Video], *, store: Path | str | None = None, name: str = ""
+) -> FrameSource:
+    """Choose how an encoder reads the frames of videos.
+
+    Poses come from the store, if one is given, or from labels, reduced to the joints of the encoder. Images come from
+    the store, or are decoded or rendered, which is slow for training. Videos without such frames are skipped with a
+    warning. `name` identifies the data set and its options: videos of two data sets may share an id.
+    """
+    if encoder.modality not in FRAME_SOURCES:
+        raise ValueError(
+            f"annotated videos have no {encoder.modality} frames: use one of {', '.join(FRAME_SOURCES)}, or register "
+            "the modality in inphase.data.frame_source.FRAME_SOURCES"
+        )
+    found = FRAME_SOURCES[encoder.modality].open(encoder, videos, None if store is None else Path(store))
+    return replace(found, source=f"{name} {found.source}")
+
+
+def augmentation_arguments(modality: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Build the arguments `prepare` or `augmentation` of a stream from the settings of a recipe."""
+    kind = FRAME_SOURCES[modality]
+    if kind.sample_augmentation is None:
+        raise ValueError(f"{modality} frames have no augmentation: remove the table [augmentation]")
+    if kind.augment is not None:
+        return {"prepare": partial(kind.augment, **settings)}
+    return {"augmentation": partial(kind.sample_augmentation, **settings)}
+
+
 def select_joints(video: Video, joints: tuple[str, ...] = JOINTS13) -> Video:
-    """Reduce a video's poses to the named joints, in that order."""
+    """Reduce the poses of a video to the named joints, in that order."""
     absent = [name for name in joints if name not in video.joints]
     if absent:
         raise ValueError(f"{video.id} has no joint {', '.join(absent)}: it has {', '.join(video.joints) or 'none'}")
@@ -33,124 +118,97 @@ def select_joints(video: Video, joints: tuple[str, ...] = JOINTS13) -> Video:
 
 
 def add_poses(videos: Iterable[Video], *, store: PoseStore) -> list[Video]:
-    """Give videos the poses a store has of them, in the joints of PennAction, as if they were labels."""
-    return [_posed(video, store=store) if video.id in store else video for video in videos]
+    """Add the poses of a store to videos, in the joints of PennAction, like labels."""
+    return [_add_pose(video, store=store) if video.id in store else video for video in videos]
 
 
-def _posed(video: Video, *, store: PoseStore) -> Video:
+def _add_pose(video: Video, *, store: PoseStore) -> Video:
     pose = store[video.id]
-    points, seen = pose.joints13()
-    return replace(video, keypoints=points, visibility=seen, joints=JOINTS13, size=pose.size, length=len(pose))
+    points, visible = pose.joints13()
+    return replace(video, keypoints=points, visibility=visible, joints=JOINTS13, size=pose.size, length=len(pose))
 
 
-@dataclass(frozen=True, eq=False)
-class FrameSource:
-    """Videos, how their frames are read, and how many each has; `source` names where frames come from.
-
-    Where `precomputed`, what is read is not a frame but the features that a frozen network found in it.
-    """
-
-    videos: list[Video]
-    read: Read
-    frame_count: Callable[[Video], int]
-    source: str = ""
-    precomputed: bool = False
+def _open_poses(encoder: FrameEncoder, videos: Sequence[Video], store: Path | None) -> FrameSource:
+    joints, numbers = tuple(encoder.config["joints"]), encoder.shape[-1]
+    if numbers == 4 and store is None:
+        return _labeled_poses3d(videos, joints)
+    if numbers != 3:
+        raise ValueError(
+            f"pose labels and stores hold x, y and visibility of a joint; the encoder takes {numbers} numbers"
+        )
+    return _labeled_poses(videos, joints) if store is None else _stored_poses(videos, joints, store)
 
 
-class FrameEncoder(Protocol):
-    """What has to be known of an encoder."""
-
-    @property
-    def modality(self) -> str:
-        """Pictures, poses or sounds."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one frame."""
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The joints of poses, among other things."""
-
-
-def open_frame_source(
-    seer: FrameEncoder, videos: Sequence[Video], *, store: Path | str | None = None, name: str = ""
-) -> FrameSource:
-    """Choose how an encoder sees videos.
-
-    Poses come from the store, where one is given, or from the labels, reduced to the encoder's joints. Pictures come
-    from the store, or are decoded or drawn, which is slow where many are wanted. Videos that cannot be seen so are left
-    out with a warning. `name` is the collection's, with its options: in another one a video of the same name is
-    another.
-    """
-    if seer.modality == "pose":
-        joints = tuple(seer.config["joints"])
-        _require_plane(seer.shape)
-        seen = _labelled_poses(videos, joints) if store is None else _stored_poses(videos, joints, Path(store))
-    elif seer.modality == "image":
-        size = (seer.shape[0], seer.shape[1])
-        seen = _files_or_drawings(videos, size) if store is None else _stored_pictures(videos, size, Path(store))
-    else:
-        raise ValueError(f"videos are seen frame by frame as pictures or as poses, not as {seer.modality}")
-    return replace(seen, source=f"{name} {seen.source}")
-
-
-def _labelled_poses(videos: Sequence[Video], joints: tuple[str, ...]) -> FrameSource:
+def _labeled_poses(videos: Sequence[Video], joints: tuple[str, ...]) -> FrameSource:
     posed = [video for video in videos if video.keypoints is not None]
-    _warn_of_absent(videos, posed, "no keypoints", "find them with `inphase data pose` and name the store")
+    _report_absent(videos, posed, "no keypoints", "estimate them with `inphase data pose` and name the store")
     return FrameSource([select_joints(video, joints) for video in posed], read_pose, measured_length, "labels")
 
 
+def _labeled_poses3d(videos: Sequence[Video], joints: tuple[str, ...]) -> FrameSource:
+    posed = [video for video in videos if video.joints3d is not None]
+    _report_absent(videos, posed, "no 3-D joints", "use an encoder with space = 2")
+    return FrameSource([select_joints(video, joints) for video in posed], read_pose3d, measured_length, "3-D labels")
+
+
 def _stored_poses(videos: Sequence[Video], joints: tuple[str, ...], store: Path) -> FrameSource:
-    """Take poses into memory, a hundred bytes a frame, as if they were labels."""
+    """Load poses into memory, a hundred bytes per frame, like labels."""
     if not set(joints) <= set(JOINTS13):
-        raise ValueError(f"stores hold the joints {', '.join(JOINTS13)}; this encoder wants {', '.join(joints)}")
+        raise ValueError(f"stores hold the joints {', '.join(JOINTS13)}; this encoder takes {', '.join(joints)}")
     poses = PoseStore(store)
     found = [video for video in videos if video.id in poses]
-    _warn_of_absent(videos, found, f"not in {store}", "fill it with `inphase data pose`")
-    posed = [select_joints(_timed(video, poses), joints) for video in add_poses(found, store=poses)]
+    _report_absent(videos, found, f"not in {store}", "fill it with `inphase data pose`")
+    posed = [select_joints(_add_rate(video, poses), joints) for video in add_poses(found, store=poses)]
     return FrameSource(posed, read_pose, lambda video: poses.frames(video.id), f"poses {store.resolve()}")
 
 
-def _timed(video: Video, poses: PoseStore) -> Video:
-    """Give a video whose annotation does not say its rate that of its frames."""
+def _add_rate(video: Video, poses: PoseStore) -> Video:
+    """Set the fps of a video without annotated fps to that of its frames."""
     times = poses[video.id].times
     gap = float(np.median(np.diff(times))) if len(times) > 1 else 0.0
     return video if video.rate or not gap > 0 else replace(video, rate=1 / gap)
 
 
-def _require_plane(shape: Sequence[int]) -> None:
-    if shape[-1] != 3:
-        raise ValueError(f"labels and stores hold x, y and visibility of a joint; {shape[-1]} numbers are wanted")
+def _open_images(encoder: FrameEncoder, videos: Sequence[Video], store: Path | None) -> FrameSource:
+    size = (encoder.shape[0], encoder.shape[1])
+    return _files_or_renderer(videos, size) if store is None else _stored_images(videos, size, store)
 
 
-def _files_or_drawings(videos: Sequence[Video], size: tuple[int, int]) -> FrameSource:
-    here, _ = present(videos)
-    shown = [video for video in here if video.path is not None or video.draw is not None]
-    _warn_of_absent(videos, shown, "no pictures", "name a run on poses, or get the files")
-    drawn = all(video.draw is not None for video in shown)
-    read: Read = Drawings() if drawn else partial(read_pictures, size=size)
-    return FrameSource(shown, read, measured_length, f"pictures {size[0]}×{size[1]}")
+def _files_or_renderer(videos: Sequence[Video], size: tuple[int, int]) -> FrameSource:
+    present, _ = find_present(videos)
+    shown = [video for video in present if video.path is not None or video.render is not None]
+    _report_absent(videos, shown, "no images", "use a pose encoder, or get the files")
+    rendered = all(video.render is not None for video in shown)
+    read: Read = RenderedFrames() if rendered else partial(read_images, size=size)
+    return FrameSource(shown, read, measured_length, f"images {size[0]}×{size[1]}")
 
 
-def _stored_pictures(videos: Sequence[Video], size: tuple[int, int], store: Path) -> FrameSource:
+def _stored_images(videos: Sequence[Video], size: tuple[int, int], store: Path) -> FrameSource:
     frames = FrameStore(store)
     if frames.size != size:
         height, width = size
         raise ValueError(
-            f"{store} holds pictures of {frames.size}, {size} are wanted: "
+            f"{store} holds images of {frames.size}, the encoder takes {size}: "
             f"fill another with `inphase data cache … --size {height} {width}`"
         )
     found = [video for video in videos if video.id in frames]
-    _warn_of_absent(videos, found, f"not in {store}", "fill it with `inphase data cache`")
+    _report_absent(videos, found, f"not in {store}", "fill it with `inphase data cache`")
     read = partial(read_stored, store=frames)
-    return FrameSource(found, read, lambda video: frames.frames(video.id), f"pictures {store.resolve()}")
+    return FrameSource(found, read, lambda video: frames.frames(video.id), f"images {store.resolve()}")
 
 
-def _warn_of_absent(wanted: Iterable[Video], found: Iterable[Video], what: str, fix: str) -> None:
-    here = {video.id for video in found}
-    absent = [video.id for video in wanted if video.id not in here]
-    if absent and not here:
+def _report_absent(wanted: Iterable[Video], found: Iterable[Video], what: str, fix: str) -> None:
+    """Warn of videos without frames; raise if all are."""
+    present = {video.id for video in found}
+    absent = [video.id for video in wanted if video.id not in present]
+    if absent and not present:
         raise ValueError(f"{what}: all {len(absent)} videos; {fix}")
     if absent:
-        warn(Problem(f"{len(absent)} videos ({summarise(absent)})", what, f"they are left out; {fix}"), stacklevel=4)
+        warn(Problem(f"{len(absent)} videos ({summarize(absent)})", what, f"they are skipped; {fix}"), stacklevel=5)
+
+
+FRAME_SOURCES: dict[str, ModalitySource] = {
+    # Images travel as bytes, a quarter of floats, and are augmented on the device; poses are small.
+    "image": ModalitySource(_open_images, sample_image_augmentation),
+    "pose": ModalitySource(_open_poses, sample_pose_augmentation, augment_poses),
+}

@@ -14,8 +14,7 @@ from warnings import warn
 
 import numpy as np
 
-from inphase.data.text_files import read_table
-from inphase.data.video import Problem, Video, check_split
+from inphase.data.video import Problem, Video, check_split, read_table
 
 RATE = 30.0
 EVENTS = (

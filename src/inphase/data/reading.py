@@ -1,5 +1,4 @@
-"""What was made last, kept within bounds."""
-# MERGED: How the frames of a video are got: one signature for pictures, poses and whatever else has a frame number.
+"""Read frames of annotated videos: one signature, `Read`, for images, poses and anything else by frame number."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -17,23 +16,22 @@ from inphase.media.probe import probe
 from inphase.media.sampling import Frames
 from inphase.pose.pose_store import PoseStore
 
-# A video and some of its frames, distinct and increasing → their values [T, …] and their seconds [T].
+# (video, frame numbers, distinct and increasing) → the values of these frames [T, …] and their seconds [T].
 Read = Callable[[Video, Frames], tuple[NDArray[Any], NDArray[np.float64]]]
 
 
-def read_pictures(
+def read_images(
     video: Video, frames: Frames, *, size: tuple[int, int] | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
-    """Decode some frames of a video: pictures [T, H, W, 3] and their seconds.
+    """Decode some frames of a video: images [T, H, W, 3] and their seconds.
 
-    Frames count what is shown: where spans cut the file, all of them are decoded to find a few. `read_stored` is for
-    training.
+    If spans cut the file, all of their frames are decoded to find a few: use `read_stored` for training.
     """
-    if video.draw is not None:
-        clip = video.draw()
+    if video.render is not None:
+        clip = video.render()
         return clip.frames[frames], clip.times[frames]
     if video.path is None:
-        raise ValueError(f"{video.id} has no pictures: read its pose")
+        raise ValueError(f"{video.id} has no images: read its pose")
     if video.spans:
         clip = read_spans(video.path, video.spans, size=size)
         return clip.frames[frames], clip.times[frames]
@@ -47,53 +45,62 @@ def read_stored(video: Video, frames: Frames, *, store: FrameStore) -> tuple[NDA
     return clip.frames[frames], clip.times[frames]
 
 
-class Drawings:
-    """A `Read` of drawn videos that keeps the clips it drew last, so that training does not draw at every step.
+class RenderedFrames:
+    """A `Read` of rendered videos with an LRU cache of clips, so that training does not render at every step.
 
-    Within `room` bytes, for all threads together and for each process on its own. A video is known by its `draw`.
+    The cache is bounded by `max_bytes`, shared by threads and separate for each process. Its key is `Video.render`.
     """
 
-    def __init__(self, *, room: int = 2**30) -> None:
-        """Begin with nothing drawn."""
-        self._room = room
-        clips: LRUCache[Any, Clip] = LRUCache(maxsize=room, getsizeof=lambda clip: clip.frames.nbytes)
-        self._draw = cached(clips, lock=Lock())(_draw)
+    def __init__(self, *, max_bytes: int = 2**30) -> None:
+        """Start with an empty cache."""
+        self._max_bytes = max_bytes
+        clips: LRUCache[Any, Clip] = LRUCache(maxsize=max_bytes, getsizeof=lambda clip: clip.frames.nbytes)
+        self._render = cached(clips, lock=Lock())(_render)
 
     def __call__(self, video: Video, frames: Frames) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
-        """Give some frames of a video, drawn now or before."""
-        if video.draw is None:
-            raise ValueError(f"{video.id} is not drawn: use read_pictures or read_stored")
-        clip = self._draw(video.draw)
+        """Return some frames of a video, rendered or from the cache."""
+        if video.render is None:
+            raise ValueError(f"{video.id} is not rendered: use read_images or read_stored")
+        clip = self._render(video.render)
         return clip.frames[frames], clip.times[frames]
 
-    def __reduce__(self) -> tuple[Callable[[], "Drawings"], tuple[()]]:
-        """Go to another process without the clips."""
-        return partial(Drawings, room=self._room), ()
+    def __reduce__(self) -> tuple[Callable[[], "RenderedFrames"], tuple[()]]:
+        """Pickle without the clips."""
+        return partial(RenderedFrames, max_bytes=self._max_bytes), ()
 
 
-def _draw(draw: Callable[[], Clip]) -> Clip:
-    return draw()
+def _render(render: Callable[[], Clip]) -> Clip:
+    return render()
 
 
 def read_pose(video: Video, frames: Frames) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Read some frames of a video's pose: x, y in pixels and visibility 0 or 1 as [T, J, 3], and their seconds.
 
-    Without a known rate a second is a frame long.
+    If the frame rate is unknown, a second is one frame long.
     """
     if video.keypoints is None:
-        raise ValueError(f"{video.id} has no keypoints: run pose estimation on it, or read its pictures")
+        raise ValueError(f"{video.id} has no keypoints: run pose estimation on it, or read its images")
     points = video.keypoints[frames]
     seen = np.ones(points.shape[:2], np.bool_) if video.visibility is None else video.visibility[frames]
     return _with_visibility(points, seen), frames / float(video.rate or 1.0)
 
 
+def read_pose3d(video: Video, frames: Frames) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Read some frames of a video's 3-D joints: x, y, z and visibility 0 or 1 as [T, J, 4], and their seconds."""
+    if video.joints3d is None:
+        raise ValueError(f"{video.id} has no 3-D joints: read its pose, or its images")
+    points = video.joints3d[frames]
+    visible = np.ones(points.shape[:2], np.bool_) if video.visibility is None else video.visibility[frames]
+    return _with_visibility(points, visible), frames / float(video.rate or 1.0)
+
+
 def read_stored_pose(
     video: Video, frames: Frames, *, store: PoseStore
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Read some frames of a pose found in a video, as `read_pose` does those of labels, on the clock of its pictures.
+    """Read some frames of an estimated pose, like `read_pose` of labeled ones, with the times of the images.
 
-    `partial(read_stored_pose, store=store)` is a `Read`. The joints are those of PennAction; `add_poses` tells the
-    video of them, and of the size of its picture, for what changes poses at random.
+    `partial(read_stored_pose, store=store)` is a `Read`. The joints are those of PennAction; `add_poses` sets them, and
+    the image size, on the video, which augmentation needs.
     """
     pose = store[video.id]
     points, seen = pose.joints13()
@@ -105,31 +112,29 @@ def _with_visibility(points: NDArray[np.float32], seen: NDArray[np.bool_]) -> ND
 
 
 def annotated_length(video: Video) -> int:
-    """Give the length a video's annotation or its labels state."""
+    """Return the number of frames by the annotation or the labels of a video."""
     for known in (video.length, video.phases, video.keypoints):
         if known is not None:
             return known if isinstance(known, int) else len(known)
-    raise ValueError(f"the length of {video.id} is not annotated: pass frame_count, or cache the collection first")
+    raise ValueError(f"the length of {video.id} is not annotated: pass frame_count, or fill a frame store first")
 
 
 def annotated_measure(video: Video) -> tuple[int, float]:
-    """Give the frames and seconds a video's annotation states."""
+    """Return the numbers of frames and of seconds by the annotation of a video."""
     if video.length is None or video.rate is None:
-        raise ValueError(
-            f"length and rate of {video.id} are not annotated: pass measure, or cache the collection first"
-        )
+        raise ValueError(f"length and rate of {video.id} are not annotated: pass measure, or fill a frame store first")
     return video.length, video.length / video.rate
 
 
 def measured_length(video: Video) -> int:
-    """Count the frames a video shows: as annotated, or by opening its file."""
+    """Count the frames of a video: as annotated, or by opening its file."""
     return annotated_length(video) if video.path is None or video.length is not None else file_length(video)
 
 
 def file_length(video: Video) -> int:
-    """Count the frames a video shows by opening its file or drawing it, whatever the annotation says."""
-    if video.draw is not None:
-        return len(video.draw())
+    """Count the frames of a video by opening its file or rendering it, whatever its annotation."""
+    if video.render is not None:
+        return len(video.render())
     if video.path is None:
         raise ValueError(f"{video.id} has no file to open")
     if not video.spans:
@@ -139,17 +144,17 @@ def file_length(video: Video) -> int:
 
 
 def measure(video: Video) -> tuple[int, float]:
-    """Count a video's frames and seconds by opening its file; of one that is drawn they are known."""
-    if video.draw is not None:
+    """Count frames and seconds of a video by opening its file; those of a rendered one are annotated."""
+    if video.render is not None:
         return annotated_measure(video)
     if video.path is None or video.spans:
-        raise ValueError(f"{video.id} is not one whole file: picture and sound are read together from those")
+        raise ValueError(f"{video.id} is not one whole file: images and sound are read together from whole files")
     properties = probe(video.path, native_fps=_native_fps(video))
     return properties.frames, properties.duration
 
 
 def sources(videos: Iterable[Video]) -> dict[str, Source]:
-    """Say what to put into a frame store for these videos; those without a file need none."""
+    """List the sources to fill a frame store with; videos without a file need none."""
     return {
         video.id: Source(video.path, spans=video.spans, native_fps=_native_fps(video))
         for video in videos
@@ -158,5 +163,5 @@ def sources(videos: Iterable[Video]) -> dict[str, Source]:
 
 
 def _native_fps(video: Video) -> float | None:
-    """Give a folder of pictures its rate; where nobody knows it a second is a frame long, as for poses."""
+    """Return the fps of a folder of images; if it is unknown, 1, as for poses."""
     return (video.rate or 1.0) if video.path is not None and video.path.is_dir() else None

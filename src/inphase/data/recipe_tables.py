@@ -1,5 +1,4 @@
-"""From a table of a recipe to what it names: its entries are keyword arguments, and the signatures are the schema."""
-# MERGED: Load the videos of a collection that is known by its name, as commands and recipes write it.
+"""Tables of a recipe: their entries are keyword arguments, and signatures are the schema. [data] names a data set."""
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -7,7 +6,7 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, TypeVar
 
-from inphase.data import DATASETS
+from inphase.data import DATASETS, OWN_JOINTS
 from inphase.data.video import Video
 
 Table = Mapping[str, Any]
@@ -15,7 +14,7 @@ Made = TypeVar("Made")
 
 
 def call(make: Callable[..., Made], table: Table, *, where: str, **given: Any) -> Made:
-    """Call `make` with a table's entries; a key it does not take is refused with those it does."""
+    """Call `make` with the entries of a table; raise for an unknown key, with the known ones."""
     parameters = signature(make).parameters
     takes = [name for name, parameter in parameters.items() if parameter.kind is not Parameter.VAR_KEYWORD]
     accepted = [name for name in takes if name not in given]
@@ -34,16 +33,16 @@ def call(make: Callable[..., Made], table: Table, *, where: str, **given: Any) -
 
 
 def choose(kinds: Mapping[str, Made], table: Table, *, where: str) -> tuple[Made, dict[str, Any]]:
-    """Find what a table names, and give it with the rest of the table."""
+    """Return the entry of a registry that a table names, and the rest of the table."""
     rest = dict(table)
     name = rest.pop("name", None)
     if name not in kinds:
-        said = f"names no {name!r}" if name is not None else "has no name"
-        raise ValueError(f"[{where}] {said}: choose one of {', '.join(kinds)}")
+        fault = f"has the unknown name {name!r}" if name is not None else "has no name"
+        raise ValueError(f"[{where}] {fault}: choose one of {', '.join(kinds)}")
     return kinds[name], rest
 
 
-# Entries of a table [data] that are not the loader's.
+# Entries of a table [data] that are not options of the loader.
 OTHERS = ("name", "root", "store", "split", "max_videos_per_action")
 
 
@@ -58,10 +57,20 @@ def load_videos(table: Table, *, split: str) -> list[Video]:
 
 
 def find_loader(name: str, root: Path | str | None) -> Callable[..., list[Video]]:
-    """Find a collection by name, and insist on a folder where it needs one."""
+    """Find a data set by name; raise if it needs a folder and none is given."""
     if name not in DATASETS:
-        raise ValueError(f"no collection {name!r}: choose one of {', '.join(DATASETS)}")
+        raise ValueError(f"no data set {name!r}: choose one of {', '.join(DATASETS)}")
     load = DATASETS[name]
     if root is None and signature(load).parameters["root"].default is not None:
-        raise ValueError(f"{name} is read from a folder: name the one it lies in")
+        raise ValueError(f"{name} is read from a folder: name it as root")
     return load
+
+
+def fill_joints(encoder: Table, data: Table) -> Table:
+    """Add the joints of a data set that has its own, and their dimensions, to a table [encoder] that names none."""
+    own = OWN_JOINTS.get(data.get("name", ""))
+    if own is None or encoder.get("name") != "pose" or {"joints", "start"} & encoder.keys():
+        return encoder
+    find_loader(data["name"], data.get("root"))
+    joints, space = own(data["root"])
+    return {**encoder, "joints": list(joints), "space": encoder.get("space", space)}

@@ -18,8 +18,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.text_files import read_json
-from inphase.data.video import SPLITS, Problem, Video, check_split
+from inphase.data.video import SPLITS, Problem, Video, check_split, read_json
 from inphase.media.audio import Sound
 from inphase.media.encode import SOUND_RATE, write_mp4
 from inphase.media.frames import Clip
@@ -95,8 +94,8 @@ def label_take(take: Take, *, size: int) -> Video:
         id=slate.id,
         action=slate.action,
         split=slate.split,
-        draw=partial(_render, slate, size=size),
-        hear=partial(_synthesize, slate),
+        render=partial(_render, slate, size=size),
+        synthesize=partial(_synthesize, slate),
         length=len(take.progress),
         rate=FPS,
         size=(size, size),
@@ -166,9 +165,9 @@ def _write_video(root: Path, video: Video, *, quality: int = 18) -> None:
 
 def write_recording(path: Path, video: Video, *, quality: int = 18) -> None:
     """Write the images and the sound of one rendered recording as mp4."""
-    if video.draw is None or video.hear is None:
+    if video.render is None or video.synthesize is None:
         raise ValueError(f"{video.id} was read from files and cannot be rendered: copy its file {video.path}")
-    write_mp4(path, video.draw().frames, fps=FPS, sound=_audio_blocks(video.hear()), quality=quality)
+    write_mp4(path, video.render().frames, fps=FPS, sound=_audio_blocks(video.synthesize()), quality=quality)
 
 
 def _audio_blocks(sound: Sound) -> Iterator[NDArray[np.float32]]:

@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from warnings import warn
 
-from inphase.data.text_files import read_rows
-from inphase.data.video import Problem, Video, check_split, summarise
+from inphase.data.video import Problem, Video, check_split, read_rows, summarize
 
 SPLITS = ("train", "test")
 _CLIP = re.compile(r"(?P<id>.{11})_(?P<start>\d{6})\.mp4")
@@ -59,7 +58,7 @@ def _read_lists(root: Path) -> Iterator[tuple[str, int, str, str]]:
             elif row:
                 broken.append(f"line {number}")
         if broken:
-            what = f"{summarise(broken)} not in either published form"
+            what = f"{summarize(broken)} not in either published form"
             warn(Problem(str(file), what, "compare with the published list"), stacklevel=3)
 
 

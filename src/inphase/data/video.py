@@ -1,8 +1,12 @@
-"""What is known of a recording before anything is decoded."""
+"""Annotated recordings, and the text tables that describe them."""
 
+import csv
+import io
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,48 +19,48 @@ SPLITS = ("train", "val", "test")
 
 @dataclass(frozen=True, eq=False)
 class Video:
-    """One recording of an action, and its labels where there are some. A data set parses into a list of these.
+    """One recording of an action and its labels, if any. Loading a data set returns a list of these.
 
-    The pictures come from `path` (a video file, or a folder of numbered frames) or from `draw`; one known by its
-    keypoints alone has neither. Per-frame arrays have one row for each of `length` frames. Where `spans` cut the file,
-    every other second in this class counts on the clock of what is shown: the spans laid end to end, starting at 0.
+    Images come from `path` (a video file, or a folder of numbered images) or from `render`; a recording that consists
+    of keypoints has neither. Arrays have one row for each of `length` frames. If `spans` cut the file, all other times
+    in this class are seconds of the spans laid end to end, starting at 0.
     """
 
     id: str
     action: str
     split: str  # "train", "val" or "test"
     path: Path | None = None
-    draw: Callable[[], Clip] | None = None
-    spans: tuple[tuple[float, float], ...] = ()  # the seconds of `path` to show, in this order; empty: all of it
-    length: int | None = None  # frames, where the annotation says so
-    rate: float | None = None  # frames a second, where the annotation says so
-    size: tuple[int, int] | None = None  # height and width in pixels, where the annotation says so
-    phases: NDArray[np.int64] | None = None  # [T], −1 where unlabelled
-    intervals: tuple[tuple[float, float, int], ...] = ()  # start ≤ t < end in seconds → phase, where labels are timed
-    phase_names: tuple[str, ...] = ()  # phase → what people call it
-    progress: NDArray[np.float64] | None = None  # [T] true canonical time in [0, 1], where it is known
-    events: Mapping[str, int] = field(default_factory=dict)  # key moment → frame
+    render: Callable[[], Clip] | None = None
+    spans: tuple[tuple[float, float], ...] = ()  # seconds of `path` to use, in this order; empty: all of it
+    length: int | None = None  # frames, if annotated
+    rate: float | None = None  # frames per second, if annotated
+    size: tuple[int, int] | None = None  # height and width in pixels, if annotated
+    phases: NDArray[np.int64] | None = None  # [T], −1 if unlabeled
+    intervals: tuple[tuple[float, float, int], ...] = ()  # start ≤ t < end in seconds → phase, if labels are timed
+    phase_names: tuple[str, ...] = ()  # phase → name
+    progress: NDArray[np.float64] | None = None  # [T] true canonical time in [0, 1], if known
+    events: Mapping[str, int] = field(default_factory=dict)  # key event → frame
     keypoints: NDArray[np.float32] | None = None  # [T, J, 2] pixels
-    joints3d: NDArray[np.float32] | None = None  # [T, J, 3] metres
+    joints3d: NDArray[np.float32] | None = None  # [T, J, 3] meters
     visibility: NDArray[np.bool_] | None = None  # [T, J]
     joints: tuple[str, ...] = ()  # the J joints by name: "left_…" and "right_…" are each other's mirror image
     boxes: NDArray[np.float32] | None = None  # [T, 4] x0, y0, x1, y1 pixels
     sound: Path | None = None  # a file with a sound stream; often `path` itself
-    hear: Callable[[], Sound] | None = None  # the sound of what is drawn
-    # What a data set knows beside this: view, player, club …; "instance" names the performance where several videos
-    # show parts of one, "repaired" what was wrong with the labels.
+    synthesize: Callable[[], Sound] | None = None  # the sound of a rendered recording
+    # Further labels of a data set: view, player, club …; "instance" names the performance of which several videos show
+    # parts, "repaired" an error of the labels that was corrected.
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def phases_at(self, times: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Give the phase shown at each of `times` seconds, −1 where there is no label.
+        """Return the phase at each of `times` seconds, −1 without a label.
 
-        Labels by frame need the whole video's times, one for each frame; labels by second take any.
+        If labels are per frame, pass the times of all frames; timed labels accept any times.
         """
         if self.phases is not None:
             if len(times) != len(self.phases):
-                raise ValueError(f"{self.id}: {len(self.phases)} labelled frames, {len(times)} times: pass all of them")
+                raise ValueError(f"{self.id}: {len(self.phases)} labeled frames, {len(times)} times: pass all of them")
             return self.phases
-        # A frame at a boundary belongs to what begins there, however its seconds were added up.
+        # A frame at a boundary belongs to the phase that starts there, whatever the rounding of its time.
         clock = times + 1e-6
         found = np.full(len(times), -1, dtype=np.int64)
         for start, end, phase in self.intervals:
@@ -65,26 +69,26 @@ class Video:
 
 
 class Problem(UserWarning):
-    """Something in a collection that is wrong but stops nothing: where, what, and what to do about it.
+    """A fault of a data set that does not stop loading: where, what, and how to fix it.
 
-    Loaders warn with it and leave the entry out; `inphase data check` collects and lists them. One that is `harmless`
-    leaves the collection whole.
+    Loaders warn with it and skip the entry; `inphase data check` lists all. A `harmless` one leaves the data set
+    complete.
     """
 
     def __init__(self, where: str, what: str, fix: str, *, harmless: bool = False) -> None:
-        """Word the warning so that it can be acted upon."""
+        """Build the message from place, fault and fix."""
         super().__init__(f"{where}: {what}; {fix}")
         self.where, self.what, self.fix, self.harmless = where, what, fix, harmless
 
 
 def check_split(split: str, *, of: tuple[str, ...] = SPLITS) -> None:
-    """Refuse a split that a collection does not have; "all" is every one of them."""
+    """Raise if a data set does not have a split; "all" means all splits."""
     if split != "all" and split not in of:
         raise ValueError(f"split {split!r} does not exist here: choose one of {', '.join([*of, 'all'])}")
 
 
-def present(videos: Iterable[Video]) -> tuple[list[Video], list[Video]]:
-    """Separate the videos whose file is there, or which need none, from those whose file is absent."""
+def find_present(videos: Iterable[Video]) -> tuple[list[Video], list[Video]]:
+    """Separate videos whose file exists, or that need none, from videos whose file is missing."""
     here: list[Video] = []
     absent: list[Video] = []
     for video in videos:
@@ -92,7 +96,67 @@ def present(videos: Iterable[Video]) -> tuple[list[Video], list[Video]]:
     return here, absent
 
 
-def summarise(names: Iterable[str], *, show: int = 3) -> str:
-    """Name the first few of many and say how many more there are."""
+def summarize(names: Iterable[str], *, show: int = 3) -> str:
+    """List the first few names and the number of the others."""
     listed = list(names)
     return ", ".join(listed[:show]) + (f" and {len(listed) - show:,} more" if len(listed) > show else "")
+
+
+def read_text(file: Path) -> str:
+    """Read a text file in UTF-8, with or without a byte order mark."""
+    try:
+        # Without newline="" a line break inside a quoted cell would be changed.
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            return stream.read()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not text in UTF-8 ({error.reason} at byte {error.start}): save it so") from None
+
+
+def read_json(file: Path) -> Any:
+    """Read a JSON document."""
+    try:
+        return json.loads(read_text(file))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{file} is damaged or not JSON ({error}): copy it again") from None
+
+
+def read_rows(file: Path) -> list[list[str]]:
+    """Read the lines of a CSV file."""
+    return list(_number_rows(file).values())
+
+
+def read_table(file: Path, *, columns: tuple[str, ...]) -> list[dict[str, str]]:
+    """Read a CSV file whose first line names its columns, at least `columns`; missing cells are empty."""
+    return list(read_numbered_table(file, columns=columns).values())
+
+
+def read_numbered_table(file: Path, *, columns: tuple[str, ...] = ()) -> dict[int, dict[str, str]]:
+    """Read a CSV file as `read_table` does, by line number: the heading is line 1.
+
+    Empty lines, as spreadsheets leave them below a table, are omitted.
+    """
+    rows = _number_rows(file)
+    names = [name.strip() for name in rows.pop(1, [])]
+    absent = [column for column in columns if column not in names]
+    if absent:
+        begins = f"begins with {','.join(names)} and " if names else ""
+        raise ValueError(
+            f"{file} {begins}has no column {', '.join(absent)}: its first line must be {','.join(columns)}"
+        )
+    return {
+        number: dict.fromkeys(names, "") | dict(zip(names, row, strict=False))
+        for number, row in rows.items()
+        if any(cell.strip() for cell in row)
+    }
+
+
+def _number_rows(file: Path) -> dict[int, list[str]]:
+    """Read the rows of a CSV file by the line in which each starts, counting line breaks inside quoted cells."""
+    reader, rows, line = csv.reader(io.StringIO(read_text(file), newline="")), {}, 1
+    try:
+        for row in reader:
+            rows[line] = row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{file} is not a table of comma-separated values ({error}): save it so") from None
+    return rows

@@ -23,7 +23,7 @@ from safetensors.numpy import save_file
 
 from inphase.data.batches import Skip, try_reading
 from inphase.data.reading import Read, measured_length
-from inphase.data.video import Problem, Video, summarise
+from inphase.data.video import Problem, Video, summarize
 from inphase.evaluation.embedded import Embedded
 from inphase.media.sampling import Context
 from inphase.models import Embedding, Encoder, embed
@@ -86,7 +86,7 @@ def _report(found: Sequence[Embedded], skipped: Iterable[Skip]) -> None:
     """Warn of the videos that are left out; where nothing is left, refuse."""
     listed = list(skipped)
     if not found:
-        reasons = summarise(f"{skip.id}: {skip.reason}" for skip in listed)
+        reasons = summarize(f"{skip.id}: {skip.reason}" for skip in listed)
         raise ValueError(f"no video could be embedded ({reasons or 'there is none'})")
     for skip in listed:
         warn(Problem(skip.id, f"cannot be embedded ({skip.reason})", "it is left out of every number"), stacklevel=3)

@@ -4,17 +4,15 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from inphase.data.audio_visual import AudioVisualStream, LogMelReader
-from inphase.data.augmentation import augment_poses, sample_image_augmentation, sample_pose_augmentation
-from inphase.data.frame_source import FrameSource, open_frame_source
+from inphase.data.frame_source import FRAME_SOURCES, FrameSource, augmentation_arguments, open_frame_source
 from inphase.data.reading import measure
-from inphase.data.recipe_tables import Table, call, choose, load_videos
+from inphase.data.recipe_tables import Table, call, choose, fill_joints, load_videos
 from inphase.data.stream import GroupStream, Stream
 from inphase.data.video import Video
 from inphase.losses import LOSSES, Loss
@@ -36,7 +34,7 @@ class TrainingSources:
 
 def build_encoder_with_loss(recipe: Recipe) -> EncoderWithLoss:
     """Build the networks of a recipe; weights come from torch's generator unless the recipe names a start."""
-    encoder = build_encoder(recipe.encoder)
+    encoder = build_encoder(fill_joints(recipe.encoder, recipe.data))
     audio = None if recipe.audio is None else call(ENCODERS["audio"], recipe.audio, where="[audio]")
     # Without augmentation the features of a frozen network never change, so they are computed once.
     precomputed = encoder.is_frozen and recipe.augmentation is None
@@ -168,8 +166,8 @@ def _augmentation(recipe: Recipe, encoder: Encoder) -> dict[str, Any]:
     """Build the arguments of a stream that augment its videos."""
     if recipe.augmentation is None:
         return {}
-    draw = sample_image_augmentation if encoder.modality == "image" else sample_pose_augmentation
-    call(draw, recipe.augmentation, where="[augmentation]", rng=np.random.default_rng(0))
-    if encoder.modality == "image":
-        return {"look": partial(sample_image_augmentation, **recipe.augmentation)}
-    return {"prepare": partial(augment_poses, **recipe.augmentation)}
+    settings = dict(recipe.augmentation)
+    sample = FRAME_SOURCES[encoder.modality].sample_augmentation
+    if sample is not None:
+        call(sample, settings, where="[augmentation]", rng=np.random.default_rng(0))
+    return augmentation_arguments(encoder.modality, settings)

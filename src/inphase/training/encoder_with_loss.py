@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from inphase.data.augmentation import apply_image_augmentations
+from inphase.data.augmentation import apply_augmentations
 from inphase.data.stream import Batch, Group
 from inphase.losses.loss import Loss
 from inphase.losses.sequences import Sequences
@@ -29,7 +29,7 @@ class EncoderWithLoss(nn.Module):
         super().__init__()
         self.encoder, self.loss, self.audio, self.precomputed = encoder, loss, audio, precomputed
 
-    def forward(self, batch: "StepInput") -> dict[str, Tensor]:
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return the mean over groups of `loss` and its terms, and the health of the embeddings."""
         frames = self.embed([self._prepare(group) for group in batch.groups])
         sounds = self._embed_audio([group.sound for group in batch.groups if group.sound is not None])
@@ -49,8 +49,8 @@ class EncoderWithLoss(nn.Module):
         """Convert stored frames into the encoder's input, and apply the group's augmentations."""
         if self.precomputed:
             return group.values.float()
-        if self.encoder.modality == "image":
-            return apply_image_augmentations(group.values, looks=group.looks)
+        if group.augmentations:
+            return apply_augmentations(group.values, augmentations=group.augmentations)
         return self.encoder.prepare(group.values)
 
     def _embed_audio(self, sounds: Sequence[Tensor]) -> list[Tensor]:
@@ -68,32 +68,7 @@ def _sequences(group: Group, vectors: Tensor, sound: Tensor | None) -> Sequences
     if sound is not None:
         longest = max(vectors.shape[1], sound.shape[1])
         vectors = torch.cat([_pad(part, longest) for part in (vectors, sound)])
-    return Sequences(
-        values=vectors,
-        lengths=group.lengths,
-        frames=group.frames,
-        totals=group.totals,
-        labels=group.labels,
-        progress=group.progress,
-    )
-
-
-class StepInput:
-    """The groups of one step on the device. Not a dataclass, which Fabric would take apart and copy."""
-
-    def __init__(self, batches: Sequence[Batch], *, device: torch.device) -> None:
-        """Copy the groups to the device."""
-        self.groups: list[Group] = [group.to(device) for batch in batches for group in batch.groups]
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids of the videos."""
-        return [name for group in self.groups for name in group.ids]
-
-    @property
-    def frames(self) -> int:
-        """The number of frames to embed."""
-        return sum(group.values.shape[0] * group.values.shape[1] for group in self.groups)
+    return Sequences(vectors, **group.annotation)
 
 
 def health(vectors: Tensor) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from inphase.data import folder as collection
 from inphase.data.reading import sources
-from inphase.data.video import Problem, Video, summarise
+from inphase.data.video import Problem, Video, summarize
 from inphase.media.frame_store import FillSummary, fill_store
 from inphase.pose.pose_store import fill_poses
 from inphase.progress import Progress, ignore_progress
@@ -153,7 +153,7 @@ class _Extraction:
     def _report_left_out(self, filled: FillSummary) -> None:
         if filled.broken:
             reasons = (f"{name} ({reason})" for name, reason in filled.broken.items())
-            self._say(f"Left out {len(filled.broken)} of {len(self._videos)} videos: {summarise(reasons)}.")
+            self._say(f"Left out {len(filled.broken)} of {len(self._videos)} videos: {summarize(reasons)}.")
 
     def _say(self, message: str) -> None:
         self.messages.append(message)
@@ -170,5 +170,5 @@ def _require_pairs(videos: Sequence[Video], folder: Path) -> None:
     """Raise if an action has a single video, which cannot be aligned with another."""
     single = [action for action, number in Counter(video.action for video in videos).items() if number < 2]
     if single or not videos:
-        problem = f"{summarise(single)} has only one" if single else "none can be used"
+        problem = f"{summarize(single)} has only one" if single else "none can be used"
         raise ValueError(f"{folder} needs at least two videos of each action, but {problem}: add videos, or remove it")

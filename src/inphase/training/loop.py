@@ -15,7 +15,7 @@ from torch import Tensor
 from inphase.data.batches import SkipLog
 from inphase.data.frame_source import FrameSource
 from inphase.data.recipe_tables import call
-from inphase.data.stream import Batch, prefetch
+from inphase.data.stream import Batch, join_batches, prefetch
 from inphase.models import Encoder, save_encoder
 from inphase.models.modality import find_modality
 from inphase.progress import Progress, ignore_progress, stage_progress
@@ -31,7 +31,6 @@ from inphase.training.checkpoint import (
     set_rng_state,
 )
 from inphase.training.encoder_with_loss import (
-    StepInput,
     as_floats,
     put_channels_last,
     synchronize_batch_norms,
@@ -185,16 +184,16 @@ class _Training:
         clock = Clock()
         waiting: deque[tuple[int, list[str], Tensor]] = deque()
         for batches in self._batches(source):
-            batch = StepInput(batches, device=self.fabric.device)
+            batch = join_batches(batches).to(self.fabric.device)
             terms = self._train_step(batch)
             self.step += 1
-            clock.tick(batch.frames * self.fabric.world_size)
+            clock.tick(batch.frame_count * self.fabric.world_size)
             # Check the loss one step late: reading this step's loss now would synchronize with the GPU.
             waiting.append((self.step, batch.ids, terms["loss"]))
             while len(waiting) > (self.fabric.device.type == "cuda"):
                 self._require_finite(*waiting.popleft())
             last = self.step == self.settings.steps
-            messages = self.skips.note(skip for batch in batches for skip in batch.skipped)
+            messages = self.skips.note(batch.skipped)
             if last or messages or self.step % self.settings.log_every == 0 or self._is_validation_due():
                 yield self._status(terms, clock, messages)
             stop = self._any_stopped()
@@ -239,7 +238,7 @@ class _Training:
                     yield together
                     together = []
 
-    def _train_step(self, batch: StepInput) -> dict[str, Tensor]:
+    def _train_step(self, batch: Batch) -> dict[str, Tensor]:
         """Take one optimizer step and return the terms of the loss."""
         settings = self.optimizer_settings
         for group in self.optimizer.param_groups:

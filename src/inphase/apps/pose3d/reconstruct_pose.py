@@ -20,7 +20,7 @@ from inphase.apps.pose3d.views import MIN_VIEWS, Performance, Reconstruction, ch
 from inphase.apps.tracks import NamedVideo, add_video_file, open_recordings
 from inphase.data import DATASETS
 from inphase.data.frame_source import select_joints
-from inphase.data.video import Video, summarise
+from inphase.data.video import Video, summarize
 from inphase.models import Encoder, load_encoder, load_shipped
 from inphase.models.embed_videos import Model, estimate_poses
 from inphase.playback import write_playback
@@ -67,7 +67,7 @@ class ReconstructedPose:
         ignored = [name for name, trust in zip(found.names, found.trust.mean(1), strict=True) if trust < MIN_TRUST]
         sentences = []
         if ignored:
-            sentences.append(f"Hardly used, because they disagree with the other views: {summarise(ignored)}.")
+            sentences.append(f"Hardly used, because they disagree with the other views: {summarize(ignored)}.")
         if np.nanmedian(found.error) > MAX_ERROR:
             sentences.append("The videos do not agree on one body: use others of the same action, with larger figures.")
         if found.spread < MIN_SPREAD:
@@ -207,7 +207,7 @@ def _select(data: str, root: Path | None, *, action: str, query: str, fps: float
         raise ValueError(f"{data} has no videos with keypoints of action {action!r}: choose a data set that has")
     chosen = [video for video in videos if query in ("", video.id)]
     if not chosen:
-        raise ValueError(f"no video {query!r} there: it has {summarise(sorted(video.id for video in videos))}")
+        raise ValueError(f"no video {query!r} there: it has {summarize(sorted(video.id for video in videos))}")
     others = [video for video in videos if video is not chosen[0] and video.action == chosen[0].action]
     return [_labeled(video, fps=fps) for video in (chosen[0], *others)]
 

@@ -124,7 +124,7 @@ def test_context_exists_and_is_exact_wherever_it_can_be(
     mask = clamped(frames, length=length, context=context)
     if edges == "valid":
         if mask.all():
-            with pytest.raises(ValueError, match="has its whole context"):
+            with pytest.raises(ValueError, match="has its full context"):
                 usable(length, context=context)
             return
         frames, mask = frames[~mask], mask[~mask]
@@ -140,7 +140,7 @@ def test_valid_context_restricts_the_draw_and_refuses_other_frames() -> None:
     rng = generator()
     drawn = np.concatenate([sample(40, context=context, rng=rng) for _ in range(200)])
     assert set(drawn.tolist()) == set(range(15, 40))
-    with pytest.raises(ValueError, match="frame 3 of 40 has no whole context"):
+    with pytest.raises(ValueError, match="frame 3 of 40 has no full context"):
         context_frames(np.array([20, 3]), length=40, context=context)
 
 

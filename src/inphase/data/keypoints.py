@@ -1,0 +1,235 @@
+"""Your own keypoints: pose sequences with named joints, without videos.
+
+    root/<action>/<sequence>.npz    one sub-folder per action; or
+    root/<sequence>.csv             one flat folder of one action
+    root/phases.csv                 optional: video, start, end (seconds), phase (a number or a name)
+    root/events.csv                 optional: video, event, time (seconds)
+    root/splits.csv                 optional: video, split (train, val or test)
+
+An .npz file holds `points` [T, J, 2 or 3], `joints` (J names) and, optionally, `visibility` [T, J], `fps` and `size`
+(height and width of the image). A .csv file has a row per frame with `frame` (a number; missing frames have no visible
+joint) or `time` (seconds), `<joint>_x`, `<joint>_y`, optionally `<joint>_z` and `<joint>_visibility`; empty cells are
+joints that were not detected. The tables name a sequence by its path below `root`: `serve/first.csv`. Without fps a
+second is one frame long.
+"""
+
+import math
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from warnings import warn
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inphase.data.folder import read_phases, read_splits, read_video_table, split_by_name
+from inphase.data.video import Problem, Video, check_split, read_numbered_table, summarize
+
+# A joint is visible if its visibility or confidence is above this value.
+MIN_VISIBILITY = 0.5
+_TABLES = ("phases.csv", "events.csv", "splits.csv")
+
+
+@dataclass(frozen=True, eq=False)
+class KeypointSequence:
+    """The contents of one file: points [T, J, 2 or 3] float32, 0 where invisible, and visibility [T, J]."""
+
+    points: NDArray[np.float32]
+    visibility: NDArray[np.bool_]
+    joints: tuple[str, ...]
+    fps: float | None
+    size: tuple[int, int] | None
+
+
+def load(root: Path | str, *, split: str, fps: float | None = None, val: float = 0.1, test: float = 0.2) -> list[Video]:
+    """List the pose sequences below `root` with their labels; `fps` is that of files that do not state their own.
+
+    Without `splits.csv` the split of a sequence depends on a hash of its name, in the fractions `val` and `test`. A
+    file that cannot be read is skipped with a warning.
+    """
+    root = Path(root)
+    check_split(split)
+    if fps is not None and not fps > 0:
+        raise ValueError(f"fps must be above 0, got {fps}")
+    files = dict(_find(root))
+    splits = read_splits(root, names=files)
+    intervals, phase_names = read_phases(root, names=files)
+    moments = _read_events(root, names=files)
+    videos = []
+    for name, (file, action) in files.items():
+        chosen = splits.get(name) or split_by_name(name, val=val, test=test)
+        if split not in ("all", chosen):
+            continue
+        try:
+            sequence = read_keypoints(file)
+        except ValueError as error:
+            warn(Problem(name, str(error), "it is skipped until it is corrected"), stacklevel=2)
+            continue
+        videos.append(
+            Video(
+                name,
+                action,
+                chosen,
+                intervals=tuple(intervals.get(name, ())),
+                phase_names=phase_names,
+                **_describe(sequence, fps=sequence.fps or fps, moments=moments.get(name, {}), name=name),
+            )
+        )
+    return videos
+
+
+def read_joints(root: Path | str) -> tuple[tuple[str, ...], int]:
+    """Return the joints that all files below `root` share, in the order of the first file, and 2 or 3 dimensions."""
+    sequences = []
+    for _, (file, _) in _find(Path(root)):
+        try:
+            sequences.append(read_keypoints(file))
+        except ValueError:
+            continue  # `load` warns of it
+    if not sequences:
+        raise ValueError(f"no pose sequence below {root} can be read: check it with `inphase data check keypoints`")
+    shared = set.intersection(*(set(sequence.joints) for sequence in sequences))
+    dimensions = {sequence.points.shape[-1] for sequence in sequences}
+    if not shared or len(dimensions) > 1:
+        what = "joints in common" if not shared else "one number of dimensions"
+        raise ValueError(f"the pose sequences below {root} do not have {what}: put them into separate folders")
+    return tuple(name for name in sequences[0].joints if name in shared), dimensions.pop()
+
+
+def read_keypoints(file: Path) -> KeypointSequence:
+    """Read the pose sequence of an .npz or a .csv file; raise ValueError with the fault and the fix."""
+    points, visibility, joints, fps, size = READERS[file.suffix.lower()](file)
+    points = np.asarray(points, np.float32)
+    if points.ndim != 3 or points.shape[-1] not in (2, 3) or not len(points):
+        raise ValueError(f"{file}: points must be [T, J, 2] or [T, J, 3] with T ≥ 1, got {list(points.shape)}")
+    if len(joints) != points.shape[1] or len(set(joints)) != len(joints):
+        raise ValueError(f"{file}: {points.shape[1]} joints need as many different names, got {', '.join(joints)}")
+    visible: NDArray[np.bool_] = np.asarray(np.isfinite(points).all(-1))
+    if visibility is not None:
+        if np.shape(visibility) != points.shape[:2]:
+            raise ValueError(f"{file}: visibility must be {list(points.shape[:2])}, got {list(np.shape(visibility))}")
+        visible &= np.asarray(visibility, np.float64) > MIN_VISIBILITY
+    if not visible.any():
+        raise ValueError(f"{file}: no joint is visible in any frame; visible is above {MIN_VISIBILITY}")
+    if fps is not None and not (math.isfinite(fps) and fps > 0):
+        raise ValueError(f"{file}: fps must be above 0, got {fps}")
+    return KeypointSequence(np.where(visible[..., None], points, 0), visible, tuple(joints), fps, size)
+
+
+Contents = tuple[NDArray[Any], NDArray[Any] | None, list[str], float | None, tuple[int, int] | None]
+
+
+def _read_npz(file: Path) -> Contents:
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise ValueError(f"{file} is damaged or not an .npz file ({error}): write it with numpy.savez") from error
+    absent = [name for name in ("points", "joints") if name not in arrays]
+    if absent:
+        raise ValueError(f"{file} has no array {', '.join(absent)}: it holds {', '.join(arrays) or 'none'}")
+    fps = float(arrays["fps"]) if "fps" in arrays else None
+    size = tuple(int(side) for side in arrays["size"].reshape(-1)) if "size" in arrays else None
+    if size is not None and len(size) != 2:
+        raise ValueError(f"{file}: size must be height and width, got {size}")
+    return arrays["points"], arrays.get("visibility"), [str(name) for name in arrays["joints"]], fps, size
+
+
+def _read_csv(file: Path) -> Contents:
+    rows = read_numbered_table(file)
+    columns = list(next(iter(rows.values()), {}))
+    joints = [name.removesuffix("_x") for name in columns if name.endswith("_x")]
+    if not joints:
+        raise ValueError(f"{file} has no columns <joint>_x and <joint>_y: name them in its first line")
+    axes = "xyz" if any(f"{joint}_z" in columns for joint in joints) else "xy"
+    wanted = [f"{joint}_{axis}" for joint in joints for axis in axes]
+    absent = [name for name in wanted if name not in columns]
+    if absent:
+        raise ValueError(f"{file} has no column {summarize(absent)}: give every joint {', '.join(axes)}")
+    clock = next((name for name in ("frame", "time") if name in columns), None)
+    if clock is None:
+        raise ValueError(f"{file} has neither a column frame nor a column time: add one")
+    times = np.array([_number(row[clock], file, line, clock) for line, row in rows.items()])
+    values = np.array([[_number(row[name], file, line, name) for name in wanted] for line, row in rows.items()])
+    points = values.reshape(len(rows), len(joints), len(axes))
+    seen = np.ones(points.shape[:2])
+    for column, joint in enumerate(joints):
+        name = f"{joint}_visibility"
+        if name in columns:
+            seen[:, column] = [_number(row[name], file, line, name) for line, row in rows.items()]
+    if not (np.diff(times) > 0).all():
+        raise ValueError(f"{file}: {clock} must increase from row to row")
+    if clock == "time":
+        fps = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else None
+        return points, seen, joints, None if fps is None else float(fps), None
+    places = (times - times[0]).round().astype(np.int64)
+    whole = np.full((places[-1] + 1, *points.shape[1:]), np.nan)
+    shown = np.zeros(whole.shape[:2])
+    whole[places], shown[places] = points, seen
+    return whole, shown, joints, None, None
+
+
+READERS: dict[str, Callable[[Path], Contents]] = {".csv": _read_csv, ".npz": _read_npz}
+
+
+def _number(text: str, file: Path, line: int, column: str) -> float:
+    """Parse a cell; an empty one is NaN."""
+    try:
+        return float(text) if text.strip() else math.nan
+    except ValueError:
+        raise ValueError(f"{file}, line {line}: {column} is {text!r}, not a number") from None
+
+
+def _describe(sequence: KeypointSequence, *, fps: float | None, moments: dict[str, float], name: str) -> dict[str, Any]:
+    """Return the fields of a `Video` that describe a pose sequence."""
+    length, rate = len(sequence.points), fps or 1.0
+    late = [event for event, second in moments.items() if not 0 <= second * rate < length + 0.5]
+    if late:
+        raise ValueError(f"events.csv, {name}: {summarize(late)} is after its end at {length / rate:.2f} seconds")
+    flat = sequence.points.shape[-1] == 2
+    # Without a size, the smallest image that contains every joint.
+    corner = np.ceil(sequence.points[sequence.visibility].max(0)).astype(int) + 1
+    return {
+        "length": length,
+        "rate": fps,
+        "size": sequence.size or ((max(1, int(corner[1])), max(1, int(corner[0]))) if flat else None),
+        "events": {event: min(length - 1, round(second * rate)) for event, second in moments.items()},
+        "keypoints": sequence.points if flat else None,
+        "joints3d": None if flat else sequence.points,
+        "visibility": sequence.visibility,
+        "joints": sequence.joints,
+    }
+
+
+def _read_events(root: Path, *, names: dict[str, tuple[Path, str]]) -> dict[str, dict[str, float]]:
+    """Read events.csv, if it exists: the time of every event of a sequence."""
+    moments: dict[str, dict[str, float]] = {}
+    for name, row in read_video_table(root / "events.csv", columns=("video", "event", "time"), names=names):
+        try:
+            moments.setdefault(name, {})[row["event"]] = float(row["time"])
+        except ValueError as error:
+            raise ValueError(f"{root / 'events.csv'}, {name}: {error}; time is in seconds") from None
+    return moments
+
+
+def _find(root: Path) -> Iterator[tuple[str, tuple[Path, str]]]:
+    """Yield name, path and action of every pose sequence one or two levels below a folder."""
+    if not root.is_dir():
+        raise FileNotFoundError(f"no folder {root}: check the spelling")
+    files = [*root.glob("[!.]*"), *root.glob("[!.]*/[!.]*")]
+    found = sorted(
+        file
+        for file in files
+        if file.is_file() and file.suffix.lower() in READERS and not (file.parent == root and file.name in _TABLES)
+    )
+    if not found:
+        raise FileNotFoundError(
+            f"no pose sequences in {root}: put .npz or .csv files there, or a sub-folder per action"
+        )
+    for file in found:
+        below = file.relative_to(root)
+        action = below.parts[0] if len(below.parts) > 1 else root.resolve().name
+        yield unicodedata.normalize("NFC", below.as_posix()), (file, unicodedata.normalize("NFC", action))
