@@ -17,20 +17,23 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from inphase.corpus.pair_engines import PairEngine, in_actors, in_threads
+from inphase.corpus.engines import Engine, RayCluster, Threads
 from inphase.corpus.pairs import Values, fill_matrix, pack
 
 DIMENSION = 128
 
 
-def engines() -> dict[str, PairEngine]:
+def engines() -> dict[str, Engine]:
     """Name the engines of this machine."""
     cores = os.cpu_count() or 1
-    found = {"one thread": in_threads(workers=1), f"{cores} threads": in_threads(workers=cores)}
+    found: dict[str, Engine] = {
+        "one thread": Threads(workers=1, device="cpu"),
+        f"{cores} threads": Threads(workers=cores, device="cpu"),
+    }
     if torch.cuda.is_available():
-        found[torch.cuda.get_device_name()] = in_threads(workers=2, device="cuda")
+        found[torch.cuda.get_device_name()] = Threads(workers=2, device="cuda")
     if find_spec("ray"):
-        found[f"Ray, {cores} cores"] = in_actors("local")
+        found[f"Ray, {cores} cores"] = RayCluster("local")
     return found
 
 
@@ -44,7 +47,7 @@ def drawn(videos: int, frames: int) -> Iterator[tuple[int, Values]]:
         yield number, (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
 
 
-def measure(engine: PairEngine, folder: Path, videos: int) -> tuple[float, np.ndarray]:
+def measure(engine: Engine, folder: Path, videos: int) -> tuple[float, np.ndarray]:
     """Give the pairs a second of a second pass, and the distances."""
     for _ in range(2):
         began = time.perf_counter()

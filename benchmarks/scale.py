@@ -21,24 +21,28 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from benchmarks.soak import CEILING, soak
 from inphase.align.matching import match_many
-from inphase.cli.align_all import report_of
-from inphase.corpus.align_corpus import align_action
-from inphase.corpus.compaction import LARGE
-from inphase.corpus.embed_corpus import EmbedSummary, embed_corpus
-from inphase.corpus.embed_job import EmbedJob, EmbedJobResult, EmbedSettings, stamp_of
-from inphase.corpus.embedding_store import EmbeddingStore
-from inphase.corpus.pair_engines import in_threads
+from inphase.corpus.align_corpus import align_action, write_page
+from inphase.corpus.embed_corpus import (
+    EmbeddedCorpus,
+    EmbedJob,
+    EmbedJobResult,
+    EmbedSettings,
+    embed_corpus,
+    stamp_of,
+)
+from inphase.corpus.embedding_store import SHARD_BYTES, EmbeddingStore
+from inphase.corpus.engines import Threads
 from inphase.corpus.shards import ShardRow, write_shard
 from inphase.corpus.store_search import find_moments
-from inphase.corpus.vector_index import SAMPLE, Index
+from inphase.corpus.vector_index import MAX_VECTORS, Index
 from inphase.data import stage_videos
-from inphase.evaluation.report import write_report
 from inphase.media.frames import Clip, stream_clips
 from inphase.media.listing import ListedVideo
 from inphase.models import Embedding, Encoder, ImageEncoder, PoseEncoder, embed
@@ -63,17 +67,32 @@ def drawn(video: ListedVideo, *, frames: int) -> Embedding:
     return Embedding(values.astype(np.float32), np.arange(frames) / 25)
 
 
-def drawing(jobs: Iterable[EmbedJob], settings: EmbedSettings, *, frames: int) -> Iterator[EmbedJobResult]:
-    """Do jobs as an engine does, without looking at the videos."""
-    for job in jobs:
+class Drawing:
+    """An engine that writes drawn embeddings and reads no video."""
+
+    def __init__(self, frames: int) -> None:
+        self._frames = frames
+
+    def map(self, start: Callable[[str], Callable[[Any], Any]], items: Iterable[Any]) -> Iterator[Any]:
+        assert isinstance(start, partial)
+        (settings,) = start.args
+        return (self._draw(job, settings) for job in items)
+
+    def _draw(self, job: EmbedJob, settings: EmbedSettings) -> EmbedJobResult:
         rows = (
             ShardRow(
-                video.id, video.path, video.action, "", stamp_of(video), settings.model, drawn(video, frames=frames)
+                video.id,
+                video.path,
+                video.action,
+                "",
+                stamp_of(video),
+                settings.model,
+                drawn(video, frames=self._frames),
             )
             for video in job.videos
         )
         write_shard(settings.store / "shards", job.shard, rows)
-        yield EmbedJobResult(job.shard, len(job.videos), frames * len(job.videos))
+        return EmbedJobResult(job.shard, len(job.videos), self._frames * len(job.videos))
 
 
 @dataclass(frozen=True)
@@ -83,8 +102,8 @@ class Size:
     place: str
     videos: int
     frames: int = FRAMES
-    merged: int = LARGE
-    sample: int = SAMPLE
+    merged: int = SHARD_BYTES
+    sample: int = MAX_VECTORS
     most: int = 100
     stages: tuple[str, ...] = ()  # all of them where none is named
 
@@ -121,9 +140,9 @@ def again(size: Size) -> Measured:
     return {"seconds": time.process_time() - began}
 
 
-def bring_up_to_date(size: Size) -> EmbedSummary:
-    engine = partial(drawing, frames=size.frames)
-    return embed_corpus(size.corpus, size.store, small_encoder(), engine=engine, merged=size.merged)
+def bring_up_to_date(size: Size) -> EmbeddedCorpus:
+    engine = Drawing(size.frames)
+    return embed_corpus(size.corpus, size.store, model=small_encoder(), engine=engine, shard_bytes=size.merged)
 
 
 def search(size: Size, *, exact: int) -> Measured:
@@ -152,9 +171,11 @@ def align(size: Size) -> Measured:
     began = time.process_time()
     with EmbeddingStore(size.store) as store:
         place = Path(size.place, "aligned")
-        compared = align_action(store, "action3", place, engine=in_threads(workers=1), most=size.most)
+        compared = align_action(
+            store, "action3", place, engine=Threads(workers=1, device="cpu"), max_compared=size.most
+        )
     taken = time.process_time() - began
-    write_report(report_of(compared, size.store), place)
+    write_page(compared, size.store, place)
     return {"seconds": taken, "pairs": compared.pairs}
 
 

@@ -19,9 +19,9 @@ from pathlib import Path
 import torch
 
 from inphase.corpus.align_corpus import align_action
-from inphase.corpus.embed_corpus import embed_corpus, here
+from inphase.corpus.embed_corpus import embed_corpus
 from inphase.corpus.embedding_store import EmbeddingStore
-from inphase.corpus.pair_engines import in_threads
+from inphase.corpus.engines import Threads
 from inphase.corpus.store_search import find_moments
 from inphase.corpus.vector_index import Index
 from inphase.data import stage_videos
@@ -50,13 +50,15 @@ def soak(minutes: float, *, ceiling: float = CEILING) -> str:
                 target = place / "corpus" / f"action{number % 2}" / f"{turn % ROUNDS}-{number}.mp4"
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(films[(turn + number) % len(films)], target)
-            embedded += embed_corpus(place / "corpus", place / "store", encoder, engine=here(workers=0), videos=2).done
+            embedded += embed_corpus(place / "corpus", place / "store", model=encoder, workers=0, shard_videos=2).done
             with EmbeddingStore(place / "store") as store:
                 seen = embed_video(encoder, films[turn % len(films)]).values[::8]
                 for exact in (0, 10**12):
                     index = Index(store, exact=exact)
                     searches += len([find_moments(store, index, value, top=5) for value in seen])
-                align_action(store, "action0", place / "aligned", engine=in_threads(workers=1), most=8)
+                align_action(
+                    store, "action0", place / "aligned", engine=Threads(workers=1, device="cpu"), max_compared=8
+                )
             print(f"# turn {turn}: {held():.0f} MB", file=sys.stderr, flush=True)
             if turn == SETTLED:
                 settled = held()

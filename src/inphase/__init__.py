@@ -9,6 +9,8 @@ and a JSON-ready `.to_dict()`:
     retrieve_sound(corpus, model=run, ...)    RetrievedSound
     activation_maps(video, model)             ActivationMaps
     reconstruct_pose(videos)                  ReconstructedPose, the body in 3-D
+    embed_corpus(corpus, store)               EmbeddedCorpus, a store of embeddings
+    align_corpus(store, out)                  AlignedCorpus
     fit(folder, out)                          Fitted, a run folder from your own videos
     train(recipe, out)                        Trained, a run folder from a recipe
     export(folder, out)                       Exported, a web page for any static host
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from inphase.apps.retrieve_sound import RetrievedSound, retrieve_sound
     from inphase.apps.search import SearchResult
     from inphase.apps.transfer_labels import Labeled, transfer_labels
+    from inphase.corpus.align_corpus import AlignedCorpus, align_corpus
+    from inphase.corpus.embed_corpus import EmbeddedCorpus, embed_corpus
     from inphase.corpus.store_search import search
     from inphase.data.video import Video
     from inphase.evaluation.run import evaluate
@@ -54,8 +58,10 @@ __all__ = [
     "GTA",
     "ActivationMaps",
     "Aligned",
+    "AlignedCorpus",
     "Alignment",
     "Clip",
+    "EmbeddedCorpus",
     "Embedding",
     "Exported",
     "Fitted",
@@ -68,9 +74,11 @@ __all__ = [
     "Trained",
     "Video",
     "activation_maps",
+    "align_corpus",
     "align_videos",
     "dtw",
     "embed",
+    "embed_corpus",
     "embed_video",
     "embed_videos",
     "evaluate",
@@ -98,8 +106,10 @@ _HOME = {
     "GTA": "inphase.losses",
     "ActivationMaps": "inphase.apps.activation_maps",
     "Aligned": "inphase.apps.align_videos",
+    "AlignedCorpus": "inphase.corpus.align_corpus",
     "Alignment": "inphase.align",
     "Clip": "inphase.media.frames",
+    "EmbeddedCorpus": "inphase.corpus.embed_corpus",
     "Embedding": "inphase.models",
     "Exported": "inphase.viewer.page",
     "Labeled": "inphase.apps.transfer_labels",
@@ -112,9 +122,11 @@ _HOME = {
     "ReconstructedPose": "inphase.apps.pose3d.reconstruct_pose",
     "Video": "inphase.data.video",
     "activation_maps": "inphase.apps.activation_maps",
+    "align_corpus": "inphase.corpus.align_corpus",
     "align_videos": "inphase.apps.align_videos",
     "dtw": "inphase.align",
     "embed": "inphase.models",
+    "embed_corpus": "inphase.corpus.embed_corpus",
     "evaluate": "inphase.evaluation.run",
     "export": "inphase.viewer.page",
     "fit": "inphase.training",

@@ -13,9 +13,8 @@ import ray
 from ray.cluster_utils import Cluster
 
 from inphase.cli import main as inphase_command
-from inphase.corpus.cluster import on_cluster
 from inphase.corpus.embed_corpus import embed_corpus
-from inphase.models import load_encoder
+from inphase.corpus.engines import RayCluster
 
 
 def with_actors() -> set[str]:
@@ -43,9 +42,9 @@ def main(place: Path) -> None:
     came = embed_corpus(
         place / "gym",
         place / "store",
-        load_encoder(place / "model.safetensors"),
-        engine=on_cluster(cluster.address, actors=3),
-        videos=1,
+        model=place / "model.safetensors",
+        engine=RayCluster(cluster.address, workers=3),
+        shard_videos=1,
     )
     killer.join(timeout=5)
     alive = sum(node["Alive"] for node in ray.nodes())

@@ -12,7 +12,7 @@ from inphase.playback import read_playback
 from tests.commands import type_command as run
 from tests.media.recordings import numbered, write_video
 
-pytest.importorskip("faiss", reason="FAISS is not installed: pip install 'inphase[search]'")
+pytest.importorskip("faiss", reason="FAISS is not installed: pip install 'inphase[corpus]'")
 
 
 def encoder(seed: int = 0) -> ImageEncoder:
@@ -83,7 +83,7 @@ def test_moments_and_videos_are_found_in_a_store(
     finally:
         shutil.move(place / "away.mp4", place / "gym" / "beam" / "0.mp4")
     captured = capsys.readouterr()
-    assert "no video files here: gym/beam/0.mp4" in captured.err
+    assert "gym/beam/0.mp4: not shown: its file is not here" in captured.err
     assert {row[1] for row in table(captured.out)} == {"gym/beam/0.mp4", "gym/beam/1.mp4"}
 
 
@@ -93,16 +93,20 @@ def test_moments_and_videos_are_found_in_a_store(
         (["search", "gym/vault/1.mp4", "--in", "store", "--action", "swim"], "no video in store has the action 'swim'"),
         (
             ["search", "gym/vault/1.mp4", "--in", "gym", "--action", "beam"],
-            "--action chooses among the videos of a store",
+            "action chooses among the videos of a store",
         ),
         (["search", "gym/vault/1.mp4", "--in", "store", "--model", "other.safetensors"], "another model than"),
-        (["align-all", "gym"], "gym is no store of embeddings: make one with `inphase embed CORPUS --out STORE`"),
+        (["align-all", "gym"], "gym is not a store of embeddings: make one with `inphase embed CORPUS --out STORE`"),
         (["align-all", "new"], "make one with `inphase embed CORPUS --out new`"),
-        (["align-all", "store", "--reference", "0.mp4"], "name which with --action"),
-        (["align-all", "store", "--device", "gpu"], "--device must be auto, cpu or cuda"),
+        (["align-all", "store", "--reference", "0.mp4"], "name which action"),
+        (["align-all", "store", "--device", "gpu"], "device must be auto, cpu or cuda"),
+        (["align-all", "store", "--engine", "gpu"], "no engine 'gpu': choose one of threads, processes, ray"),
         (["embed", "store/models", "--model", "model.safetensors", "--out", "x"], "no videos in store/models"),
-        (["embed", "gym", "--model", "model.safetensors", "--out", "gym"], "something else than a store"),
-        (["embed", "gym", "--model", "model.safetensors", "--out", "y", "--workers", "-1"], "--workers must be"),
+        (["embed", "gym", "--model", "model.safetensors", "--out", "gym"], "holds other files and is not a store"),
+        (
+            ["embed", "gym", "--model", "model.safetensors", "--out", "y", "--workers", "-1"],
+            "workers must be at least 0, got -1",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_to_do(

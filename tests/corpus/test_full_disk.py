@@ -71,7 +71,7 @@ def test_embedding_goes_on_when_there_is_room(
     assert run(monkeypatch, *words, other) == 0
     assert run_as_room_grows(disk, monkeypatch, capsys, *words, corpus) > 1
     with EmbeddingStore(disk / "store") as store:
-        found = [(fact.id, fact.reason) for fact in store.catalogue.current(embedded=False)]
+        found = [(fact.id, fact.reason) for fact in store.catalog.current(embedded=False)]
     assert sorted(found) == [*((f"gym/vault/0{number}.mp4", "") for number in range(3)), ("track/jump/00.mp4", "")]
     assert not list((disk / "store" / "shards").glob(".*"))
 

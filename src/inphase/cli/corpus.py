@@ -1,115 +1,152 @@
-"""`inphase embed` and `inphase align-all`: corpora of any number of videos."""
+"""Commands for corpora of any number of videos: embed and align-all."""
 
-import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
-from rich.console import Console
-from rich.markup import escape
 
-from inphase.cli.looking import Rate, bars
+from inphase.cli.bars import show_progress
+from inphase.cli.options import (
+    CacheFolder,
+    Device,
+    Fps,
+    Json,
+    Modality,
+    Model,
+    Out,
+    print_json,
+    print_line,
+    warn_line,
+)
 
 if TYPE_CHECKING:
-    from inphase.corpus.embed_corpus import EmbedSummary
+    from inphase.corpus.align_corpus import ActionSummary
+    from inphase.corpus.engines import Engine
 
 Corpus = Annotated[
     tyro.conf.Positional[Path],
     tyro.conf.arg(metavar="CORPUS", help="a folder of videos, a sub-folder per action, or a .csv of path and action"),
 ]
-StoreFolder = Annotated[Path, tyro.conf.arg(metavar="STORE", help="the folder to fill")]
-RunFolder = Annotated[
-    Path | None,
-    tyro.conf.arg(metavar="RUN", help="a run folder or an encoder's file; without one, the model of poses that ships"),
+Store = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STORE", help="made by `inphase embed`")]
+StoreOut = Annotated[Path, tyro.conf.arg(metavar="STORE", help="the store to fill")]
+Workers = Annotated[
+    int | None, tyro.conf.arg(metavar="N", help="how many work at a time; by default one per core, or one for a GPU")
 ]
+EngineName = Annotated[str, tyro.conf.arg(metavar="NAME", help="threads, processes or ray")]
 Ray = Annotated[
     str | None,
-    tyro.conf.arg(metavar="ADDRESS", help="work on the Ray cluster there; auto: the one this machine belongs to"),
+    tyro.conf.arg(metavar="ADDRESS", help="use the Ray cluster at an address; auto: the one of this machine"),
 ]
 
 
 def embed(
     corpus: Corpus,
     *,
-    out: StoreFolder,
-    model: RunFolder = None,
-    workers: int | None = None,
+    out: StoreOut,
+    model: Model = None,
+    modality: Modality = "auto",
+    fps: Fps = None,
+    device: Device = "auto",
+    workers: Workers = None,
+    engine: EngineName = "processes",
     ray: Ray = None,
-    rate: Rate = None,
-    device: str = "auto",
-    cache: Path | None = None,
+    cache: CacheFolder = None,
     shard_videos: int = 32,
+    json: Json = False,
 ) -> None:
     """Embed every frame of any number of videos into a store, for search and for `inphase align-all`.
 
-    Stopped at any moment, the same command goes on; what is there already is kept, and a changed video or model is
-    noticed. A video that cannot be read is recorded with the reason.
+    Stopped at any moment, the same command resumes. Unchanged videos are kept, changed ones embedded again. A video
+    that cannot be read is recorded with the reason.
 
     Args:
-        corpus: the videos.
-        out: the store.
-        model: what to see videos with.
-        workers: processes on this machine; one for every core, or one for a GPU, where nothing is said; 0: this one.
-        ray: where a Ray cluster is.
-        rate: frames a second to look at.
-        device: where the network runs on this machine: auto, cpu or cuda.
-        cache: folder for poses and embeddings that other commands reuse; ~/.cache/inphase by default.
         shard_videos: videos embedded between one save and the next.
     """
-    from inphase.corpus.embed_corpus import embed_corpus, here
-    from inphase.media.listing import list_videos
-    from inphase.models import load_encoder, load_shipped
-    from inphase.models.encoder import choose_device
+    from inphase.corpus.embed_corpus import embed_corpus
 
-    encoder = load_shipped("pose") if model is None else load_encoder(model)
-    device = choose_device(device)
-    cores = os.cpu_count() or 1
-    workers = workers if workers is not None else (1 if device == "cuda" else cores)
-    if workers < 0:
-        raise ValueError(f"--workers must be at least 0, got {workers}")
-    if ray is None:
-        engine = here(workers=workers)
-    else:
-        from inphase.corpus.cluster import on_cluster
-
-        engine = on_cluster(ray)
-    total = sum(1 for _ in list_videos(corpus))
-    if not total:
-        raise ValueError(f"no videos in {corpus}: name a folder of them, or a .csv table")
-    began = time.perf_counter()
-    with bars() as bar:
-        task = bar.add_task(f"embedding {escape(corpus.name)}", total=total)
-
-        def tell(came: "EmbedSummary") -> None:
-            bar.update(task, completed=came.kept + came.done)
-
-        came = embed_corpus(
+    with show_progress() as progress:
+        result = embed_corpus(
             corpus,
             out,
-            encoder,
-            engine=engine,
+            model=model,
+            modality=modality,
+            fps=fps,
             device=device,
-            rate=rate,
+            workers=workers,
+            engine=_choose_engine(engine, ray, workers),
             cache=cache,
-            videos=shard_videos,
-            threads=max(1, cores // max(1, workers)),
-            side_by_side=cores if device == "cuda" else 1,
-            progress=tell,
+            shard_videos=shard_videos,
+            progress=progress,
         )
-    _say(came, out, seconds=time.perf_counter() - began)
+    if json:
+        print_json(result)
+        return
+    speed = f", {result.frames / result.seconds:,.0f} frames/s" if result.frames else ""
+    counts = f"{result.changed:,} of them changed; {result.kept:,} kept; {result.failed:,} broken"
+    print_line(f"{result.done:,} videos embedded ({result.frames:,} frames, {result.seconds:.1f} s{speed}), {counts}")
+    for reason in list(result.broken.values())[:5]:
+        warn_line(f"broken: {reason}")
+    if result.failed > 5:
+        warn_line(f"and {result.failed - 5:,} more; the store has the reason of each")
+    print_line(str(out))
 
 
-def _say(came: "EmbedSummary", out: Path, *, seconds: float) -> None:
-    """Tell what embedding came to."""
-    console = Console()
-    speed = f", {came.frames / seconds:,.0f} frames/s" if came.frames else ""
-    console.print(
-        f"[green]{came.done:,} videos embedded[/green] ({came.frames:,} frames, {seconds:.1f} s{speed}), "
-        f"{came.changed:,} of them changed; {came.kept:,} kept; {came.failed:,} broken → {escape(str(out))}",
-        soft_wrap=True,
-    )
-    for reason in list(came.broken.values())[:5]:
-        console.print(f"[yellow]broken:[/yellow] {escape(reason)}", soft_wrap=True)
-    if came.failed > 5:
-        console.print(f"[yellow]and {came.failed - 5:,} more; the store has the reason of each[/yellow]")
+def align_all(
+    store: Store,
+    *,
+    out: Out = Path("out/align-all"),
+    action: tuple[str, ...] = (),
+    reference: str | None = None,
+    max_compared: int = 2000,
+    device: Device = "auto",
+    workers: Workers = None,
+    engine: EngineName = "threads",
+    ray: Ray = None,
+    json: Json = False,
+) -> None:
+    """Align every video of an action with one reference and all pairs with each other; show which do not fit.
+
+    Writes report.html, with a page for every action, and for every action distances.npy, videos.csv and
+    alignments.parquet, which has for each frame of the reference the second of the video that goes with it.
+
+    Args:
+        action: actions to align; by default all.
+        reference: the video to align with; by default the one with the least sum of distances to the others.
+        max_compared: align all pairs of at most so many videos of an action, drawn at random where there are more.
+    """
+    from inphase.corpus.align_corpus import align_corpus
+
+    with show_progress() as progress:
+        result = align_corpus(
+            store,
+            out,
+            actions=action,
+            reference=reference,
+            max_compared=max_compared,
+            device=device,
+            workers=workers,
+            engine=_choose_engine(engine, ray, workers),
+            progress=progress,
+        )
+        result.write(out, progress=progress)
+    if json:
+        print_json(result)
+        return
+    for each in result.actions:
+        print_line(_describe(each))
+        if each.misfits:
+            more = f" and {each.misfits - 5} more" if each.misfits > 5 else ""
+            print_line(f"  {each.misfits} do not fit: {', '.join(id for id, _, _ in each.worst[:5])}{more}")
+    print_line(str(out / "report.html"))
+
+
+def _describe(action: "ActionSummary") -> str:
+    speed = f"{action.pairs:,} pairs in {action.pair_seconds:.1f} s ({action.pairs_per_second:,.0f} pairs/s)"
+    return f"{action.action}: {action.videos:,} videos, reference {action.reference}; {speed}"
+
+
+def _choose_engine(name: str, ray: str | None, workers: int | None) -> "str | Engine":
+    """Return the engine of a name, or the cluster at an address."""
+    from inphase.corpus.engines import RayCluster
+
+    return name if ray is None else RayCluster(ray, workers=workers)

@@ -1,226 +1,152 @@
-"""Align every video of an action with one of them, some at a time, into a table that other programs read."""
-# MERGED: What a matrix of distances says: which videos belong together, which is in the middle, which fit nowhere.
-# MERGED: Align every video of an action with one reference, and all pairs of them, as far as they can be many.
+"""Align the videos of a store action by action: all pairs with each other, and every video with one reference."""
 
 import csv
+import os
 import random
+import re
+import shutil
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
-from scipy.spatial.distance import squareform
 
-from inphase.align.matching import match_many
-from inphase.corpus.embedding_store import EmbeddingStore, Fact
-from inphase.corpus.pair_engines import Item, PairEngine, Work
-from inphase.corpus.pairs import Values, fill_matrix, pack
-from inphase.corpus.shards import SUFFIX, read_rows
+from inphase.corpus.embedding_store import CatalogEntry, EmbeddingStore
+from inphase.corpus.engines import Engine, open_engine
+from inphase.corpus.pairs import (
+    Values,
+    align_with,
+    cluster,
+    fill_matrix,
+    find_reference,
+    median_distances,
+    medoid,
+    outlier_bound,
+    pack,
+)
+from inphase.progress import Progress, stage_progress
 from inphase.storage.files import atomic_write, explain_os_errors, scratch_folder
 
-# Videos read at a time, at most, and numbers in their embeddings, unless one alone has more.
-WINDOW, NUMBERS = 256, 2**22
-# Videos named that are farthest from the reference, and distances that tell how far is too far.
-FARTHEST, KEPT = 200, 2**16
+if TYPE_CHECKING:
+    from inphase.evaluation.report import Figure, Table
+
+# Videos of an action whose pairs are all aligned, at most.
+MAX_COMPARED = 2000
+# Videos listed in a table of a page, and names written beside a matrix of distances, at most.
+MAX_LISTED, MAX_NAMES = 100, 60
+PACKAGES = ("inphase", "torch", "numpy", "scipy", "numba", "pyarrow")
+NOTE = "Their median distance to the others is beyond the bound: the median of all and 3.5 robust deviations."
 
 
-def find_reference(store: EmbeddingStore, action: str, name: str) -> Fact:
-    """Find the video of an action that a name means: its id, or the end of it that no other has."""
-    ending: Fact | None = None
-    count = 0
-    for fact in store.catalogue.current(action=action):
-        if fact.id == name:
-            return fact
-        if fact.id.endswith("/" + name):
-            ending, count = fact, count + 1
-    if ending is None or count > 1:
-        said = f"{count:,} videos are called {name!r}" if count else f"no video is called {name!r}"
-        raise ValueError(f"{said} among those of {action!r}: name one by its id, as in videos.csv")
-    return ending
+@dataclass(frozen=True)
+class AlignedCorpus:
+    """The aligned actions of a store, in a folder each: distances.npy, videos.csv, alignments.parquet, report.html.
+
+    distances.npy is the symmetric matrix of all pairs, in the order of videos.csv; alignments.parquet has, for every
+    video of the action, the second that goes with each frame of the reference.
+    """
+
+    store: Path
+    actions: "tuple[ActionSummary, ...]"
+
+    def write(self, folder: Path | str, *, progress: Progress | None = None) -> list[Path]:
+        """Write report.html: the page of a single action, or an overview that links to the page of each action."""
+        out = Path(folder)
+        if len(self.actions) > 1:
+            files = write_overview(self.actions, self.store, out)
+        else:
+            with explain_os_errors(out):
+                out.mkdir(parents=True, exist_ok=True)
+                files = [Path(shutil.copy(page, out)) for page in self.actions[0].pages()]
+        stage_progress(progress, "writing the report")(len(files), len(files))
+        return files
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts, the reference and the misfits of every action as JSON-ready values."""
+        return {"store": str(self.store), "actions": [action.to_dict() for action in self.actions]}
 
 
-def align_with(
-    store: EmbeddingStore,
-    action: str,
-    reference: Fact,
-    file: Path,
+def align_corpus(
+    store: Path | str,
+    out: Path | str,
     *,
-    engine: PairEngine,
-    progress: Callable[[int], None] | None = None,
-) -> list[tuple[Fact, float]]:
-    """Align every video of an action with a reference into a Parquet file; give those farther away than fits.
+    actions: Sequence[str] = (),
+    reference: str | None = None,
+    max_compared: int = MAX_COMPARED,
+    device: str = "auto",
+    workers: int | None = None,
+    engine: str | Engine = "threads",
+    progress: Progress | None = None,
+) -> AlignedCorpus:
+    """Align every video of an action with one reference, and all pairs with each other; find those that do not fit.
 
-    A row has the video's id, its distance, and for each frame of the reference the second of the video that goes with
-    it, which a viewer or a spreadsheet can use as it is. Memory: the windows under way, whatever the number of videos.
+    `actions` are those of the store by default; the `reference`, of a single action, is a video's id or the end of it,
+    by default the video with the least sum of distances to the others. All pairs of at most `max_compared` videos of
+    an action are aligned, drawn at random where there are more. `engine` is a name of `ENGINES` or an engine of your
+    own, `workers` its threads or processes.
+
+    The arrays may be larger than memory, so they are written to a folder of `out` for each action as they are computed,
+    together with its page; `AlignedCorpus.write` adds the overview.
     """
-    schema = pa.schema(
-        [("id", pa.string()), ("distance", pa.float32()), ("seconds", pa.large_list(pa.float64()))],
-        metadata={b"reference": reference.id.encode()},
-    )
-    spread = Spread()
-    worst: list[tuple[float, str]] = []
-    begin = partial(aligning, store.shards, reference.shard, reference.row)
-    with atomic_write(file) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
-        for found in engine(begin, windows(store, action)):
-            ids, distances = [str(id) for id in found["ids"]], np.asarray(found["distances"], np.float32)
-            offsets = np.arange(len(ids) + 1) * reference.frames
-            seconds = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(np.asarray(found["seconds"])))
-            writer.write_table(pa.table([pa.array(ids), pa.array(distances), seconds], schema=schema))
-            spread.add(distances)
-            worst = sorted([*worst, *zip(distances.tolist(), ids, strict=True)], key=lambda each: -each[0])[:FARTHEST]
-            if progress is not None:
-                progress(spread.total)
-    bound = spread.bound()
-    far = ((store.catalogue.find(id), distance) for distance, id in worst if distance > bound)
-    return [(fact, distance) for fact, distance in far if fact is not None]
+    folder, out = Path(store), Path(out)
+    chosen = open_engine(engine, workers=workers, device=device)
+    with EmbeddingStore(folder) as opened:
+        names = tuple(actions) or tuple(opened.catalog.counts("action"))
+        if not names:
+            raise ValueError(f"{folder} holds no embedding yet: fill it with `inphase embed`")
+        if reference is not None and len(names) > 1:
+            raise ValueError(f"the reference is a video of one action: name which action ({', '.join(names)})")
+        summaries = []
+        for place, name in zip(name_folders(out, names), names, strict=True):
+            aligned = align_action(
+                opened, name, place, engine=chosen, reference=reference, max_compared=max_compared, progress=progress
+            )
+            write_page(aligned, folder, place)
+            summaries.append(ActionSummary.of(aligned, place))
+    return AlignedCorpus(folder, tuple(summaries))
 
 
-@dataclass
-class Spread:
-    """How far videos are from a reference: every distance, or of very many every second, fourth, …"""
-
-    total: int = 0
-    every: int = 1
-    kept: list[float] = field(default_factory=list)
-
-    def add(self, distances: NDArray[np.float32]) -> None:
-        """Note the distances of some videos."""
-        self.kept += distances[-self.total % self.every :: self.every].tolist()
-        self.total += len(distances)
-        if len(self.kept) > KEPT:
-            self.kept, self.every = self.kept[::2], 2 * self.every
-
-    def bound(self) -> float:
-        """Give the distance beyond which a video does not fit."""
-        return limit(np.asarray(self.kept, np.float64))
-
-
-def windows(store: EmbeddingStore, action: str) -> Iterator[Item]:
-    """Cut the videos of an action into windows, each of one shard.
-
-    The catalogue is asked shard by shard: an open question would keep other processes from writing to it.
-    """
-    shards = sorted(store.catalogue.shards())
-    for shard in shards:
-        rows: list[int] = []
-        numbers = 0
-        for fact in list(store.catalogue.current(shard=shard, action=action)):
-            size = fact.frames * fact.dimension
-            if rows and (len(rows) == WINDOW or numbers + size > NUMBERS):
-                yield {"shard": shard, "rows": rows}
-                rows, numbers = [], 0
-            rows.append(fact.row)
-            numbers += size
-        if rows:
-            yield {"shard": shard, "rows": rows}
-    store.require_shards(shards)
-
-
-def aligning(shards: Path, shard: str, row: int, device: str) -> Work:
-    """Read the reference; what comes back aligns the videos of a window with it, in the order of their lengths."""
-    (reference,) = read_rows(shards / (shard + SUFFIX), [row])
-    middle = reference.embedding
-    assert middle is not None
-
-    def align(item: Item) -> Item:
-        numbers = [int(number) for number in item["rows"]]
-        read = read_rows(shards / (item["shard"] + SUFFIX), numbers)
-        seen = [(found.id, found.embedding) for found in read if found.embedding is not None]
-        seen.sort(key=lambda each: len(each[1]))
-        aligned = list(match_many([(middle.values, other.values) for _, other in seen], device=device))
-        seconds = [each.time_map(middle.times, other.times) for each, (_, other) in zip(aligned, seen, strict=True)]
-        return {
-            "ids": [id for id, _ in seen],
-            "distances": np.array([each.distance for each in aligned], np.float32),
-            "seconds": np.concatenate(seconds),
-        }
-
-    return align
-
-
-# Beyond so many deviations of the median a video does not fit; below so many videos nothing can be said.
-DEVIATIONS, FEW = 3.5, 4
-# Turning branches so that neighbours are alike takes n³ in the worst case.
-TURNED = 500
-
-Distances = NDArray[np.float32]
-
-
-def medoid(distances: Distances) -> int:
-    """Give the video that is nearest to all others."""
-    return int(np.asarray(distances.sum(1)).argmin())
-
-
-def typical(distances: Distances) -> NDArray[np.float64]:
-    """Give the median distance of every video to the others, [n]: a few that are alike do not hide each other."""
-    count = len(distances)
-    if count < 2:
-        return np.zeros(count)
-    return np.array([np.median(np.delete(row, k)) for k, row in enumerate(distances)])
-
-
-def limit(scores: NDArray[np.float64]) -> float:
-    """Give the score beyond which one does not fit: 3.5 robust deviations above the median of all."""
-    if len(scores) < FEW:
-        return float("inf")
-    middle = float(np.median(scores))
-    deviation = 1.4826 * float(np.median(np.abs(scores - middle)))
-    # Videos that are all the same differ by rounding.
-    return middle + DEVIATIONS * max(deviation, 0.02 * middle, 1e-4)
-
-
-def arrange(distances: Distances, *, apart: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Order videos so that those alike are neighbours, [n], and number the clusters farther `apart` than that, [n]."""
-    count = len(distances)
-    if count < 2:
-        return np.arange(count), np.zeros(count, np.int64)
-    tree = linkage(squareform(np.asarray(distances), checks=False), "average", optimal_ordering=count <= TURNED)
-    order = np.asarray(leaves_list(tree), np.int64)
-    labels = fcluster(tree, apart, "distance") if np.isfinite(apart) else np.ones(count)
-    # Numbered in the order in which the page shows them.
-    _, first = np.unique(labels[order], return_index=True)
-    rank = {label: number for number, label in enumerate(labels[order][np.sort(first)])}
-    return order, np.array([rank[label] for label in labels], np.int64)
-
-
-Tell = Callable[[str, int, int], None]
+def name_folders(out: Path, actions: Sequence[str]) -> list[Path]:
+    """Name a folder for every action: letters of any script, no path separators, no two that differ in case alone."""
+    names: list[str] = []
+    for number, action in enumerate(actions):
+        name = re.sub(r"[^\w .-]", "_", action).strip(". ") or "action"
+        names.append(name if name.lower() not in {other.lower() for other in names} else f"{name}-{number}")
+    return [out / name for name in names]
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
-    """Videos of an action compared with each other; arrays are in the order of `facts`.
+class AlignedAction:
+    """The aligned videos of an action; arrays are in the order of `videos`, the compared ones of all `total`.
 
-    `facts` [n], of `total` videos of the action; `distances` [n, n] on disk; `scores` [n] the median distance of each
-    to the others, which beyond `bound` means that it does not fit; `order` [n] in which those alike are neighbours;
-    `clusters` [n]; `reference` the video that all of the action were aligned with, and `far` those too far from it,
-    the farthest first; `pairs` compared in `pair_seconds`, and all aligned in `align_seconds`.
+    `distances` [n, n] on disk; `scores` [n] the median distance of each video to the others, beyond `bound` it does not
+    fit; `order` [n] in which alike videos are neighbors; `clusters` [n]; `reference` the video that all of the action
+    were aligned with, and `far` the videos too far from it, the farthest first; `pairs` compared in `pair_seconds`.
     """
 
     action: str
     total: int
-    facts: list[Fact]
-    distances: NDArray[np.float32]
+    videos: list[CatalogEntry]
+    distances: Values
     scores: NDArray[np.float64]
     bound: float
     order: NDArray[np.int64]
     clusters: NDArray[np.int64]
-    reference: Fact
-    far: list[tuple[Fact, float]]
+    reference: CatalogEntry
+    far: list[tuple[CatalogEntry, float]]
     pairs: int
     pair_seconds: float
     align_seconds: float
 
     @property
-    def misfits(self) -> list[tuple[Fact, float]]:
+    def misfits(self) -> list[tuple[CatalogEntry, float]]:
         """List the compared videos that do not fit, the worst first."""
         worst = np.argsort(-self.scores)
-        return [(self.facts[k], float(self.scores[k])) for k in worst if self.scores[k] > self.bound]
+        return [(self.videos[k], float(self.scores[k])) for k in worst if self.scores[k] > self.bound]
 
 
 def align_action(
@@ -228,55 +154,44 @@ def align_action(
     action: str,
     out: Path,
     *,
-    engine: PairEngine,
+    engine: Engine,
     reference: str | None = None,
-    most: int = 2000,
-    progress: Tell | None = None,
-) -> Compared:
-    """Compare the videos of an action and align each with a reference: the one named, or the one nearest to all.
+    max_compared: int = MAX_COMPARED,
+    progress: Progress | None = None,
+) -> AlignedAction:
+    """Align all pairs of videos of an action, and each video with a reference.
 
-    All pairs of up to `most` videos are aligned, drawn at random where there are more; with the reference every one is.
-    Writes distances.npy, videos.csv and alignments.parquet into `out`. Time: most² pairs + one a video; memory: some
-    videos, and `most`² numbers.
+    Writes distances.npy, videos.csv and alignments.parquet into `out`. Time: `max_compared`² pairs + one per video;
+    memory: some videos, and `max_compared`² numbers.
     """
     store.model()
     store.require_action(action)
-    if most < 2:
-        raise ValueError(f"at least 2 videos are compared, got {most}")
-    tell = progress or (lambda doing, done, total: None)
+    if max_compared < 2:
+        raise ValueError(f"at least 2 videos are compared, got {max_compared}")
     with explain_os_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-    facts, total = draw(store, action, most)
-    facts.sort(key=lambda fact: (fact.frames, fact.id))
+    videos, total = sample_videos(store, action, max_compared)
+    videos.sort(key=lambda video: (video.frames, video.id))
     began = time.perf_counter()
+    report = stage_progress(progress, f"{action}: comparing pairs")
     with scratch_folder(out) as scratch:
-        pack(scratch, [fact.frames for fact in facts], facts[0].dimension, _numbered(store, facts))
-        pairs = fill_matrix(
-            out / "distances.npy",
-            scratch,
-            len(facts),
-            engine=engine,
-            progress=lambda done, count: tell("comparing pairs", done, count),
-        )
+        pack(scratch, [video.frames for video in videos], videos[0].dimension, _read_numbered(store, videos))
+        pairs = fill_matrix(out / "distances.npy", scratch, len(videos), engine=engine, progress=report)
     pair_seconds = time.perf_counter() - began
-    distances: NDArray[np.float32] = np.load(out / "distances.npy", mmap_mode="r", allow_pickle=False)
-    scores = typical(distances)
-    bound = limit(scores)
-    order, clusters = arrange(distances, apart=bound)
-    chosen = facts[medoid(distances)] if reference is None else find_reference(store, action, reference)
+    distances: Values = np.load(out / "distances.npy", mmap_mode="r", allow_pickle=False)
+    scores = median_distances(distances)
+    bound = outlier_bound(scores)
+    order, clusters = cluster(distances, apart=bound)
+    chosen = videos[medoid(distances)] if reference is None else find_reference(store, action, reference)
     began = time.perf_counter()
+    report = stage_progress(progress, f"{action}: aligning with the reference")
     far = align_with(
-        store,
-        action,
-        chosen,
-        out / "alignments.parquet",
-        engine=engine,
-        progress=lambda done: tell("aligning with the reference", done, total),
+        store, action, chosen, out / "alignments.parquet", engine=engine, progress=lambda done: report(done, total)
     )
-    compared = Compared(
+    aligned = AlignedAction(
         action=action,
         total=total,
-        facts=facts,
+        videos=videos,
         distances=distances,
         scores=scores,
         bound=bound,
@@ -288,37 +203,184 @@ def align_action(
         pair_seconds=pair_seconds,
         align_seconds=time.perf_counter() - began,
     )
-    write_videos(compared, out / "videos.csv")
-    return compared
+    _write_videos(aligned, out / "videos.csv")
+    return aligned
 
 
-def write_videos(compared: Compared, file: Path) -> None:
+def sample_videos(store: EmbeddingStore, action: str, count: int) -> tuple[list[CatalogEntry], int]:
+    """Draw at most `count` videos of an action, uniformly and the same ones in every run; also count all of them."""
+    rng = random.Random(0)
+    kept: list[CatalogEntry] = []
+    total = 0
+    for video in store.catalog.current(action=action):
+        total += 1
+        if len(kept) < count:
+            kept.append(video)
+        elif (place := rng.randrange(total)) < count:
+            kept[place] = video
+    return kept, total
+
+
+def _read_numbered(store: EmbeddingStore, videos: list[CatalogEntry]) -> Iterator[tuple[int, Values]]:
+    """Read embeddings in the order of the shards, each with its number among `videos`."""
+    places = sorted(range(len(videos)), key=lambda k: (videos[k].shard, videos[k].row))
+    for place, row in zip(places, store.read(videos[k] for k in places), strict=True):
+        assert row.embedding is not None
+        yield place, row.embedding.values
+
+
+def _write_videos(aligned: AlignedAction, file: Path) -> None:
     """Write a table of the compared videos; row k is row k and column k of the distances."""
     with atomic_write(file) as part, part.open("w", encoding="utf-8", newline="") as opened:
         table = csv.writer(opened)
         table.writerow(["id", "path", "frames", "median_distance", "fits", "cluster"])
-        for fact, score, cluster in zip(compared.facts, compared.scores, compared.clusters, strict=True):
-            fits = "yes" if score <= compared.bound else "no"
-            table.writerow([fact.id, fact.path, fact.frames, f"{score:.5f}", fits, int(cluster)])
+        for video, score, number in zip(aligned.videos, aligned.scores, aligned.clusters, strict=True):
+            fits = "yes" if score <= aligned.bound else "no"
+            table.writerow([video.id, video.path, video.frames, f"{score:.5f}", fits, int(number)])
 
 
-def draw(store: EmbeddingStore, action: str, most: int) -> tuple[list[Fact], int]:
-    """Draw at most so many videos of an action, each equally likely and the same every time; count all."""
-    chance = random.Random(0)
-    kept: list[Fact] = []
-    total = 0
-    for fact in store.catalogue.current(action=action):
-        total += 1
-        if len(kept) < most:
-            kept.append(fact)
-        elif (place := chance.randrange(total)) < most:
-            kept[place] = fact
-    return kept, total
+@dataclass(frozen=True)
+class ActionSummary:
+    """The summary of an aligned action, whose arrays and page are in `folder`.
+
+    Of `videos` in all, `compared` were aligned with each other in `pairs` pairs; `misfits` of them do not fit, the
+    worst of which are listed as (id, path, median distance). `bound` is None where there are too few videos for one.
+    """
+
+    action: str
+    folder: Path
+    videos: int
+    compared: int
+    reference: str
+    pairs: int
+    pair_seconds: float
+    align_seconds: float
+    clusters: int
+    bound: float | None
+    misfits: int
+    worst: tuple[tuple[str, str, float], ...]
+
+    @classmethod
+    def of(cls, aligned: AlignedAction, folder: Path) -> "ActionSummary":
+        """Summarize an aligned action, in memory that does not grow with its videos."""
+        return cls(
+            action=aligned.action,
+            folder=folder,
+            videos=aligned.total,
+            compared=len(aligned.videos),
+            reference=aligned.reference.id,
+            pairs=aligned.pairs,
+            pair_seconds=aligned.pair_seconds,
+            align_seconds=aligned.align_seconds,
+            clusters=len(set(aligned.clusters.tolist())),
+            bound=aligned.bound if np.isfinite(aligned.bound) else None,
+            misfits=len(aligned.misfits),
+            worst=tuple((video.id, video.path, score) for video, score in aligned.misfits[:MAX_LISTED]),
+        )
+
+    @property
+    def pairs_per_second(self) -> float:
+        """Return how many pairs were aligned per second."""
+        return self.pairs / max(self.pair_seconds, 1e-9)
+
+    def pages(self) -> list[Path]:
+        """List the files of the action's page."""
+        return sorted([*self.folder.glob("report.*"), *self.folder.glob("figure_*.png")])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary as JSON-ready values."""
+        worst = [{"id": id, "path": path, "median_distance": score} for id, path, score in self.worst]
+        return {**asdict(self), "folder": str(self.folder), "worst": worst}
 
 
-def _numbered(store: EmbeddingStore, facts: list[Fact]) -> Iterator[tuple[int, Values]]:
-    """Read embeddings in the order of the shards, each with its number among `facts`."""
-    places = sorted(range(len(facts)), key=lambda k: (facts[k].shard, facts[k].row))
-    for place, row in zip(places, store.read(facts[k] for k in places), strict=True):
-        assert row.embedding is not None
-        yield place, row.embedding.values
+def write_overview(actions: Sequence[ActionSummary], store: Path, out: Path) -> list[Path]:
+    """Write a page about several actions: a row for each, and the videos that fit worst in all of them."""
+    from inphase.evaluation.report import Link, Report, Table, versions, write_report
+
+    rows, worst = [], []
+    for each in actions:
+        page = Link(each.action, Path(os.path.relpath(each.folder / "report.html", out)).as_posix())
+        misfits = "too few to tell" if each.bound is None else f"{each.misfits:,}"
+        counts = f"{each.videos:,}", misfits, f"{each.pairs:,}", f"{each.pairs_per_second:,.0f}"
+        rows.append((page, *counts, each.reference))
+        worst += [(score / (each.bound or 1.0), id, page, path) for id, path, score in each.worst]
+    head = ("action", "videos", "do not fit", "pairs", "pairs per second", "reference")
+    worst = sorted(worst, key=lambda row: -row[0])[:MAX_LISTED]
+    misfit = Table(
+        "Videos that do not fit, the worst first",
+        ("video", "action", "× bound", "file"),
+        tuple((id, page, f"{times:.2f}", path) for times, id, page, path in worst),
+        note=NOTE if worst else "Every video is about as far from the others of its action as most are.",
+        texts=("action", "file"),
+    )
+    table = Table(f"{len(rows):,} actions", head, tuple(rows), texts=("reference",))
+    made = versions(*PACKAGES)
+    return write_report(Report(f"Videos of {store.resolve().name} aligned", (table, misfit), versions=made), out)
+
+
+def write_page(aligned: AlignedAction, store: Path, out: Path) -> list[Path]:
+    """Write the page of one action."""
+    from inphase.evaluation.report import Report, versions, write_report
+
+    summary = ActionSummary.of(aligned, out)
+    about = {
+        "videos": f"{summary.videos:,}",
+        "reference": summary.reference,
+        "compared with each other": "all"
+        if summary.compared == summary.videos
+        else f"{summary.compared:,} drawn at random",
+        "pairs": f"{summary.pairs:,}",
+        "pairs per second": f"{summary.pairs_per_second:,.0f}",
+        "clusters": str(summary.clusters),
+        "median distance of the videos": f"{np.median(aligned.scores):.4f}",
+        "bound": "none, with so few videos" if summary.bound is None else f"{summary.bound:.4f}",
+    }
+    figure = draw_matrix(aligned)
+    title = f"{aligned.action}: videos of {store.resolve().name} aligned"
+    figures = () if figure is None else (figure,)
+    report = Report(title, tuple(_misfit_tables(aligned)), figures, about=about, versions=versions(*PACKAGES))
+    return write_report(report, out)
+
+
+def _misfit_tables(aligned: AlignedAction) -> "list[Table]":
+    from inphase.evaluation.report import Number, Table
+
+    rows = [(video.id, Number(score), f"{score / aligned.bound:.2f}", video.path) for video, score in aligned.misfits]
+    misfits = Table(
+        f"{len(rows):,} {'video does' if len(rows) == 1 else 'videos do'} not fit",
+        ("video", "median distance", "× bound", "file"),
+        tuple(rows[:MAX_LISTED]),
+        note=NOTE if rows else "Every video is about as far from the others as most are.",
+        texts=("file",),
+    )
+    if len(aligned.videos) == aligned.total:
+        return [misfits]
+    far = [(video.id, Number(distance), video.path) for video, distance in aligned.far[:MAX_LISTED]]
+    head, note = ("video", "distance", "file"), "Of all videos, whether they were compared with each other or not."
+    return [misfits, Table("Too far from the reference", head, tuple(far), note=note, texts=("file",))]
+
+
+def draw_matrix(aligned: AlignedAction) -> "Figure | None":
+    """Draw the distances, alike videos beside each other; None where matplotlib is not installed."""
+    if find_spec("matplotlib") is None or len(aligned.videos) < 2:
+        return None
+    from matplotlib.figure import Figure as Drawing
+
+    from inphase.evaluation.report import picture
+
+    order, count = aligned.order, len(aligned.order)
+    values = np.asarray(aligned.distances)[np.ix_(order, order)]
+    side = 4.5 + min(count, MAX_NAMES) * 0.07
+    drawing = Drawing(figsize=(side + 3.2, side), layout="compressed")
+    axes = drawing.subplots()
+    shown = axes.imshow(values, cmap="viridis", vmin=0, vmax=float(np.quantile(values, 0.99)) or 1.0)
+    drawing.colorbar(shown, ax=axes, label="mean of 1 − cos along the alignment", shrink=0.8)
+    misfits, ids = {video.id for video, _ in aligned.misfits}, [aligned.videos[k].id for k in order]
+    places = [k for k in range(count) if count <= MAX_NAMES or ids[k] in misfits][:MAX_NAMES]
+    names = [ids[k] if len(ids[k]) <= 32 else "…" + ids[k][-31:] for k in places]  # the end is the distinctive part
+    axes.set_yticks(places, labels=[name.replace("$", r"\$") for name in names], fontsize=7)
+    for label, k in zip(axes.get_yticklabels(), places, strict=True):
+        label.set_color("crimson" if ids[k] in misfits else "black")
+    axes.set_xticks([])
+    caption = f"{count:,} videos of {aligned.action}, alike ones beside each other. Red: do not fit."
+    return picture(drawing, title="Distances of all pairs", caption=caption)

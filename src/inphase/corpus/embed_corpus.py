@@ -1,191 +1,300 @@
-"""A job: a few videos that become one shard.
+"""Embed the videos of a corpus into a store: the missing and the changed ones, in jobs of one shard each.
 
-Whoever does it, on whichever machine and however often, writes that shard and no other: what was done twice is there
-once.
+A job writes its own shard and no other, so that a job done twice, on whichever machine, leaves one result.
 """
-# MERGED: Embed a corpus into a store: what is missing, what changed, and nothing else.
 
+import csv
 import hashlib
 import json
 import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from inphase.corpus.compaction import LARGE, compact
-from inphase.corpus.embed_job import (
-    EmbedJob,
-    EmbedJobResult,
-    EmbedSettings,
-    give_up,
-    path_text,
-    run_embed_job,
-    stamp_of,
-)
-from inphase.corpus.embedding_store import EmbeddingStore
-from inphase.corpus.processes import run_here
+from inphase.corpus.embedding_store import SHARD_BYTES, EmbeddingStore
+from inphase.corpus.engines import Engine, WorkerDied, map_in_threads, open_engine
+from inphase.corpus.shards import ShardRow, write_shard
+from inphase.media.frame_store import Source, identify
 from inphase.media.listing import ListedVideo, list_videos
-from inphase.models import Encoder, save_encoder
+from inphase.models import Encoder, load_encoder, load_shipped, save_encoder
+from inphase.models.embed_videos import Model, embed_video, open_encoder
+from inphase.models.encoder import ModalityChoice
 from inphase.models.modality import require_video_encoder
 from inphase.models.weights import fingerprint
-from inphase.storage.cache import content_hash, default_cache_folder
+from inphase.progress import Progress, stage_progress
+from inphase.storage.cache import Cache, content_hash, default_cache_folder
 from inphase.storage.errors import MediaError
 from inphase.storage.files import atomic_write, exclusive_lock, explain_os_errors
 
-# Videos in a shard before shards are merged: what a killed process loses, at most.
-VIDEOS = 32
+# Videos in a shard before shards are merged: a killed process loses the work on so many, at most.
+SHARD_VIDEOS = 32
+# Broken videos whose reasons are returned; the store has the reason of each.
+MAX_REASONS = 1000
+FATAL = "reading it ended the process, as a fault in a codec or too little memory does: convert it or make it shorter"
 
-Engine = Callable[[Iterable[EmbedJob], EmbedSettings], Iterator[EmbedJobResult]]
 
+@dataclass(frozen=True)
+class EmbeddedCorpus:
+    """Counts of an embedded corpus; `broken` maps the first thousand ids of unreadable videos to reasons.
 
-@dataclass
-class EmbedSummary:
-    """What embedding a corpus came to so far; `broken` maps the first thousand ids to reasons."""
+    Of the corpus, `kept` videos were in the store, `new` and `changed` ones were embedded; `done` are the embedded and
+    the `failed` ones together, with `frames` frames, in `seconds`.
+    """
 
+    store: Path
     kept: int = 0
     new: int = 0
     changed: int = 0
     done: int = 0
     frames: int = 0
     failed: int = 0
+    seconds: float = 0.0
     broken: dict[str, str] = field(default_factory=dict)
 
+    def write(self, folder: Path | str, *, progress: Progress | None = None) -> list[Path]:
+        """Write embedded.json, the counts, and broken.csv, the videos that cannot be read; the store is written."""
+        out = Path(folder)
+        with explain_os_errors(out):
+            out.mkdir(parents=True, exist_ok=True)
+        with atomic_write(out / "embedded.json") as part:
+            part.write_text(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), encoding="utf-8")
+        with atomic_write(out / "broken.csv") as part, part.open("w", encoding="utf-8", newline="") as opened:
+            csv.writer(opened).writerows([("id", "reason"), *self.broken.items()])
+        stage_progress(progress, "writing the counts")(2, 2)
+        return [out / "embedded.json", out / "broken.csv"]
 
-Tell = Callable[[EmbedSummary], None]
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts as JSON-ready values."""
+        return {**asdict(self), "store": str(self.store)}
 
 
 def embed_corpus(
-    corpus: Path,
-    out: Path,
-    encoder: Encoder,
+    corpus: Path | str,
+    store: Path | str,
     *,
-    engine: Engine,
-    device: str = "cpu",
-    rate: float | None = None,
+    model: Model = None,
+    modality: ModalityChoice = "auto",
+    fps: float | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+    engine: str | Engine = "processes",
     cache: Path | None = None,
-    videos: int = VIDEOS,
-    threads: int = 1,
-    side_by_side: int = 1,
-    merged: int = LARGE,
-    progress: Tell | None = None,
-) -> EmbedSummary:
-    """Bring a store up to a corpus, with an engine that does jobs; killed at any moment, the next run goes on.
+    shard_videos: int = SHARD_VIDEOS,
+    shard_bytes: int = SHARD_BYTES,
+    progress: Progress | None = None,
+) -> EmbeddedCorpus:
+    """Embed every frame of the videos of a corpus into a store; killed at any moment, the next call resumes.
 
-    A video counts as done where the store has it by the same model from the same contents: its size and time of
-    modification say so, or failing that the hash of its contents. One that is broken is recorded with the reason, and
-    tried again when its file changes. Corpora are embedded into one store side by side, each by one process at a time.
-    Shards are merged into files of about `merged` bytes. Memory: a job's names, and what the engine's processes hold.
+    `corpus` is a folder of videos, with a sub-folder for each action, or a .csv table of path and action; `store` the
+    folder to fill. `model` is a run folder, an encoder file or an `Encoder`; without one a shipped encoder is used:
+    pose, or images where `modality` is "image". `engine` is a name of `ENGINES` or an engine of your own, and `workers`
+    its processes or threads; 0 processes: this one.
+
+    A video is kept where the store has it by the same model from the same contents: size and time of modification
+    decide, or failing that the hash of its contents. A broken video is recorded with the reason, and tried again when
+    its file changes. Several corpora can be embedded into one store at a time, each by one process. Jobs of
+    `shard_videos` videos write a shard each, which are merged into files of about `shard_bytes`. Memory: the names of
+    a job's videos, and what the workers hold.
     """
-    if videos < 1:
-        raise ValueError(f"a shard has at least 1 video, got {videos}")
+    corpus, folder = Path(corpus), Path(store)
+    if shard_videos < 1:
+        raise ValueError(f"a shard has at least 1 video, got {shard_videos}")
+    encoder = open_encoder(model, modality) or load_shipped("pose")
     require_video_encoder(encoder)
-    came = EmbedSummary()
-    with EmbeddingStore(out, create=True) as store:
-        model = _model(encoder, rate)
+    chosen = open_engine(engine, workers=workers, device=device)
+    total = sum(1 for _ in list_videos(corpus))
+    if not total:
+        raise ValueError(f"no videos in {corpus}: name a folder of them, or a .csv table")
+    report, began = stage_progress(progress, f"embedding {corpus.name}"), time.perf_counter()
+    counts, broken = dict.fromkeys(("kept", "new", "changed", "done", "frames", "failed"), 0), dict[str, str]()
+    with EmbeddingStore(folder, create=True) as opened:
+        name = _model_name(encoder, fps)
         writer = hashlib.blake2b(os.fsencode(corpus.resolve()), digest_size=8).hexdigest()
-        with exclusive_lock(out / "writers" / writer, doing=f"embedding {corpus} into"):
-            _keep_encoder(store, encoder, model, rate)
-            settings = EmbedSettings(
-                out,
-                store.encoder_file(model),
-                model,
-                device=device,
-                rate=rate,
-                cache=cache or default_cache_folder(),
-                threads=threads,
-                side_by_side=side_by_side,
-            )
-            for done in engine(_jobs(_missing(list_videos(corpus), store, model, came), videos=videos), settings):
-                came.done += done.videos
-                came.frames += done.frames
-                came.failed += len(done.broken)
-                if len(came.broken) < 1000:
-                    came.broken |= done.broken
-                if progress is not None:
-                    progress(came)
-        store.refresh()
-        compact(store, large=merged)
-    return came
+        with exclusive_lock(folder / "writers" / writer, doing=f"embedding {corpus} into"):
+            _save_encoder(opened, encoder, name, fps)
+            settings = EmbedSettings(folder, opened.encoder_file(name), name, fps, cache or default_cache_folder())
+            jobs = _make_jobs(_list_missing(list_videos(corpus), opened, name, counts), videos=shard_videos)
+            for result in _run_jobs(chosen, settings, jobs):
+                counts["done"] += result.videos
+                counts["frames"] += result.frames
+                counts["failed"] += len(result.broken)
+                if len(broken) < MAX_REASONS:
+                    broken |= result.broken
+                report(counts["kept"] + counts["done"], total)
+        opened.refresh()
+        opened.compact(shard_bytes=shard_bytes)
+    return EmbeddedCorpus(folder, **counts, seconds=time.perf_counter() - began, broken=broken)
 
 
-def here(*, workers: int) -> Engine:
-    """Do jobs in processes of this machine; 0: in this one."""
-
-    def run(jobs: Iterable[EmbedJob], settings: EmbedSettings) -> Iterator[EmbedJobResult]:
-        work = partial(run_embed_job, settings=settings)
-        return run_here(jobs, work=work, give_up=partial(_give_up, settings=settings), workers=workers)
-
-    return run
-
-
-def _give_up(job: EmbedJob, reason: str, *, settings: EmbedSettings) -> EmbedJobResult:
-    return give_up(job, settings, reason)
-
-
-def _model(encoder: Encoder, rate: float | None) -> str:
-    """Name what decides an embedding beside the video: the encoder, and how many frames a second it looks at."""
+def _model_name(encoder: Encoder, fps: float | None) -> str:
+    """Hash what decides an embedding beside the video: the encoder, and the frames per second that are embedded."""
     network = fingerprint(encoder)
-    return network if rate is None else hashlib.blake2b(f"{network} {rate}".encode(), digest_size=16).hexdigest()
+    return network if fps is None else hashlib.blake2b(f"{network} {fps}".encode(), digest_size=16).hexdigest()
 
 
-def _keep_encoder(store: EmbeddingStore, encoder: Encoder, model: str, rate: float | None) -> None:
-    """Copy the encoder into the store: search needs it for queries, and machines of a cluster find it there."""
+def _save_encoder(store: EmbeddingStore, encoder: Encoder, model: str, fps: float | None) -> None:
+    """Copy the encoder into the store: search embeds queries with it, and other machines load it from there."""
     file = store.encoder_file(model)
     if not file.exists():
         with explain_os_errors(store.folder):
             file.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(store.rate_file(model)) as part:
-            part.write_text(json.dumps(rate))
+        with atomic_write(store.fps_file(model)) as part:
+            part.write_text(json.dumps(fps))
         save_encoder(file, encoder)
 
 
-def _missing(
-    listed: Iterable[ListedVideo], store: EmbeddingStore, model: str, came: EmbedSummary
+def _list_missing(
+    listed: Iterable[ListedVideo], store: EmbeddingStore, model: str, counts: dict[str, int]
 ) -> Iterator[ListedVideo]:
-    """Choose the videos that the store lacks, has by another model, or has from other contents."""
+    """Yield the videos that the store lacks, has by another model, or has from other contents."""
     for video in listed:
-        if not store.catalogue.plan(video):
+        if not store.catalog.is_first(video):
             continue
-        fact = store.catalogue.find(video.id)
-        if fact is None:
-            came.new += 1
+        found = store.catalog.find(video.id)
+        if found is None:
+            counts["new"] += 1
             yield video
             continue
-        if fact.path != path_text(video.path) and Path(fact.path).exists():
+        if found.path != path_text(video.path) and Path(found.path).exists():
             raise ValueError(
-                f"{video.id} is {fact.path} in {store.folder} already, and not {video.path}: embed one of the two "
+                f"{video.id} is {found.path} in {store.folder} already, and not {video.path}: embed one of the two "
                 "corpora into another store, or rename its folder"
             )
         stamp = stamp_of(video)
-        if fact.model == model and store.catalogue.stamp_of(fact) == stamp:
-            came.kept += 1
-        elif fact.model == model and fact.content and _same_contents(video, fact.content):
-            store.catalogue.restamp(video.id, content=fact.content, stamp=stamp)
-            came.kept += 1
+        if found.model == model and store.catalog.last_stamp(found) == stamp:
+            counts["kept"] += 1
+        elif found.model == model and found.content and _has_contents(video, found.content):
+            store.catalog.restamp(video.id, content=found.content, stamp=stamp)
+            counts["kept"] += 1
         else:
-            came.changed += 1
+            counts["changed"] += 1
             yield video
 
 
-def _same_contents(video: ListedVideo, content: str) -> bool:
+def _has_contents(video: ListedVideo, content: str) -> bool:
     try:
         return content_hash(video.path) == content
     except (MediaError, OSError):
         return False
 
 
-def _jobs(videos_to_do: Iterable[ListedVideo], *, videos: int) -> Iterator[EmbedJob]:
-    """Cut videos into jobs. The names of their shards begin with the time: what is written later counts."""
+@dataclass(frozen=True)
+class EmbedJob:
+    """The videos of one shard."""
+
+    shard: str
+    videos: tuple[ListedVideo, ...]
+
+
+@dataclass(frozen=True)
+class EmbedJobResult:
+    """Counts of a finished job; `broken` maps ids to reasons."""
+
+    shard: str
+    videos: int
+    frames: int
+    broken: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EmbedSettings:
+    """How videos are embedded: all that a worker on another machine needs beside a shared folder."""
+
+    store: Path
+    encoder: Path
+    model: str  # the fingerprint
+    fps: float | None = None
+    cache: Path | None = None
+
+
+def _make_jobs(missing: Iterable[ListedVideo], *, videos: int) -> Iterator[EmbedJob]:
+    """Cut videos into jobs. The names of shards begin with the time: of two rows of a video the later one counts."""
     run = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}"
     together: list[ListedVideo] = []
     number = 0
-    for video in videos_to_do:
+    for video in missing:
         together.append(video)
         if len(together) == videos:
             yield EmbedJob(f"{run}-{number:06d}", tuple(together))
             together, number = [], number + 1
     if together:
         yield EmbedJob(f"{run}-{number:06d}", tuple(together))
+
+
+def _run_jobs(engine: Engine, settings: EmbedSettings, jobs: Iterable[EmbedJob]) -> Iterator[EmbedJobResult]:
+    """Run jobs; a job that ends its worker is run again video by video, and the video that does is recorded."""
+    for result in engine.map(partial(start_embedding, settings), jobs):
+        if not isinstance(result, WorkerDied):
+            yield result
+        elif len(result.item.videos) == 1:
+            yield _record_broken(result.item, settings, FATAL)
+        else:
+            videos = enumerate(result.item.videos)
+            parts = [EmbedJob(f"{result.item.shard}-{number:04d}", (video,)) for number, video in videos]
+            yield from _run_jobs(engine, settings, parts)
+
+
+def _record_broken(job: EmbedJob, settings: EmbedSettings, reason: str) -> EmbedJobResult:
+    rows = [_row(video, settings, stamp=stamp_of(video), reason=reason) for video in job.videos]
+    write_shard(settings.store / "shards", job.shard, rows)
+    return EmbedJobResult(job.shard, len(rows), 0, {row.id: row.reason for row in rows})
+
+
+def start_embedding(settings: EmbedSettings, device: str) -> Callable[[EmbedJob], EmbedJobResult]:
+    """Load the encoder in a worker; return the function that embeds the videos of a job and writes their shard."""
+    encoder = load_encoder(settings.encoder, device=device)
+    # On a GPU videos are decoded in threads while the network runs on another one.
+    return partial(run_job, settings, encoder, threads=(os.cpu_count() or 1) if device == "cuda" else 1)
+
+
+def run_job(settings: EmbedSettings, encoder: Encoder, job: EmbedJob, *, threads: int = 1) -> EmbedJobResult:
+    """Embed the videos of a job and write their shard, with a few of them in memory."""
+    broken: dict[str, str] = {}
+    frames = 0
+
+    def counted() -> Iterator[ShardRow]:
+        nonlocal frames
+        for row in map_in_threads(partial(_embed, settings, encoder), job.videos, workers=threads):
+            frames += 0 if row.embedding is None else len(row.embedding)
+            broken.update({row.id: row.reason} if row.reason else {})
+            yield row
+
+    write_shard(settings.store / "shards", job.shard, counted())
+    return EmbedJobResult(job.shard, len(job.videos), frames, broken)
+
+
+def _embed(settings: EmbedSettings, encoder: Encoder, video: ListedVideo) -> ShardRow:
+    """Embed one video, or return the reason why it is broken; a file that changes meanwhile is embedded next time."""
+    stamp = stamp_of(video)
+    row = partial(_row, video, settings)
+    content = ""
+    try:
+        if path_text(video.path) != video.path:
+            raise MediaError(f"{path_text(video.path)}: its name is not text in UTF-8: rename it")
+        content = content_hash(Path(video.path))
+        embedding = embed_video(encoder, Path(video.path), cache=Cache(settings.cache), fps=settings.fps)
+        return row(content=content, stamp=stamp if stamp_of(video) == stamp else "", embedding=embedding)
+    except (MediaError, ValueError) as error:
+        return row(content=content, stamp=stamp, reason=str(error))
+    except OSError as error:  # a disk or a network that fails is no fault of the video, which is tried again
+        reason = f"{path_text(video.path)} cannot be read: {error.strerror or error}"
+        return row(content=content, stamp="", reason=reason)
+
+
+def _row(video: ListedVideo, settings: EmbedSettings, *, content: str = "", **columns: Any) -> ShardRow:
+    values = {"embedding": None, "reason": "", **columns}
+    return ShardRow(video.id, path_text(video.path), video.action, content, model=settings.model, **values)
+
+
+def stamp_of(video: ListedVideo) -> str:
+    """Hash the size and the time of modification of a video's file; empty where it cannot be read."""
+    return identify(Source(Path(video.path)))
+
+
+def path_text(path: str) -> str:
+    """Escape the bytes of a path that are not UTF-8."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

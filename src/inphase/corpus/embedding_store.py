@@ -1,10 +1,12 @@
-"""What a store holds, in a database beside its shards: found by id or action without opening a shard.
+"""A store of embeddings: shards in a folder, a catalog that follows them, and the encoders that made them.
 
-The shards are the truth. The catalogue follows them, shard by shard, and may be removed at any time; of an id that is
-in several shards the last one counts, in the order of their names, which begin with the time.
+The shards are the truth. The catalog is a database that finds rows by id or action without opening a shard; it may be
+removed at any time. Of an id that is in several shards the last one counts, in the order of their names, which begin
+with the time. `EmbeddingStore.compact` merges small shards: a merged shard appears before the shards it replaces go, so
+that an interruption loses no row, and a row that is there twice for a moment is the same row.
 """
-# MERGED: A store of embeddings: shards in a folder, the catalogue that follows them, and the encoders that made them.
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,12 +18,17 @@ from types import TracebackType
 from typing import Any
 from warnings import warn
 
-import pyarrow as pa
+from filelock import FileLock, Timeout
 
-from inphase.corpus.shards import SUFFIX, ShardRow, read_facts, read_rows
+from inphase.corpus.shards import SUFFIX, ShardRow, read_facts, read_rows, write_shard
 from inphase.media.listing import ListedVideo
-from inphase.storage.errors import StoreError
-from inphase.storage.files import atomic_write, explain_os_errors, is_draft
+from inphase.storage.errors import StoreError, import_extra
+from inphase.storage.files import atomic_write, explain_os_errors, is_draft, sweep_drafts
+
+# Size from which a shard stays as it is, in bytes: a million videos of 100 frames are a few hundred such shards.
+SHARD_BYTES = 64 * 2**20
+# Small shards that are worth merging into one that is small as well.
+MIN_MERGED = 8
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS shards (name TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -37,8 +44,8 @@ _COLUMNS = "id, shard, row, path, action, content, stamp, model, reason, frames,
 
 
 @dataclass(frozen=True)
-class Fact:
-    """What is known of a row of a store: the columns of its shard but the embedding, and where it is."""
+class CatalogEntry:
+    """A row of a store: the columns of its shard except the embedding, and its place."""
 
     id: str
     shard: str
@@ -53,74 +60,76 @@ class Fact:
     dimension: int
 
 
-class Catalogue:
-    """The catalogue in one file."""
+class Catalog:
+    """The rows of a store's shards, in an SQLite file."""
 
     def __init__(self, file: Path) -> None:
-        """Open a catalogue, or begin one."""
+        """Open a catalog, or create one."""
         self._file = file
         self._db = sqlite3.connect(file, timeout=60)
         self._db.executescript(_TABLES)
-        # A database of its own, on disk and gone with this process: a transaction left open here locks nobody out.
-        self._planned = sqlite3.connect("")
-        self._planned.execute("CREATE TABLE planned (id TEXT PRIMARY KEY) WITHOUT ROWID")
+        # A temporary database of its own: a transaction left open here locks no other process out.
+        self._listed = sqlite3.connect("")
+        self._listed.execute("CREATE TABLE listed (id TEXT PRIMARY KEY) WITHOUT ROWID")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
-        self._planned.close()
+        self._listed.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Write all of it or nothing; what the disk or another process refuses is an error that says so."""
+        """Commit all or nothing; raise StoreError where the disk is full or another process keeps the lock."""
         try:
             with self._db:
                 yield
         except sqlite3.OperationalError as error:
-            said = f"{self._file} cannot be written ({error})"
-            raise StoreError(f"{said}: make room, or wait for the other process, then run this again") from error
+            failed = f"{self._file} cannot be written ({error})"
+            raise StoreError(f"{failed}: make room, or wait for the other process, then run this again") from error
 
     def shards(self) -> set[str]:
-        """Name the shards that are entered."""
+        """Return the names of the entered shards."""
         return {name for (name,) in self._db.execute("SELECT name FROM shards")}
 
-    def enter(self, shard: str, facts: Sequence[dict[str, Any]]) -> None:
+    def add_shard(self, shard: str, entries: Sequence[dict[str, Any]]) -> None:
         """Enter the rows of a shard, all of them or none."""
         rows = [
-            (fact["id"], shard, number, *(fact[name] for name in _COLUMNS.split(", ")[3:]))
-            for number, fact in enumerate(facts)
+            (entry["id"], shard, number, *(entry[name] for name in _COLUMNS.split(", ")[3:]))
+            for number, entry in enumerate(entries)
         ]
         with self._transaction():
             self._db.executemany(f"INSERT OR REPLACE INTO videos ({_COLUMNS}) VALUES ({', '.join('?' * 11)})", rows)
             self._db.execute("INSERT OR IGNORE INTO shards VALUES (?)", [shard])
 
     def length(self, shard: str) -> int:
-        """Count the rows of a shard, whether they count or not."""
+        """Count the rows of a shard, superseded ones included."""
         return int(self._db.execute("SELECT COUNT(*) FROM videos WHERE shard = ?", [shard]).fetchone()[0])
 
-    def rows(self, shard: str) -> list[Fact]:
-        """List the rows of a shard with an embedding in their order, whether they count or not."""
+    def rows(self, shard: str) -> list[CatalogEntry]:
+        """List the rows of a shard that have an embedding, in order, superseded ones included."""
         query = f"SELECT {_COLUMNS} FROM videos WHERE shard = ? AND reason = '' ORDER BY row"
-        return [Fact(*row) for row in self._db.execute(query, [shard])]
+        return [CatalogEntry(*row) for row in self._db.execute(query, [shard])]
 
-    def strike(self, shards: Iterable[str]) -> None:
-        """Forget shards that are no longer there."""
+    def remove_shards(self, shards: Iterable[str]) -> None:
+        """Remove the rows of shards whose files are gone."""
         with self._transaction():
             for name in shards:
                 self._db.execute("DELETE FROM videos WHERE shard = ?", [name])
                 self._db.execute("DELETE FROM shards WHERE name = ?", [name])
 
-    def find(self, id: str) -> Fact | None:
-        """Give what counts of an id."""
+    def find(self, id: str) -> CatalogEntry | None:
+        """Return the row of an id that counts: the one of its last shard."""
         query = f"SELECT {_COLUMNS} FROM videos WHERE id = ? ORDER BY shard DESC LIMIT 1"
         row = self._db.execute(query, [id]).fetchone()
-        return None if row is None else Fact(*row)
+        return None if row is None else CatalogEntry(*row)
 
-    def current(self, *, shard: str | None = None, action: str | None = None, embedded: bool = True) -> Iterator[Fact]:
-        """Walk through the rows that count, shard by shard in their order; those with an embedding where `embedded`."""
+    def current(
+        self, *, shard: str | None = None, action: str | None = None, embedded: bool = True
+    ) -> Iterator[CatalogEntry]:
+        """Yield the rows that count, by shard and row; only those with an embedding where `embedded`."""
         query, given = f"SELECT {_COLUMNS} FROM current WHERE 1", []
         if shard is not None:
-            # Whether a row counts is asked of the rows of one shard alone: the view would go through all of them.
+            # Only the rows of this shard are checked: the view would scan all of them.
             query = (
                 f"SELECT {_COLUMNS} FROM videos AS v WHERE shard = ? AND NOT EXISTS "
                 "(SELECT 1 FROM videos AS w WHERE w.id = v.id AND w.shard > v.shard)"
@@ -131,10 +140,10 @@ class Catalogue:
             given.append(action)
         if embedded:
             query += " AND reason = ''"
-        # A cursor of its own: several walks may be under way.
+        # A cursor of its own: several iterations may be under way.
         with closing(self._db.cursor()) as cursor:
             for row in cursor.execute(f"{query} ORDER BY shard, row", given):
-                yield Fact(*row)
+                yield CatalogEntry(*row)
 
     def counts(self, column: str) -> dict[str, int]:
         """Count the videos with an embedding by action or by model."""
@@ -155,50 +164,53 @@ class Catalogue:
         return (found[0] or 0, found[1] or 0, found[2] or 0)
 
     def restamp(self, id: str, *, content: str, stamp: str) -> None:
-        """Note under which stamp unchanged contents were seen last, so that they need not be hashed again."""
+        """Record a new stamp for unchanged contents, so that they need not be hashed again."""
         with self._transaction():
             self._db.execute("INSERT OR REPLACE INTO stamps VALUES (?, ?, ?)", [id, content, stamp])
 
-    def stamp_of(self, fact: Fact) -> str:
-        """Give the stamp under which what a row was made from was seen last."""
+    def last_stamp(self, entry: CatalogEntry) -> str:
+        """Return the last recorded stamp of the contents that a row was made from."""
         query = "SELECT stamp FROM stamps WHERE id = ? AND content = ?"
-        row = self._db.execute(query, [fact.id, fact.content]).fetchone()
-        return fact.stamp if row is None else str(row[0])
+        row = self._db.execute(query, [entry.id, entry.content]).fetchone()
+        return entry.stamp if row is None else str(row[0])
 
-    def plan(self, video: ListedVideo) -> bool:
-        """Tell whether a video comes up for the first time in this run."""
-        return self._planned.execute("INSERT OR IGNORE INTO planned VALUES (?)", [video.id]).rowcount == 1
+    def is_first(self, video: ListedVideo) -> bool:
+        """Return whether this is the first call with a video since the catalog was opened."""
+        return self._listed.execute("INSERT OR IGNORE INTO listed VALUES (?)", [video.id]).rowcount == 1
 
 
 MARK = {"format": "inphase corpus 1"}
 
 
 def is_store(folder: Path) -> bool:
-    """Tell whether a folder is a store of embeddings."""
+    """Return whether a folder is a store of embeddings."""
     return (folder / "store.json").is_file()
 
 
 class EmbeddingStore:
-    """A store, open for reading; writers add shards beside it. Use it as a context, or close it."""
+    """An open store; use it as a context manager. Writers add shards to its folder."""
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
-        """Open a store and bring its catalogue up to date."""
+        """Open a store and update its catalog."""
+        import_extra("pyarrow", extra="corpus")
         self.folder = folder
         if create and not is_store(folder):
-            # Half a mark is left by a process that was killed at the very beginning.
+            # A process killed while it created the store leaves a draft of the mark.
             if folder.exists() and not all(is_draft(path) for path in folder.iterdir()):
-                raise ValueError(f"{folder} holds something else than a store of embeddings: name another folder")
+                raise ValueError(f"{folder} holds other files and is not a store of embeddings: name another folder")
             with explain_os_errors(folder):
                 folder.mkdir(parents=True, exist_ok=True)
-            # The mark comes first: whatever happens after it, the folder is known to be ours.
+            # The mark comes first: after any interruption the folder counts as a store.
             with atomic_write(folder / "store.json") as part:
                 part.write_text(json.dumps(MARK))
         if not is_store(folder):
-            made = "STORE" if folder.exists() else folder  # what holds something else cannot become one
-            raise ValueError(f"{folder} is no store of embeddings: make one with `inphase embed CORPUS --out {made}`")
+            made = "STORE" if folder.exists() else folder  # a folder of other files cannot become one
+            raise ValueError(
+                f"{folder} is not a store of embeddings: make one with `inphase embed CORPUS --out {made}`"
+            )
         with explain_os_errors(folder):
             self.shards.mkdir(exist_ok=True)
-        self.catalogue = _open_catalogue(folder / "catalogue.sqlite")
+        self.catalog = _open_catalog(folder / "catalog.sqlite")
         self.refresh()
 
     @property
@@ -211,29 +223,30 @@ class EmbeddingStore:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """Close the catalogue."""
-        self.catalogue.close()
+        """Close the catalog."""
+        self.catalog.close()
 
     def refresh(self) -> None:
-        """Enter the shards that appeared, strike those that are gone. One that cannot be read is warned of."""
+        """Add new shards to the catalog and remove those that are gone; warn of one that cannot be read."""
+        damaged = import_extra("pyarrow", extra="corpus").ArrowInvalid
         there = {file.name.removesuffix(SUFFIX) for file in self.shards.glob(f"[!.]*{SUFFIX}")}
-        entered = self.catalogue.shards()
-        self.catalogue.strike(entered - there)
+        entered = self.catalog.shards()
+        self.catalog.remove_shards(entered - there)
         for name in sorted(there - entered):
             try:
-                self.catalogue.enter(name, read_facts(self.file(name)))
+                self.catalog.add_shard(name, read_facts(self.file(name)))
             except FileNotFoundError:  # merged into another meanwhile
                 continue
-            except (pa.ArrowInvalid, OSError) as error:
+            except (damaged, OSError) as error:
                 warn(f"{self.file(name)} is damaged ({error}): remove it and embed again", stacklevel=2)
 
     def file(self, shard: str) -> Path:
-        """Name the file of a shard."""
+        """Return the file of a shard."""
         return self.shards / (shard + SUFFIX)
 
     def model(self) -> str:
-        """Give the fingerprint of the one model that made all embeddings; several cannot be compared."""
-        models = self.catalogue.counts("model")
+        """Return the fingerprint of the model that made all embeddings; raise where there are several."""
+        models = self.catalog.counts("model")
         if not models:
             raise ValueError(f"{self.folder} holds no embedding yet: fill it with `inphase embed`")
         if len(models) > 1:
@@ -244,44 +257,101 @@ class EmbeddingStore:
         return next(iter(models))
 
     def encoder_file(self, model: str) -> Path:
-        """Name the file of the encoder with a fingerprint."""
+        """Return the file of the encoder with a fingerprint."""
         return self.folder / "models" / f"{model}.safetensors"
 
-    def rate_file(self, model: str) -> Path:
-        """Name the file that tells how many frames a second a model looked at."""
+    def fps_file(self, model: str) -> Path:
+        """Return the file of the frames per second that were embedded with a model."""
         return self.folder / "models" / f"{model}.json"
 
-    def rate(self, model: str) -> float | None:
-        """Tell how many frames a second a model looked at; None: all."""
-        found = json.loads(self.rate_file(model).read_text())
+    def fps(self, model: str) -> float | None:
+        """Return the frames per second that were embedded with a model; None: all."""
+        found = json.loads(self.fps_file(model).read_text())
         return None if found is None else float(found)
 
-    def read(self, facts: Iterable[Fact]) -> Iterator[ShardRow]:
-        """Read rows with their embeddings; neighbours in one shard are read together."""
-        for shard, found in groupby(facts, key=lambda fact: fact.shard):
-            yield from read_rows(self.file(shard), sorted(fact.row for fact in found))
+    def read(self, entries: Iterable[CatalogEntry]) -> Iterator[ShardRow]:
+        """Read rows with their embeddings; consecutive entries of one shard are read together."""
+        for shard, found in groupby(entries, key=lambda entry: entry.shard):
+            yield from read_rows(self.file(shard), sorted(entry.row for entry in found))
+
+    def compact(self, *, shard_bytes: int = SHARD_BYTES) -> int:
+        """Merge the shards that are small, or of which most rows are superseded; return how many files are gone.
+
+        One process at a time does this; in another one the call returns 0. A large shard that is not mostly superseded
+        stays as it is, so that a run copies its own rows and less than one large shard of older ones. Memory: a row
+        group.
+        """
+        lock = FileLock(self.folder / "compaction.lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            return 0
+        try:
+            gone = 0
+            for batch in self._batches(shard_bytes):
+                if any(part.rows for part in batch):
+                    names = " ".join(part.name for part in batch)
+                    # The time of the youngest: rows written after it still count.
+                    time = max(part.name for part in batch).split("-")[0]
+                    merged = f"{time}-{hashlib.blake2b(names.encode(), digest_size=8).hexdigest()}"
+                    rows = (row for part in batch for row in read_rows(self.file(part.name), part.rows))
+                    write_shard(self.shards, merged, rows)
+                for part in batch:
+                    self.file(part.name).unlink(missing_ok=True)
+                    gone += 1
+            sweep_drafts(self.shards)
+            self.refresh()
+            return gone
+        finally:
+            lock.release()
+
+    def _batches(self, shard_bytes: int) -> Iterator[list["_MergedPart"]]:
+        """Choose shards to merge, in their order, until a merged one is large."""
+        batch: list[_MergedPart] = []
+        size = 0
+        for name in sorted(self.catalog.shards()):
+            rows = [entry.row for entry in self.catalog.current(shard=name, embedded=False)]
+            superseded, taken = self.catalog.length(name) - len(rows), self.file(name).stat().st_size
+            if taken >= shard_bytes and superseded <= len(rows):
+                continue
+            batch.append(_MergedPart(name, rows, superseded))
+            size += taken
+            if size >= shard_bytes:
+                yield batch
+                batch, size = [], 0
+        if len(batch) >= MIN_MERGED or any(part.superseded for part in batch):
+            yield batch
 
     def require_shards(self, names: Iterable[str]) -> None:
-        """Refuse an answer from shards of which another process has merged some meanwhile: rows would be missing."""
-        if not self.catalogue.shards().issuperset(names):
+        """Raise if another process merged some of these shards meanwhile: rows would be missing."""
+        if not self.catalog.shards().issuperset(names):
             raise StoreError(f"{self.folder} changed while it was read, since it is being filled: run this again")
 
     def require_action(self, action: str | None) -> None:
-        """Refuse an action that no video of the store has."""
-        actions = self.catalogue.counts("action")
+        """Raise if no video of the store has this action."""
+        actions = self.catalog.counts("action")
         if action is not None and action not in actions:
             known = ", ".join(list(actions)[:10]) + (" …" if len(actions) > 10 else "")
             raise ValueError(f"no video in {self.folder} has the action {action!r}: there are {known or 'none'}")
 
 
-def _open_catalogue(file: Path) -> Catalogue:
-    """Open the catalogue; one that is damaged is made anew."""
+@dataclass(frozen=True)
+class _MergedPart:
+    """A shard to merge, its rows that count, and how many do not."""
+
+    name: str
+    rows: list[int]
+    superseded: int
+
+
+def _open_catalog(file: Path) -> Catalog:
+    """Open the catalog; replace a damaged one."""
     try:
-        return Catalogue(file)
+        return Catalog(file)
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
             raise StoreError(
                 f"{file} cannot be opened ({error}): make room, or check your rights to the folder"
             ) from error
         file.unlink()
-        return Catalogue(file)
+        return Catalog(file)

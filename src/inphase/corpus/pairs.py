@@ -1,30 +1,47 @@
-"""Compare all pairs of videos of an action: blocks of pairs, and the matrix of their distances on disk."""
+"""Align pairs of videos: all pairs of an action into a distance matrix, every video with a reference into a table.
+
+Both are cut into blocks that an engine maps over workers, and both are written to disk as they are computed.
+"""
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
+from scipy.spatial.distance import squareform
 
 from inphase.align.matching import match_many
-from inphase.corpus.pair_engines import Item, PairEngine, Work
+from inphase.corpus.embedding_store import CatalogEntry, EmbeddingStore
+from inphase.corpus.engines import Engine, WorkerDied
+from inphase.corpus.shards import SUFFIX, read_rows
+from inphase.storage.errors import StoreError, import_extra
 from inphase.storage.files import atomic_write, explain_os_errors
 
 # Videos on the side of a block of pairs.
-SIDE = 32
+BLOCK_SIDE = 32
+# Videos read at a time, at most, and values of their embeddings, unless one video alone has more.
+WINDOW_VIDEOS, WINDOW_VALUES = 256, 2**22
+# Listed videos that are farthest from the reference, and distances that the bound is estimated from.
+MAX_FAR, MAX_DISTANCES = 200, 2**16
+# A video does not fit from so many robust deviations above the median on; with fewer videos no bound is set.
+MAX_DEVIATIONS, MIN_VIDEOS = 3.5, 4
+# Videos up to which the branches of the cluster tree are turned so that neighbors are alike, O(n³) in the worst case.
+MAX_REORDERED = 500
 
 Values = NDArray[np.float32]
+Result = TypeVar("Result")
 
 
-class Packed:
-    """Embeddings of some videos in two files, in the order of their lengths, mapped into memory."""
+class PackedEmbeddings:
+    """Embeddings of some videos in two memory-mapped files."""
 
     def __init__(self, folder: Path) -> None:
-        """Open what `pack` wrote."""
+        """Open the files that `pack` wrote."""
         self._begins = np.load(folder / "begins.npy", allow_pickle=False)
         self._values = np.load(folder / "values.npy", mmap_mode="r", allow_pickle=False)
 
@@ -35,13 +52,15 @@ class Packed:
     def __getitem__(self, number: int) -> Values:
         """Read the unit vectors [T, D] of a video."""
         if not 0 <= number < len(self):
-            raise IndexError(f"there are {len(self)} videos, no number {number}")
+            raise IndexError(f"no video number {number}: there are {len(self)}, numbered from 0")
         values = np.asarray(self._values[self._begins[number] : self._begins[number + 1]], np.float32)
         return np.asarray(values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12))
 
 
-def pack(folder: Path, lengths: Sequence[int], dimension: int, embeddings: Iterator[tuple[int, Values]]) -> Packed:
-    """Write embeddings, which come as (number, values) in any order, to where each belongs."""
+def pack(
+    folder: Path, lengths: Sequence[int], dimension: int, embeddings: Iterator[tuple[int, Values]]
+) -> PackedEmbeddings:
+    """Write embeddings, given as (number, values) in any order, in the order of their numbers."""
     begins = np.cumsum([0, *lengths])
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,33 +69,23 @@ def pack(folder: Path, lengths: Sequence[int], dimension: int, embeddings: Itera
     for number, found in embeddings:
         values[begins[number] : begins[number + 1]] = found
     values.flush()
-    return Packed(folder)
+    return PackedEmbeddings(folder)
 
 
 @dataclass(frozen=True)
 class PairBlock:
-    """Pairs of the videos `rows` with the videos `columns`, of which only those above the diagonal count."""
+    """The pairs i < j of the videos `rows` with the videos `columns`."""
 
     rows: range
     columns: range
 
     def pairs(self) -> list[tuple[int, int]]:
-        """List the pairs i < j."""
+        """List the pairs."""
         return [(i, j) for i in self.rows for j in self.columns if i < j]
 
-    def item(self) -> Item:
-        """Write the block as numbers that another machine can be sent."""
-        return {"ends": [self.rows.start, self.rows.stop, self.columns.start, self.columns.stop]}
 
-    @classmethod
-    def of(cls, item: Item) -> "PairBlock":
-        """Read what `item` wrote."""
-        first, second, third, fourth = (int(end) for end in item["ends"])
-        return cls(range(first, second), range(third, fourth))
-
-
-def blocks(count: int, *, side: int = SIDE) -> Iterator[PairBlock]:
-    """Cut all pairs of so many videos into blocks."""
+def blocks(count: int, *, side: int = BLOCK_SIDE) -> Iterator[PairBlock]:
+    """Cut all pairs of `count` videos into blocks."""
     parts = [range(begin, min(begin + side, count)) for begin in range(0, count, side)]
     for k, rows in enumerate(parts):
         for columns in parts[k:]:
@@ -84,28 +93,29 @@ def blocks(count: int, *, side: int = SIDE) -> Iterator[PairBlock]:
                 yield PairBlock(rows, columns)
 
 
-def comparing(folder: Path, device: str) -> Work:
-    """Open a packed folder; what comes back aligns the pairs of a block and gives their distances in their order."""
-    packed = Packed(folder)
+def start_pairs(folder: Path, device: str) -> Callable[[PairBlock], tuple[PairBlock, Values]]:
+    """Open packed embeddings in a worker; return the function that aligns the pairs of a block: block, distances."""
+    packed = PackedEmbeddings(folder)
 
-    def compare(item: Item) -> Item:
-        block = PairBlock.of(item)
+    def align(block: PairBlock) -> tuple[PairBlock, Values]:
         videos = {number: packed[number] for number in {*block.rows, *block.columns}}
         pairs = [(videos[i], videos[j]) for i, j in block.pairs()]
-        distances = np.array([each.distance for each in match_many(pairs, device=device)], np.float32)
-        return item | {"distances": distances}
+        return block, np.array([each.distance for each in match_many(pairs, device=device)], np.float32)
 
-    return compare
+    return align
 
 
-def fill_matrix(file: Path, folder: Path, count: int, *, engine: PairEngine, progress: Any = None) -> int:
-    """Write the distances of all pairs of a packed folder as a symmetric matrix in a .npy file; count the pairs."""
+def fill_matrix(
+    file: Path, folder: Path, count: int, *, engine: Engine, progress: Callable[[int, int], None] | None = None
+) -> int:
+    """Write the distances of all pairs of a packed folder as a symmetric matrix to a .npy file; count the pairs."""
     total, done = count * (count - 1) // 2, 0
     with atomic_write(file) as part:
         matrix = reserve(part, np.float32, (count, count))
-        for result in engine(partial(comparing, folder), (block.item() for block in blocks(count))):
-            i, j = np.array(PairBlock.of(result).pairs()).T
-            matrix[i, j] = matrix[j, i] = result["distances"]
+        for result in engine.map(partial(start_pairs, folder), blocks(count)):
+            block, distances = require_result(result)
+            i, j = np.array(block.pairs()).T
+            matrix[i, j] = matrix[j, i] = distances
             done += len(i)
             if progress is not None:
                 progress(done, total)
@@ -113,11 +123,184 @@ def fill_matrix(file: Path, folder: Path, count: int, *, engine: PairEngine, pro
     return done
 
 
+def require_result(result: Result | WorkerDied[Any]) -> Result:
+    """Return a result; raise if its worker died, as for lack of memory."""
+    if isinstance(result, WorkerDied):
+        raise StoreError("a worker that aligned videos died, as by too little memory: use fewer workers")
+    return result
+
+
 def reserve(file: Path, kind: type[np.floating[Any]], shape: tuple[int, int]) -> "np.memmap[Any, Any]":
-    """Map a new array of a file into memory; a disk too full for it says so now, and does not end the process later."""
+    """Create a memory-mapped array whose disk space is allocated now: a full disk raises here, not at a later write."""
     with explain_os_errors(file.parent):
         mapped = np.lib.format.open_memmap(file, mode="w+", dtype=kind, shape=shape)
         if hasattr(os, "posix_fallocate"):
             with file.open("r+b") as opened:
                 os.posix_fallocate(opened.fileno(), 0, mapped.offset + mapped.nbytes)
     return mapped
+
+
+def find_reference(store: EmbeddingStore, action: str, name: str) -> CatalogEntry:
+    """Find the video of an action by its id, or by the end of it that no other has."""
+    ending: CatalogEntry | None = None
+    count = 0
+    for video in store.catalog.current(action=action):
+        if video.id == name:
+            return video
+        if video.id.endswith("/" + name):
+            ending, count = video, count + 1
+    if ending is None or count > 1:
+        found = f"{count:,} videos are called {name!r}" if count else f"no video is called {name!r}"
+        raise ValueError(f"{found} among those of {action!r}: name one by its id, as in videos.csv")
+    return ending
+
+
+def align_with(
+    store: EmbeddingStore,
+    action: str,
+    reference: CatalogEntry,
+    file: Path,
+    *,
+    engine: Engine,
+    progress: Callable[[int], None] | None = None,
+) -> list[tuple[CatalogEntry, float]]:
+    """Align every video of an action with a reference into a Parquet file; return the videos that are too far from it.
+
+    A row has the video's id, its distance, and for each frame of the reference the second of the video that goes with
+    it. Memory: the windows under way, whatever the number of videos.
+    """
+    pa, parquet = (import_extra(name, extra="corpus") for name in ("pyarrow", "pyarrow.parquet"))
+    schema = pa.schema(
+        [("id", pa.string()), ("distance", pa.float32()), ("seconds", pa.large_list(pa.float64()))],
+        metadata={b"reference": reference.id.encode()},
+    )
+    spread = Spread()
+    worst: list[tuple[float, str]] = []
+    start = partial(start_window, store.shards, reference.shard, reference.row)
+    with atomic_write(file) as part, parquet.ParquetWriter(part, schema, compression="zstd") as writer:
+        for result in engine.map(start, windows(store, action)):
+            found = require_result(result)
+            offsets = np.arange(len(found.ids) + 1) * reference.frames
+            seconds = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(found.seconds))
+            writer.write_table(pa.table([pa.array(found.ids), pa.array(found.distances), seconds], schema=schema))
+            spread.add(found.distances)
+            named = zip(found.distances.tolist(), found.ids, strict=True)
+            worst = sorted([*worst, *named], key=lambda each: -each[0])[:MAX_FAR]
+            if progress is not None:
+                progress(spread.total)
+    bound = spread.bound()
+    far = ((store.catalog.find(id), distance) for distance, id in worst if distance > bound)
+    return [(video, distance) for video, distance in far if video is not None]
+
+
+@dataclass
+class Spread:
+    """Distances to a reference: every one, or of very many every second, fourth, …"""
+
+    total: int = 0
+    every: int = 1
+    kept: list[float] = field(default_factory=list)
+
+    def add(self, distances: NDArray[np.float32]) -> None:
+        """Add the distances of some videos."""
+        self.kept += distances[-self.total % self.every :: self.every].tolist()
+        self.total += len(distances)
+        if len(self.kept) > MAX_DISTANCES:
+            self.kept, self.every = self.kept[::2], 2 * self.every
+
+    def bound(self) -> float:
+        """Return the distance beyond which a video does not fit."""
+        return outlier_bound(np.asarray(self.kept, np.float64))
+
+
+@dataclass(frozen=True)
+class Window:
+    """Some videos of an action, rows of one shard."""
+
+    shard: str
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedWindow:
+    """Videos aligned with the reference: `distances` [n], and one after the other the `seconds` of each, [n · R]."""
+
+    ids: list[str]
+    distances: Values
+    seconds: NDArray[np.float64]
+
+
+def windows(store: EmbeddingStore, action: str) -> Iterator[Window]:
+    """Cut the videos of an action into windows, each of one shard.
+
+    The catalog is queried shard by shard: an open query would keep other processes from writing to it.
+    """
+    shards = sorted(store.catalog.shards())
+    for shard in shards:
+        rows: list[int] = []
+        values = 0
+        for video in list(store.catalog.current(shard=shard, action=action)):
+            size = video.frames * video.dimension
+            if rows and (len(rows) == WINDOW_VIDEOS or values + size > WINDOW_VALUES):
+                yield Window(shard, tuple(rows))
+                rows, values = [], 0
+            rows.append(video.row)
+            values += size
+        if rows:
+            yield Window(shard, tuple(rows))
+    store.require_shards(shards)
+
+
+def start_window(shards: Path, shard: str, row: int, device: str) -> Callable[[Window], AlignedWindow]:
+    """Read the reference in a worker; return the function that aligns a window's videos, in order of their lengths."""
+    (reference,) = read_rows(shards / (shard + SUFFIX), [row])
+    middle = reference.embedding
+    assert middle is not None
+
+    def align(window: Window) -> AlignedWindow:
+        read = read_rows(shards / (window.shard + SUFFIX), window.rows)
+        videos = [(found.id, found.embedding) for found in read if found.embedding is not None]
+        videos.sort(key=lambda each: len(each[1]))
+        aligned = list(match_many([(middle.values, other.values) for _, other in videos], device=device))
+        seconds = [each.time_map(middle.times, other.times) for each, (_, other) in zip(aligned, videos, strict=True)]
+        distances = np.array([each.distance for each in aligned], np.float32)
+        return AlignedWindow([id for id, _ in videos], distances, np.concatenate(seconds))
+
+    return align
+
+
+def outlier_bound(scores: NDArray[np.float64]) -> float:
+    """Return the score beyond which a video does not fit: 3.5 robust deviations above the median of all."""
+    if len(scores) < MIN_VIDEOS:
+        return float("inf")
+    middle = float(np.median(scores))
+    deviation = 1.4826 * float(np.median(np.abs(scores - middle)))
+    # Videos that are all the same differ by rounding.
+    return middle + MAX_DEVIATIONS * max(deviation, 0.02 * middle, 1e-4)
+
+
+def medoid(distances: Values) -> int:
+    """Return the video with the least sum of distances to all others."""
+    return int(np.asarray(distances.sum(1)).argmin())
+
+
+def median_distances(distances: Values) -> NDArray[np.float64]:
+    """Return the median distance of every video to the others, [n]: a few alike outliers do not hide each other."""
+    count = len(distances)
+    if count < 2:
+        return np.zeros(count)
+    return np.array([np.median(np.delete(row, k)) for k, row in enumerate(distances)])
+
+
+def cluster(distances: Values, *, apart: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Order videos so that alike ones are neighbors, [n], and number the clusters that are farther `apart`, [n]."""
+    count = len(distances)
+    if count < 2:
+        return np.arange(count), np.zeros(count, np.int64)
+    tree = linkage(squareform(np.asarray(distances), checks=False), "average", optimal_ordering=count <= MAX_REORDERED)
+    order = np.asarray(leaves_list(tree), np.int64)
+    labels = fcluster(tree, apart, "distance") if np.isfinite(apart) else np.ones(count)
+    # Numbered in the order in which the page shows them.
+    _, first = np.unique(labels[order], return_index=True)
+    rank = {label: number for number, label in enumerate(labels[order][np.sort(first)])}
+    return order, np.array([rank[label] for label in labels], np.int64)

@@ -1,51 +1,53 @@
-"""Shards: Parquet files of embedded videos, one row each, which appear whole or not at all and never change after.
+"""Shards: Parquet files of embedded videos, one row each, written atomically and never changed after.
 
-A shard says all there is to know of its rows; any number of processes write shards of their own into one folder, and
-nobody has to be asked. Values are float16, flattened; a row group holds a few videos, so that reading one video does
-not read the shard.
+A shard is self-contained: any number of processes write shards into one folder without coordination. Values are
+float16, flattened; a row group holds a few videos, so that reading one video does not read the whole shard.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from inphase.models.embedding import Embedding
-from inphase.storage.errors import StoreError
+from inphase.storage.errors import StoreError, import_extra
 from inphase.storage.files import draft_file, explain_os_errors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 FORMAT = b"inphase corpus 1"
 SUFFIX = ".parquet"
-# Numbers in a row group, at most, unless a single video has more: 2 MB of values.
-GROUP = 1_000_000
+# Values in a row group, at most, unless a single video has more: 2 MB.
+GROUP_VALUES = 1_000_000
 
-SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("path", pa.string()),
-        ("action", pa.string()),
-        ("content", pa.string()),  # hash of the file
-        ("stamp", pa.string()),  # hash of its name, size and time of modification
-        ("model", pa.string()),  # fingerprint of the encoder and of how it looked
-        ("reason", pa.string()),  # why there is no embedding; empty where there is one
-        ("frames", pa.int64()),
-        ("dimension", pa.int64()),
-        ("times", pa.large_list(pa.float64())),  # [T] seconds
-        ("values", pa.large_list(pa.float16())),  # [T · D]
-    ],
-    metadata={b"format": FORMAT},
-)
-FACTS = [name for name in SCHEMA.names if name not in ("times", "values")]
+# The columns of a shard beside the embedding.
+TEXTS = ("id", "path", "action", "content", "stamp", "model", "reason")
+FACTS = [*TEXTS, "frames", "dimension"]
+
+
+@cache
+def schema() -> "pa.Schema":
+    """Return the columns of a shard.
+
+    `content` is the hash of the file, `stamp` that of its name, size and time of modification, `model` the fingerprint
+    of the encoder and its fps, `reason` why there is no embedding: empty where there is one.
+    """
+    pa = import_extra("pyarrow", extra="corpus")
+    texts = [(name, pa.string()) for name in TEXTS]
+    counts = [("frames", pa.int64()), ("dimension", pa.int64())]
+    times, values = pa.large_list(pa.float64()), pa.large_list(pa.float16())  # [T] seconds, [T · D]
+    return pa.schema([*texts, *counts, ("times", times), ("values", values)], metadata={b"format": FORMAT})
 
 
 @dataclass(frozen=True, eq=False)
 class ShardRow:
-    """One video of a store: who it is, what it was made from and by, and its embedding or why there is none."""
+    """One video of a store: its columns as in `schema`, and its embedding or the reason why it has none."""
 
     id: str
     path: str
@@ -58,13 +60,14 @@ class ShardRow:
 
 
 def write_shard(folder: Path, name: str, rows: Iterable[ShardRow]) -> None:
-    """Write rows as they come into a shard that appears when all of them are on disk; the same name is replaced."""
+    """Write rows as they come into a shard, which appears when all are on disk and replaces one of the same name."""
+    parquet = import_extra("pyarrow.parquet", extra="corpus")
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with draft_file(folder / (name + SUFFIX)) as draft:
-            writer = pq.ParquetWriter(
+            writer = parquet.ParquetWriter(
                 draft,
-                SCHEMA,
+                schema(),
                 compression="zstd",
                 use_byte_stream_split=["values.list.element"],
                 use_dictionary=["action", "model"],
@@ -75,10 +78,10 @@ def write_shard(folder: Path, name: str, rows: Iterable[ShardRow]) -> None:
 
 
 def read_facts(file: Path) -> list[dict[str, Any]]:
-    """Read all of a shard but the embeddings."""
-    with pq.ParquetFile(file) as opened:
+    """Read the columns of a shard except the embeddings."""
+    with import_extra("pyarrow.parquet", extra="corpus").ParquetFile(file) as opened:
         if (opened.schema_arrow.metadata or {}).get(b"format") != FORMAT:
-            raise ValueError(f"{file} is no shard of embeddings: move it elsewhere")
+            raise ValueError(f"{file} is not a shard of embeddings: move it elsewhere")
         found: list[dict[str, Any]] = opened.read(columns=FACTS).to_pylist()
         return found
 
@@ -98,7 +101,7 @@ def read_rows(file: Path, numbers: Sequence[int]) -> Iterator[ShardRow]:
 
 
 def read_times(file: Path, number: int) -> NDArray[np.float64]:
-    """Read the seconds of one row's frames, and nothing else."""
+    """Read the times of one row's frames, in seconds, and nothing else."""
     with _opened(file) as opened:
         for group in range(opened.num_row_groups):
             size = opened.metadata.row_group(group).num_rows
@@ -109,20 +112,20 @@ def read_times(file: Path, number: int) -> NDArray[np.float64]:
     raise IndexError(f"{file} has no such row")
 
 
-def _opened(file: Path) -> pq.ParquetFile:
+def _opened(file: Path) -> "pq.ParquetFile":
     try:
-        return pq.ParquetFile(file)
+        return import_extra("pyarrow.parquet", extra="corpus").ParquetFile(file)
     except FileNotFoundError as error:
         raise StoreError(f"{file} was merged into another shard while the store was read: run this again") from error
 
 
 def _grouped(rows: Iterable[ShardRow]) -> Iterator[list[ShardRow]]:
-    """Cut rows into groups of at most `GROUP` numbers, where a row alone has not more."""
+    """Cut rows into groups of at most `GROUP_VALUES` values, unless a row alone has more."""
     group: list[ShardRow] = []
     total = 0
     for row in rows:
         size = 0 if row.embedding is None else row.embedding.values.size
-        if group and total + size > GROUP:
+        if group and total + size > GROUP_VALUES:
             yield group
             group, total = [], 0
         group.append(row)
@@ -131,24 +134,28 @@ def _grouped(rows: Iterable[ShardRow]) -> Iterator[list[ShardRow]]:
         yield group
 
 
-def _table(rows: Sequence[ShardRow]) -> pa.Table:
+def _table(rows: Sequence[ShardRow]) -> "pa.Table":
+    import pyarrow as pa
+
     embeddings = [row.embedding for row in rows]
-    columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in FACTS[:7]}
-    columns["frames"] = [0 if seen is None else len(seen) for seen in embeddings]
-    columns["dimension"] = [0 if seen is None else seen.values.shape[1] for seen in embeddings]
-    columns["times"] = _lists([np.empty(0) if seen is None else seen.times for seen in embeddings], np.float64)
+    columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in TEXTS}
+    columns["frames"] = [0 if each is None else len(each) for each in embeddings]
+    columns["dimension"] = [0 if each is None else each.values.shape[1] for each in embeddings]
+    columns["times"] = _lists([np.empty(0) if each is None else each.times for each in embeddings], np.float64)
     columns["values"] = _lists(
-        [np.empty(0) if seen is None else seen.values.ravel() for seen in embeddings], np.float16
+        [np.empty(0) if each is None else each.values.ravel() for each in embeddings], np.float16
     )
-    return pa.table(columns, schema=SCHEMA)
+    return pa.table(columns, schema=schema())
 
 
-def _lists(parts: Sequence[NDArray[Any]], kind: type[np.floating[Any]]) -> pa.LargeListArray:
+def _lists(parts: Sequence[NDArray[Any]], kind: type[np.floating[Any]]) -> "pa.LargeListArray":
+    import pyarrow as pa
+
     offsets = np.cumsum([0, *(len(part) for part in parts)])
     return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(parts).astype(kind)))
 
 
-def _row(table: pa.Table, number: int) -> ShardRow:
+def _row(table: "pa.Table", number: int) -> ShardRow:
     facts = {name: table[name][number].as_py() for name in FACTS}
     frames, dimension = facts.pop("frames"), facts.pop("dimension")
     embedding = None

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache as memoize
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,9 @@ from inphase.apps.search import (
     search_files,
 )
 from inphase.apps.tracks import names_of, open_recordings
+from inphase.corpus.embedding_store import CatalogEntry, EmbeddingStore, is_store
+from inphase.corpus.shards import read_times
+from inphase.corpus.vector_index import Candidate, Index
 from inphase.models import Encoder, load_encoder
 from inphase.models.embed_videos import Model, embed_video
 from inphase.models.embedding import Embedding
@@ -27,10 +29,6 @@ from inphase.models.encoder import ModalityChoice
 from inphase.models.weights import fingerprint
 from inphase.progress import Progress, ignore_progress, stage_progress
 from inphase.storage.cache import Cache, default_cache_folder
-
-if TYPE_CHECKING:  # a store needs pyarrow; a search in files does not
-    from inphase.corpus.embedding_store import EmbeddingStore, Fact
-    from inphase.corpus.vector_index import Candidate, Index
 
 # A search for videos: frames of the query that vote, neighbors of each, and videos aligned for every one returned.
 QUERY_FRAMES, NEIGHBORS_PER_FRAME, ALIGNED_PER_HIT = 16, 64, 4
@@ -57,7 +55,7 @@ def search(
     its own encoder and fps; otherwise `model`, `modality`, `fps` and `cache` mean the same as for `align_videos`.
     """
     places = [Path(corpus)] if isinstance(corpus, str | Path) else [Path(place) for place in corpus]
-    if len(places) == 1 and (places[0] / "store.json").is_file():
+    if len(places) == 1 and is_store(places[0]):
         if fps is not None:
             raise ValueError("a store has its own fps, which the query is embedded at: drop fps")
         return _search_store(
@@ -100,9 +98,6 @@ def _search_store(
     progress: Progress,
 ) -> SearchResult:
     """Search a store with the encoder that filled it."""
-    from inphase.corpus.embedding_store import EmbeddingStore
-    from inphase.corpus.vector_index import Index
-
     require_question(at=at, top=top, subsequence=subsequence)
     with EmbeddingStore(folder) as store:
         store.require_action(action)
@@ -118,23 +113,23 @@ def _search_store(
             videos, found = find_videos(
                 store, index, embedding, top=top, action=action, subsequence=subsequence, file=query.resolve()
             )
-            facts = [found[hit.name][0] for hit in videos]
-            embeddings = {fact.id: found[fact.id][1] for fact in facts}
+            entries = [found[hit.name][0] for hit in videos]
+            embeddings = {entry.id: found[entry.id][1] for entry in entries}
         else:
             moments = find_moments(store, index, moment_of(embedding, at), top=top, action=action, file=query.resolve())
-            facts = [hit.fact for hit in moments]
-            hits = [MomentHit(hit.fact.id, hit.second, hit.score) for hit in moments]
-    paths = {fact.id: Path(fact.path) for fact in facts if Path(fact.path).is_file()}
+            entries = [hit.entry for hit in moments]
+            hits = [MomentHit(hit.entry.id, hit.second, hit.score) for hit in moments]
+    paths = {entry.id: Path(entry.path) for entry in entries if Path(entry.path).is_file()}
     files = dict(zip(paths, zip(paths.values(), names_of(list(paths.values())), strict=True), strict=True))
-    absent = {fact.id: "not shown: its file is not here" for fact in facts if fact.id not in files}
+    absent = {entry.id: "not shown: its file is not here" for entry in entries if entry.id not in files}
     method = f"{folder}: {index.method}"
     return SearchResult(asked, embedding, at, tuple(hits), tuple(videos), files, embeddings, method, absent)
 
 
-def _open_encoder(store: "EmbeddingStore", model: Model) -> tuple[Encoder, float | None]:
+def _open_encoder(store: EmbeddingStore, model: Model) -> tuple[Encoder, float | None]:
     """Load the encoder that filled a store, and its fps; raise if another model is given."""
     name = store.model()
-    encoder, fps = load_encoder(store.encoder_file(name)), store.rate(name)
+    encoder, fps = load_encoder(store.encoder_file(name)), store.fps(name)
     if model is not None:
         given = model if isinstance(model, Encoder) else load_encoder(model)
         if fingerprint(given) != fingerprint(encoder):
@@ -146,14 +141,14 @@ def _open_encoder(store: "EmbeddingStore", model: Model) -> tuple[Encoder, float
 class FoundMoment:
     """A moment of a video in a store: its second, and its cosine similarity to the query, −1 to 1."""
 
-    fact: "Fact"
+    entry: CatalogEntry
     second: float
     score: float
 
 
 def find_moments(
-    store: "EmbeddingStore",
-    index: "Index",
+    store: EmbeddingStore,
+    index: Index,
     moment: NDArray[np.float32],
     *,
     top: int = 10,
@@ -165,41 +160,39 @@ def find_moments(
 
     The moment's own `file`, as `Path.resolve` returns it, is excluded.
     """
-    from inphase.corpus.shards import read_times
-
     store.require_action(action)
 
     @memoize
-    def times(fact: "Fact") -> NDArray[np.float64]:
-        return read_times(store.file(fact.shard), fact.row)
+    def times(entry: CatalogEntry) -> NDArray[np.float64]:
+        return read_times(store.file(entry.shard), entry.row)
 
     k = 8 * top
     while True:
         (candidates,) = index.nearest(moment[None], k=k, action=action)
         chosen: list[FoundMoment] = []
         for each in candidates:
-            if Path(each.fact.path) == file:
+            if Path(each.entry.path) == file:
                 continue
-            second = float(times(each.fact)[each.frame])
-            near = (kept for kept in chosen if kept.fact.id == each.fact.id and abs(kept.second - second) < apart)
+            second = float(times(each.entry)[each.frame])
+            near = (kept for kept in chosen if kept.entry.id == each.entry.id and abs(kept.second - second) < apart)
             if next(near, None) is None:
-                chosen.append(FoundMoment(each.fact, second, each.score))
+                chosen.append(FoundMoment(each.entry, second, each.score))
         if len(chosen) >= top or len(candidates) < k:
             return chosen[:top]
         k *= 4
 
 
 def find_videos(
-    store: "EmbeddingStore",
-    index: "Index",
+    store: EmbeddingStore,
+    index: Index,
     query: Embedding,
     *,
     top: int = 10,
     action: str | None = None,
     subsequence: bool = False,
     file: Path | None = None,
-) -> tuple[list[VideoHit], dict[str, tuple["Fact", Embedding]]]:
-    """Find the videos that align best with a query; return them, and the facts and embeddings of all aligned videos.
+) -> tuple[list[VideoHit], dict[str, tuple[CatalogEntry, Embedding]]]:
+    """Find the videos that align best with a query; return them, and the entries and embeddings of all aligned videos.
 
     Frames of the query vote for videos by their similarity to the nearest frame of each; the videos with the most votes
     are aligned. The query's own `file` is excluded.
@@ -207,24 +200,24 @@ def find_videos(
     store.require_action(action)
     asking = query.values[np.unique(np.linspace(0, len(query) - 1, QUERY_FRAMES).astype(int))]
     voted = vote(index.nearest(asking, k=NEIGHBORS_PER_FRAME * max(1, top // 4), action=action))
-    proposed = [fact for fact in voted if Path(fact.path) != file][: max(32, ALIGNED_PER_HIT * top)]
-    proposed.sort(key=lambda fact: (fact.shard, fact.row))
-    seen: dict[str, tuple[Fact, Embedding]] = {}
-    for fact, row in zip(proposed, store.read(proposed), strict=True):
+    proposed = [entry for entry in voted if Path(entry.path) != file][: max(32, ALIGNED_PER_HIT * top)]
+    proposed.sort(key=lambda entry: (entry.shard, entry.row))
+    seen: dict[str, tuple[CatalogEntry, Embedding]] = {}
+    for entry, row in zip(proposed, store.read(proposed), strict=True):
         if row.embedding is not None:
-            seen[fact.id] = fact, row.embedding
+            seen[entry.id] = entry, row.embedding
     corpus = {id: embedding for id, (_, embedding) in seen.items()}
     return nearest_recordings(query, corpus, top=top, subsequence=subsequence), seen
 
 
-def vote(found: Sequence[Sequence["Candidate"]]) -> list["Fact"]:
+def vote(found: Sequence[Sequence[Candidate]]) -> list[CatalogEntry]:
     """Order videos by the summed similarity of their nearest frames to the query's; a video not found gains nothing."""
-    scores: dict[Fact, float] = {}
+    scores: dict[CatalogEntry, float] = {}
     for of_query in found:
         worst = of_query[-1].score if of_query else 0.0
-        best: dict[Fact, float] = {}
+        best: dict[CatalogEntry, float] = {}
         for each in of_query:
-            best.setdefault(each.fact, each.score - worst)
-        for fact, gain in best.items():
-            scores[fact] = scores.get(fact, 0.0) + gain
-    return sorted(scores, key=lambda fact: -scores[fact])
+            best.setdefault(each.entry, each.score - worst)
+        for entry, gain in best.items():
+            scores[entry] = scores.get(entry, 0.0) + gain
+    return sorted(scores, key=lambda entry: -scores[entry])

@@ -1,9 +1,9 @@
-"""Frames of a store most like given ones: all of them compared where they are few, an inverted index beyond.
+"""Nearest frames in a store: exhaustive search where they are few, an inverted index of FAISS beyond.
 
-The index is one file for every shard, beside the centroids that they share: a shard never changes, so neither does its
-file, and a new shard is entered without touching the others. Files are mapped into memory, of which a search touches
-the lists it looks into. How many lists those are is chosen by measuring: the fewest that find most of what comparing
-all frames finds. Rows that no longer count, or are of another action, are passed over by FAISS itself.
+The index is one file per shard, beside the centroids that all share: a shard never changes, so neither does its file,
+and a new shard is indexed without touching the others. Files are memory-mapped; a search touches the probed lists. The
+number of probes is chosen by measurement: the fewest whose recall against exhaustive search reaches a target. Rows that
+are superseded or of another action are filtered by FAISS.
 """
 
 import errno
@@ -19,38 +19,38 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from inphase.corpus.embedding_store import EmbeddingStore, Fact
-from inphase.corpus.shards import GROUP, read_rows
-from inphase.storage.errors import MissingExtraError, StoreError
+from inphase.corpus.embedding_store import CatalogEntry, EmbeddingStore
+from inphase.corpus.shards import GROUP_VALUES, read_rows
+from inphase.storage.errors import StoreError, import_extra
 from inphase.storage.files import atomic_write, explain_os_errors
 
-# Up to so many frames all of them are compared: a few seconds.
-EXACT = 1_000_000
-# Recall at so many neighbours, of so many frames, has to reach the target.
-NEIGHBOURS, QUERIES, TARGET = 10, 64, 0.95
-# Centroids are trained on so many vectors each, so many in all at most, which bounds memory; and anew when there are
-# so many times as many frames.
-SAMPLES, SAMPLE, GROWN = 32, 2**17, 4
+# Frames up to which all of them are compared: a few seconds.
+MAX_EXHAUSTIVE = 1_000_000
+# Recall is measured at so many neighbors of so many queries, and has to reach the target.
+NEIGHBORS, QUERIES, TARGET_RECALL = 10, 64, 0.95
+# Vectors that a centroid is trained on, and all of them at most, which bounds memory; growth of the store by which
+# centroids are trained again.
+VECTORS_PER_LIST, MAX_VECTORS, GROWTH = 32, 2**17, 4
 LOCK = "index.lock"
 
 Vectors = NDArray[np.float32]
-Tell = Callable[[int, int], None]
+ShardProgress = Callable[[int, int], None]  # shards done, shards to index
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A frame that was found: how alike, in which video, and the how manyth of it."""
+    """A frame that was found: its cosine similarity, its video, and its number in it from 0."""
 
     score: float
-    fact: Fact
+    entry: CatalogEntry
     frame: int
 
 
 @dataclass(frozen=True)
 class IndexMethod:
-    """How a store is searched: all frames compared where `lists` is 0; else in `probes` of so many lists.
+    """How a store is searched: exhaustively where `lists` is 0, otherwise in `probes` of `lists` inverted lists.
 
-    `recall` is the fraction of the nearest frames, found by comparing all, that the index finds.
+    `recall` is the fraction of the truly nearest frames that the index finds.
     """
 
     frames: int
@@ -60,44 +60,44 @@ class IndexMethod:
     queries: int = 0
 
     def __str__(self) -> str:
-        """Say it in a line."""
+        """Describe the method in one line."""
         if not self.lists:
             return f"{self.frames:,} frames, all compared"
         return (
-            f"{self.frames:,} frames, inverted index: {self.probes} of {self.lists} lists looked into, "
-            f"recall@{NEIGHBOURS} {self.recall:.3f} against comparing all ({self.queries} queries)"
+            f"{self.frames:,} frames, inverted index: {self.probes} of {self.lists} lists probed, "
+            f"recall@{NEIGHBORS} {self.recall:.3f} against comparing all ({self.queries} queries)"
         )
 
 
 class Index:
-    """Search in a store, of which the index is brought up to date first."""
+    """The index of a store, updated when it is opened."""
 
     def __init__(
         self,
         store: EmbeddingStore,
         *,
-        exact: int = EXACT,
-        target: float = TARGET,
-        sample: int = SAMPLE,
-        progress: Tell | None = None,
+        exact: int = MAX_EXHAUSTIVE,
+        target: float = TARGET_RECALL,
+        sample: int = MAX_VECTORS,
+        progress: ShardProgress | None = None,
     ) -> None:
-        """Index the shards that are new; `progress` is told shards done and there are.
+        """Index the new shards.
 
-        Up to `exact` frames are compared without an index; `target` is the recall it has to reach, and `sample` the
-        most vectors its centroids are trained on. Memory: the sample, and the index of one shard.
+        Up to `exact` frames are compared without an index; `target` is the recall that the index has to reach, `sample`
+        the number of vectors its centroids are trained on, at most. Memory: the sample, and the index of one shard.
         """
         self._store, self._folder = store, store.folder / "index"
         model = store.model()
-        self._shards = sorted(store.catalogue.shards())
-        _, frames, _ = store.catalogue.totals()
+        self._shards = sorted(store.catalog.shards())
+        _, frames, _ = store.catalog.totals()
         self.method = IndexMethod(frames)
         self._sample = sample
-        self.built = 0  # shards indexed just now
+        self.built = 0  # shards indexed by this call
         if frames > exact:
-            self.method = self._bring_up_to_date(model, frames, target=target, progress=progress)
+            self.method = self._update(model, frames, target=target, progress=progress)
 
     def nearest(self, queries: Vectors, *, k: int, action: str | None = None) -> list[list[Candidate]]:
-        """Find the k frames most like each of the queries [Q, D], best first."""
+        """Return the k frames nearest to each of the queries [Q, D], best first."""
         found = self._nearest(queries, k=k, action=action)
         self._store.require_shards(self._shards)
         return found
@@ -105,9 +105,9 @@ class Index:
     def _nearest(self, queries: Vectors, *, k: int, action: str | None) -> list[list[Candidate]]:
         if not self.method.lists:
             return self._compare_all(queries, k=k, action=action)
-        wanted, probes = min(k, self._store.catalogue.frames(action)), self.method.probes
+        wanted, probes = min(k, self._store.catalog.frames(action)), self.method.probes
         while True:
-            found = self._look_up(queries, k=k, action=action, probes=probes)
+            found = self._probe(queries, k=k, action=action, probes=probes)
             # The lists nearest to a query may hold little of a rare action.
             if probes >= self.method.lists or all(len(of_query) >= wanted for of_query in found):
                 return found
@@ -117,69 +117,69 @@ class Index:
         """Compare queries with every frame, a block at a time."""
         faiss = _faiss()
         best = _Best(len(queries), k)
-        for facts, vectors in self._blocks(action=action):
+        for entries, vectors in self._blocks(action=action):
             scores, numbers = faiss.knn(queries, vectors, min(k, len(vectors)), metric=faiss.METRIC_INNER_PRODUCT)
-            best.add(scores, numbers, facts)
+            best.add(scores, numbers, entries)
         return best.found()
 
-    def _look_up(self, queries: Vectors, *, k: int, action: str | None, probes: int) -> list[list[Candidate]]:
-        """Search the index of every shard, and keep the best of all."""
+    def _probe(self, queries: Vectors, *, k: int, action: str | None, probes: int) -> list[list[Candidate]]:
+        """Search the index of every shard and keep the best k of all."""
         faiss = _faiss()
         best = _Best(len(queries), k)
         for shard in self._shards:
             every = self._rows(shard)
-            counts = {fact.row for fact in self._store.catalogue.current(shard=shard, action=action)}
+            counts = {entry.row for entry in self._store.catalog.current(shard=shard, action=action)}
             if not counts:
                 continue
-            wanted = np.concatenate([np.full(fact.frames, fact.row in counts) for fact in every])
+            wanted = np.concatenate([np.full(entry.frames, entry.row in counts) for entry in every])
             bits = np.packbits(wanted, bitorder="little")
             chosen = None if wanted.all() else faiss.IDSelectorBitmap(bits)
             how = faiss.SearchParametersIVF(sel=chosen, nprobe=probes)
             if not self._file(shard).exists():
-                raise StoreError(f"{self._folder} was made anew by another process meanwhile: run this again")
+                raise StoreError(f"{self._folder} was rebuilt by another process meanwhile: run this again")
             index = faiss.read_index(str(self._file(shard)), faiss.IO_FLAG_MMAP)
             scores, numbers = index.search(queries, min(k, len(wanted)), params=how)
             best.add(scores, numbers, every)
         return best.found()
 
-    def _rows(self, shard: str) -> list[Fact]:
-        """List the rows of a shard that have frames: vectors are numbered through them in this order."""
-        return self._store.catalogue.rows(shard)
+    def _rows(self, shard: str) -> list[CatalogEntry]:
+        """List the rows of a shard that have frames; vectors are numbered consecutively in this order."""
+        return self._store.catalog.rows(shard)
 
-    def _blocks(self, *, action: str | None = None) -> Iterator[tuple[list[Fact], Vectors]]:
-        """Walk through the frames that count, in blocks of about the size of a row group."""
+    def _blocks(self, *, action: str | None = None) -> Iterator[tuple[list[CatalogEntry], Vectors]]:
+        """Yield the frames that count, in blocks of about the size of a row group."""
         for shard in self._shards:
-            yield from self._read(shard, list(self._store.catalogue.current(shard=shard, action=action)))
+            yield from self._read(shard, list(self._store.catalog.current(shard=shard, action=action)))
 
-    def _read(self, shard: str, facts: list[Fact]) -> Iterator[tuple[list[Fact], Vectors]]:
+    def _read(self, shard: str, entries: list[CatalogEntry]) -> Iterator[tuple[list[CatalogEntry], Vectors]]:
         """Read rows of a shard in blocks."""
-        block: list[Fact] = []
+        block: list[CatalogEntry] = []
         parts: list[Vectors] = []
-        rows = read_rows(self._store.file(shard), [fact.row for fact in facts])
-        for fact, row in zip(facts, rows, strict=True):
+        rows = read_rows(self._store.file(shard), [entry.row for entry in entries])
+        for entry, row in zip(entries, rows, strict=True):
             if row.embedding is None:
                 continue
-            block.append(fact)
+            block.append(entry)
             parts.append(row.embedding.values)
-            if sum(part.size for part in parts) > GROUP:
+            if sum(part.size for part in parts) > GROUP_VALUES:
                 yield block, np.concatenate(parts)
                 block, parts = [], []
         if block:
             yield block, np.concatenate(parts)
 
-    def _bring_up_to_date(self, model: str, frames: int, *, target: float, progress: Tell | None) -> IndexMethod:
-        """Index the shards that are new, train centroids where that is due, and measure where anything changed.
+    def _update(self, model: str, frames: int, *, target: float, progress: ShardProgress | None) -> IndexMethod:
+        """Index the new shards, train centroids where that is due, and measure the recall where anything changed.
 
-        One process at a time: another one waits, and finds it done.
+        One process at a time: another one waits, and finds the index finished.
         """
         with explain_os_errors(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self._folder / LOCK):
             return self._build(model, frames, target=target, progress=progress)
 
-    def _build(self, model: str, frames: int, *, target: float, progress: Tell | None) -> IndexMethod:
+    def _build(self, model: str, frames: int, *, target: float, progress: ShardProgress | None) -> IndexMethod:
         state = self._state()
-        if state is None or state["model"] != model or frames > GROWN * state["trained_on"]:
+        if state is None or state["model"] != model or frames > GROWTH * state["trained_on"]:
             state = self._train(model, frames)
         self._key = state["key"]
         missing = [shard for shard in self._shards if not self._file(shard).exists()]
@@ -198,7 +198,7 @@ class Index:
         return IndexMethod(**state["method"])
 
     def _state(self) -> dict[str, Any] | None:
-        """Read what the index is; nothing where it is damaged or was never made."""
+        """Read the state of the index; None where it is damaged or absent."""
         try:
             found: dict[str, Any] = json.loads((self._folder / "index.json").read_text())
             return found if self._trained(found["key"]).exists() else None
@@ -206,11 +206,11 @@ class Index:
             return None
 
     def _train(self, model: str, frames: int) -> dict[str, Any]:
-        """Find the centroids of a sample of the frames."""
+        """Train the centroids on a sample of the frames."""
         faiss = _faiss()
         lists = int(2 ** np.clip(round(np.log2(4 * np.sqrt(frames))), 2, 14))
-        every = max(1, frames // min(SAMPLES * lists, self._sample))
-        # Copied: a view would hold the block that it is of, and all of them together the store.
+        every = max(1, frames // min(VECTORS_PER_LIST * lists, self._sample))
+        # Copied: views would keep their blocks, all of them together the store, in memory.
         sample = np.concatenate([vectors[::every].copy() for _, vectors in self._blocks()])
         dimension = sample.shape[1]
         kind = faiss.ScalarQuantizer.QT_fp16
@@ -225,29 +225,29 @@ class Index:
         return {"model": model, "key": key, "lists": lists, "trained_on": frames}
 
     def _add(self, shard: str) -> None:
-        """Index the frames of one shard, those that no longer count among them."""
+        """Index the frames of one shard, superseded ones included."""
         index = _faiss().read_index(str(self._trained(self._key)))
         for _, vectors in self._read(shard, self._rows(shard)):
             index.add(vectors)
         _write_index(index, self._file(shard))
 
     def _sweep(self) -> None:
-        """Remove the files of shards that are gone and of centroids that were replaced."""
+        """Remove the files of shards that are gone and of replaced centroids."""
         kept = {self._file(shard).name for shard in self._shards} | {self._trained(self._key).name, "index.json", LOCK}
         for file in self._folder.iterdir():
             if file.name not in kept:
                 file.unlink(missing_ok=True)
 
     def _choose_probes(self, method: IndexMethod, *, target: float) -> IndexMethod:
-        """Look into twice as many lists until enough is found of what comparing all frames finds."""
+        """Double the number of probes until the recall reaches the target."""
         queries = self._sample_queries()
-        found = self._compare_all(queries, k=NEIGHBOURS, action=None)
-        truth = [{(each.fact.id, each.frame) for each in of_query} for of_query in found]
+        found = self._compare_all(queries, k=NEIGHBORS, action=None)
+        truth = [{(each.entry.id, each.frame) for each in of_query} for of_query in found]
         probes = 1
         while True:
-            found = self._look_up(queries, k=NEIGHBOURS, action=None, probes=probes)
+            found = self._probe(queries, k=NEIGHBORS, action=None, probes=probes)
             hits = [
-                len(real & {(each.fact.id, each.frame) for each in of_query}) / max(1, len(real))
+                len(real & {(each.entry.id, each.frame) for each in of_query}) / max(1, len(real))
                 for real, of_query in zip(truth, found, strict=True)
             ]
             recall = float(np.mean(hits))
@@ -256,13 +256,13 @@ class Index:
             probes *= 2
 
     def _sample_queries(self) -> Vectors:
-        """Take frames from all over the store."""
+        """Sample frames from the whole store."""
         every = max(1, self.method.frames // QUERIES)
         taken, offset = [], every // 2
         for _, vectors in self._blocks():
             taken.append(vectors[offset::every].copy())
             offset = (offset - len(vectors)) % every
-        # Not the frames themselves, which any index finds: their direction, a little off.
+        # Not the frames themselves, which any index finds, but vectors near them.
         frames = np.concatenate(taken)[:QUERIES]
         queries = frames + np.random.default_rng(0).normal(0, 0.3 / np.sqrt(frames.shape[1]), frames.shape)
         return np.asarray(queries / np.linalg.norm(queries, axis=1, keepdims=True), np.float32)
@@ -279,38 +279,34 @@ class _Best:
 
     def __init__(self, queries: int, k: int) -> None:
         self._k = k
-        self._heaps: list[list[tuple[float, int, Fact, int]]] = [[] for _ in range(queries)]
-        self._serial = 0  # candidates are told apart where scores are equal
+        self._heaps: list[list[tuple[float, int, CatalogEntry, int]]] = [[] for _ in range(queries)]
+        self._serial = 0  # breaks ties between equal scores
 
-    def add(self, scores: Vectors, numbers: NDArray[np.int64], facts: list[Fact]) -> None:
-        """Enter what was found in a block [Q, k]: vectors numbered through the frames of `facts`; −1 is nothing."""
-        begins = np.cumsum([0, *(fact.frames for fact in facts)])
+    def add(self, scores: Vectors, numbers: NDArray[np.int64], entries: list[CatalogEntry]) -> None:
+        """Add the results of a block [Q, k]; vectors are numbered through the frames of `entries`, −1 is no result."""
+        begins = np.cumsum([0, *(entry.frames for entry in entries)])
         videos = np.searchsorted(begins, numbers, side="right") - 1
         for query, heap in enumerate(self._heaps):
             for score, number, video in zip(scores[query], numbers[query], videos[query], strict=True):
                 if number < 0 or (len(heap) == self._k and score <= heap[0][0]):
                     continue
                 self._serial -= 1
-                entry = (float(score), self._serial, facts[video], int(number - begins[video]))
+                entry = (float(score), self._serial, entries[video], int(number - begins[video]))
                 (heapq.heappush if len(heap) < self._k else heapq.heapreplace)(heap, entry)
 
     def found(self) -> list[list[Candidate]]:
         """List the candidates of each query, best first."""
         ordered = [sorted(heap, key=lambda entry: (-entry[0], -entry[1])) for heap in self._heaps]
-        return [[Candidate(score, fact, frame) for score, _, fact, frame in heap] for heap in ordered]
+        return [[Candidate(score, entry, frame) for score, _, entry, frame in heap] for heap in ordered]
 
 
 def _write_index(index: Any, file: Path) -> None:
     with atomic_write(file) as part:
         try:
             _faiss().write_index(index, str(part))
-        except RuntimeError as error:  # what FAISS makes of a full disk
+        except RuntimeError as error:  # as FAISS reports a full disk
             raise OSError(errno.ENOSPC, f"FAISS could not write it: {error}") from error
 
 
 def _faiss() -> Any:
-    try:
-        import faiss
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("FAISS is not installed: pip install 'inphase[search]'") from error
-    return faiss
+    return import_extra("faiss", extra="corpus")

@@ -1,5 +1,8 @@
 """Errors and warnings about files, by names a caller can catch."""
 
+from importlib import import_module
+from typing import Any
+
 
 class MediaError(Exception):
     """A file cannot be used; the message names the file and what to do about it."""
@@ -19,3 +22,11 @@ class DamagedMediaWarning(UserWarning):
 
 class MissingExtraError(ImportError):
     """An optional dependency is not installed; the message says how to install it."""
+
+
+def import_extra(module: str, *, extra: str) -> Any:
+    """Import an optional dependency; where it is missing, raise an error that names the extra to install."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"{module} is not installed: pip install 'inphase[{extra}]'") from error

@@ -1,22 +1,22 @@
 import errno
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from inphase.corpus.embed_corpus import EmbedSummary, embed_corpus, here
-from inphase.corpus.embed_job import EmbedJob, EmbedJobResult, EmbedSettings
+from inphase.corpus.embed_corpus import FATAL, EmbeddedCorpus, EmbedJob, EmbedJobResult, embed_corpus
 from inphase.corpus.embedding_store import EmbeddingStore
-from inphase.corpus.processes import FATAL, run_here
-from inphase.media.listing import ListedVideo
+from inphase.corpus.engines import Processes
 from inphase.models import AudioEncoder, load_encoder
 from inphase.models.embed_videos import embed_video
 from inphase.storage.cache import content_hash
@@ -27,10 +27,8 @@ from tests.corpus.made import small_corpus, small_encoder
 from tests.media.recordings import write_video
 
 
-def embed(place: Path, *, model: str = "model.safetensors", videos: int = 2) -> EmbedSummary:
-    return embed_corpus(
-        place / "gym", place / "store", load_encoder(place / model), engine=here(workers=0), videos=videos
-    )
+def embed(place: Path, *, model: str = "model.safetensors", videos: int = 2) -> EmbeddedCorpus:
+    return embed_corpus(place / "gym", place / "store", model=place / model, workers=0, shard_videos=videos)
 
 
 def shards(place: Path) -> list[str]:
@@ -39,7 +37,7 @@ def shards(place: Path) -> list[str]:
 
 def contents(store: Path) -> dict[str, tuple[int, str]]:
     with EmbeddingStore(store) as opened:
-        found = list(opened.catalogue.current(embedded=False))
+        found = list(opened.catalog.current(embedded=False))
         assert len({fact.id for fact in found}) == len(found)
         return {fact.id: (fact.frames, fact.reason) for fact in found}
 
@@ -53,18 +51,22 @@ def place(tmp_path: Path) -> Path:
 
 def test_a_corpus_becomes_a_store(place: Path) -> None:
     (place / "gym" / "beam" / "broken.mp4").write_bytes(b"no video at all")
-    told: list[int] = []
+    reported: list[tuple[str, int, int]] = []
     came = embed_corpus(
         place / "gym",
         place / "store",
-        load_encoder(place / "model.safetensors"),
-        engine=here(workers=0),
-        videos=2,
-        progress=lambda now: told.append(now.done),
+        model=place / "model.safetensors",
+        workers=0,
+        shard_videos=2,
+        progress=lambda *now: reported.append(now),
     )
     assert (came.new, came.done, came.failed, came.kept) == (6, 6, 1, 0)
-    assert told == [2, 4, 6]
+    assert reported == [("embedding gym", done, 6) for done in (2, 4, 6)]
     assert list(came.broken) == ["gym/beam/broken.mp4"]
+    counts, broken = came.write(place / "counts")
+    assert json.loads(counts.read_text(encoding="utf-8")) == came.to_dict()
+    assert came.to_dict()["frames"] == 12 + 13 + 14 + 12 + 13
+    assert "gym/beam/broken.mp4" in broken.read_text(encoding="utf-8")
     found = contents(place / "store")
     assert {id: frames for id, (frames, _) in found.items()} == {
         "gym/vault/00.mp4": 12,
@@ -76,7 +78,7 @@ def test_a_corpus_becomes_a_store(place: Path) -> None:
     }
     assert "broken.mp4" in found["gym/beam/broken.mp4"][1]
     with EmbeddingStore(place / "store") as store:
-        fact = store.catalogue.find("gym/vault/01.mp4")
+        fact = store.catalog.find("gym/vault/01.mp4")
         assert fact is not None
         assert (fact.action, fact.path) == ("vault", str(place / "gym/vault/01.mp4"))
         (row,) = store.read([fact])
@@ -122,30 +124,24 @@ def test_a_changed_model_is_noticed(place: Path) -> None:
     assert (came.kept, came.changed, came.done) == (0, 5, 5)
     with EmbeddingStore(place / "store") as store:
         store.model()  # one alone: what the other made is gone
-        assert store.catalogue.totals()[0] == 5
-    # Looking at fewer frames is another way of seeing.
-    came = embed_corpus(
-        place / "gym",
-        place / "store",
-        load_encoder(place / "other.safetensors"),
-        engine=here(workers=0),
-        rate=10.0,
-    )
+        assert store.catalog.totals()[0] == 5
+    # Fewer frames per second are another model.
+    came = embed_corpus(place / "gym", place / "store", model=place / "other.safetensors", workers=0, fps=10.0)
     assert came.changed == 5
     assert contents(place / "store")["gym/vault/00.mp4"][0] < 12
 
 
 def test_an_interruption_loses_one_shard_at_most(place: Path) -> None:
-    def stopping(jobs: Iterable[EmbedJob], settings: object) -> Iterator[EmbedJobResult]:
-        for number, done in enumerate(here(workers=0)(jobs, settings)):  # type: ignore[arg-type]
-            yield done
-            if number == 1:
-                raise KeyboardInterrupt
+    class Stopping:
+        def map(self, start: Callable[[str], Callable[[Any], Any]], items: Iterable[Any]) -> Iterator[Any]:
+            for number, done in enumerate(Processes(workers=0).map(start, items)):
+                yield done
+                if number == 1:
+                    raise KeyboardInterrupt
 
+    model = place / "model.safetensors"
     with pytest.raises(KeyboardInterrupt):
-        embed_corpus(
-            place / "gym", place / "store", load_encoder(place / "model.safetensors"), engine=stopping, videos=1
-        )
+        embed_corpus(place / "gym", place / "store", model=model, engine=Stopping(), shard_videos=1)
     came = embed(place)
     assert (came.kept, came.new, came.done) == (2, 3, 3)
     assert len(contents(place / "store")) == 5
@@ -155,7 +151,7 @@ def test_two_corpora_share_a_store_and_one_corpus_has_one_writer(place: Path, tm
     embed(place)
     small_corpus(tmp_path / "golf", actions={"swing": 1})
     encoder = load_encoder(place / "model.safetensors")
-    embed_corpus(tmp_path / "golf", place / "store", encoder, engine=here(workers=0))
+    embed_corpus(tmp_path / "golf", place / "store", model=encoder, workers=0)
     assert len(contents(place / "store")) == 6
     writers = list((place / "store" / "writers").iterdir())
     with (
@@ -167,24 +163,25 @@ def test_two_corpora_share_a_store_and_one_corpus_has_one_writer(place: Path, tm
     # Another folder of the same name would silently stand for this one.
     small_corpus(tmp_path / "elsewhere" / "golf", actions={"swing": 1})
     with pytest.raises(ValueError, match=r"golf/swing/00\.mp4 is .* already"):
-        embed_corpus(tmp_path / "elsewhere" / "golf", place / "store", encoder, engine=here(workers=0))
+        embed_corpus(tmp_path / "elsewhere" / "golf", place / "store", model=encoder, workers=0)
     # Where it was moved, it is the same.
     shutil.rmtree(tmp_path / "golf")
-    assert embed_corpus(tmp_path / "elsewhere" / "golf", place / "store", encoder, engine=here(workers=0)).done == 0
+    assert embed_corpus(tmp_path / "elsewhere" / "golf", place / "store", model=encoder, workers=0).done == 0
 
 
 def test_a_store_is_read_while_it_is_filled(place: Path) -> None:
     """Another process finds what is there so far, and neither waits for the other."""
     found: list[int] = []
 
-    def meanwhile(jobs: Iterable[EmbedJob], settings: EmbedSettings) -> Iterator[EmbedJobResult]:
-        for done in here(workers=0)(jobs, settings):
-            with EmbeddingStore(settings.store) as other:  # enters the new shard into the catalogue
-                found.append(other.catalogue.totals()[0])
-            yield done
+    class Meanwhile:
+        def map(self, start: Callable[[str], Callable[[Any], Any]], items: Iterable[Any]) -> Iterator[Any]:
+            for done in Processes(workers=0).map(start, items):
+                with EmbeddingStore(place / "store") as other:  # enters the new shard into the catalog
+                    found.append(other.catalog.totals()[0])
+                yield done
 
-    encoder = load_encoder(place / "model.safetensors")
-    came = embed_corpus(place / "gym", place / "store", encoder, engine=meanwhile, videos=2)
+    model = place / "model.safetensors"
+    came = embed_corpus(place / "gym", place / "store", model=model, engine=Meanwhile(), shard_videos=2)
     assert (came.done, found) == (5, [2, 4, 5])
 
 
@@ -195,7 +192,7 @@ def test_a_disk_that_fails_is_no_fault_of_the_video(place: Path, monkeypatch: py
         return content_hash(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr("inphase.corpus.embed_job.content_hash", fail)
+        patch.setattr("inphase.corpus.embed_corpus.content_hash", fail)
         came = embed(place)
     assert (came.done, came.failed) == (5, 2)
     assert came.broken["gym/vault/01.mp4"] == f"{place / 'gym/vault/01.mp4'} cannot be read: Input/output error"
@@ -215,12 +212,12 @@ def test_a_video_named_twice_is_embedded_once(place: Path) -> None:
     table = place / "twice.csv"
     table.write_text("path,action\n" + "gym/vault/00.mp4,vault\n" * 3)
     encoder = load_encoder(place / "model.safetensors")
-    assert embed_corpus(table, place / "store", encoder, engine=here(workers=0), videos=1).done == 1
+    assert embed_corpus(table, place / "store", model=encoder, workers=0, shard_videos=1).done == 1
 
 
 def test_an_encoder_that_cannot_see_is_refused_before_anything_is_written(place: Path) -> None:
     with pytest.raises(ValueError, match="embeds sound"):
-        embed_corpus(place / "gym", place / "store", AudioEncoder(), engine=here(workers=0))
+        embed_corpus(place / "gym", place / "store", model=AudioEncoder(), workers=0)
     assert not (place / "store").exists()
 
 
@@ -246,20 +243,40 @@ def test_a_killed_command_goes_on(
     assert not [path for path in (place / "store" / "shards").iterdir() if is_draft(path)]
 
 
-def die_at(job: EmbedJob, *, id: str) -> EmbedJobResult:
-    """Do nothing, but end the process at one video, as a fault in a codec does."""
-    if any(video.id == id for video in job.videos):
-        os._exit(11)
-    return EmbedJobResult(job.shard, len(job.videos), 1)
+class FaultyCodec:
+    """Processes that end at one video, as by a fault in a codec."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+
+    def map(self, start: Callable[[str], Callable[[Any], Any]], items: Iterable[Any]) -> Iterator[Any]:
+        return Processes(workers=1, device="cpu").map(partial(start_faulty, start, self.id), items)
 
 
-def note(job: EmbedJob, reason: str) -> EmbedJobResult:
-    return EmbedJobResult(job.shard, len(job.videos), 0, {video.id: reason for video in job.videos})
+def start_faulty(
+    start: Callable[[str], Callable[[Any], Any]], id: str, device: str
+) -> Callable[[EmbedJob], EmbedJobResult]:
+    work: Callable[[EmbedJob], EmbedJobResult] = start(device)
+
+    def run(job: EmbedJob) -> EmbedJobResult:
+        if any(video.id == id for video in job.videos):
+            os._exit(11)
+        return work(job)
+
+    return run
 
 
-def test_a_video_that_ends_its_process_is_found_out() -> None:
-    jobs = [EmbedJob(f"j{n}", tuple(ListedVideo(f"v{n}{m}", "", "") for m in range(2 - n))) for n in range(2)]
-    done = list(run_here(jobs, work=partial(die_at, id="v01"), give_up=note, workers=1))
-    assert sum(each.videos for each in done) == 3
-    assert {id: reason for each in done for id, reason in each.broken.items()} == {"v01": FATAL}
-    assert len({each.shard for each in done}) == len(done)
+def test_a_video_that_ends_its_process_is_found_and_the_others_are_kept(place: Path) -> None:
+    engine = FaultyCodec("gym/vault/01.mp4")
+    model = place / "model.safetensors"
+    came = embed_corpus(place / "gym", place / "store", model=model, engine=engine, shard_videos=3)
+    assert (came.done, came.failed, came.broken) == (5, 1, {"gym/vault/01.mp4": FATAL})
+    assert contents(place / "store") == {
+        "gym/vault/00.mp4": (12, ""),
+        "gym/vault/01.mp4": (0, FATAL),
+        "gym/vault/02.mp4": (14, ""),
+        "gym/beam/00.mp4": (12, ""),
+        "gym/beam/01.mp4": (13, ""),
+    }
+    # It is not tried again until its file changes.
+    assert embed_corpus(place / "gym", place / "store", model=model, workers=0).kept == 5

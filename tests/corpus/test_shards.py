@@ -10,13 +10,13 @@ from tests.corpus.made import row, walk
 
 
 def test_rows_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard, "GROUP", 16 * 40)  # a group holds one or two of these
+    monkeypatch.setattr(shard, "GROUP_VALUES", 16 * 40)  # a group holds one or two of these
     rng = np.random.default_rng(0)
     rows = [row(f"v{n}", walk(rng, frames=5 + 7 * n)) for n in range(6)] + [row("ü/\n", None, reason="it is empty")]
     write_shard(tmp_path, "a", rows)
     found = list(read_rows(tmp_path / "a.parquet", range(7)))
     for one, other in zip(rows, found, strict=True):
-        assert [getattr(one, name) for name in shard.FACTS[:7]] == [getattr(other, name) for name in shard.FACTS[:7]]
+        assert [getattr(one, name) for name in shard.TEXTS] == [getattr(other, name) for name in shard.TEXTS]
         if one.embedding is None:
             assert other.embedding is None
         else:
@@ -51,7 +51,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / "b.parquet")
-    with pytest.raises(ValueError, match="no shard of embeddings"):
+    with pytest.raises(ValueError, match="not a shard of embeddings"):
         read_facts(tmp_path / "b.parquet")
 
 

@@ -1,3 +1,4 @@
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -6,11 +7,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from inphase.align.matching import match
-from inphase.corpus import align_corpus as reference_module
-from inphase.corpus.align_corpus import Spread, align_action, arrange, limit, medoid, typical
+from inphase.corpus.align_corpus import align_action, align_corpus
 from inphase.corpus.embedding_store import EmbeddingStore
-from inphase.corpus.pair_engines import in_threads
-from inphase.corpus.pairs import Packed, blocks, pack
+from inphase.corpus.engines import Threads
+from inphase.corpus.pairs import (
+    PackedEmbeddings,
+    Spread,
+    blocks,
+    cluster,
+    median_distances,
+    medoid,
+    outlier_bound,
+    pack,
+)
 from inphase.corpus.shards import ShardRow
 from inphase.models import Embedding
 from tests.conftest import CUDA
@@ -52,17 +61,17 @@ def test_what_is_packed_comes_back(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     seen = [walk(rng, frames=n).values for n in (3, 5, 4)]
     pack(tmp_path / "p", [3, 5, 4], 16, iter([(1, seen[1]), (0, seen[0]), (2, seen[2])]))
-    packed = Packed(tmp_path / "p")
+    packed = PackedEmbeddings(tmp_path / "p")
     for number, values in enumerate(seen):
         np.testing.assert_allclose(packed[number], values, atol=1e-3)
-    with pytest.raises(IndexError, match="no number 3"):
+    with pytest.raises(IndexError, match="no video number 3"):
         packed[3]
 
 
 def test_all_videos_of_an_action_are_compared(folder: Path, rows: list[ShardRow], tmp_path: Path) -> None:
     with EmbeddingStore(folder) as store:
-        compared = align_action(store, "squat", tmp_path / "out", engine=in_threads(workers=2))
-    names = [fact.id for fact in compared.facts]
+        compared = align_action(store, "squat", tmp_path / "out", engine=Threads(workers=2, device="cpu"))
+    names = [fact.id for fact in compared.videos]
     assert sorted(names) == sorted(each.id for each in rows if each.action == "squat")
     seen = {each.id: each.embedding for each in rows}
     distances = np.load(tmp_path / "out" / "distances.npy")
@@ -90,11 +99,13 @@ def test_all_videos_of_an_action_are_compared(folder: Path, rows: list[ShardRow]
 def test_every_video_is_aligned_with_the_reference(
     folder: Path, rows: list[ShardRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inphase.corpus.align_corpus.WINDOW", 4)
+    monkeypatch.setattr("inphase.corpus.pairs.WINDOW_VIDEOS", 4)
     with EmbeddingStore(folder) as store:
-        compared = align_action(store, "squat", tmp_path / "out", engine=in_threads(workers=1), reference="7", most=5)
+        compared = align_action(
+            store, "squat", tmp_path / "out", engine=Threads(workers=1, device="cpu"), reference="7", max_compared=5
+        )
     assert compared.reference.id == "squat/7"
-    assert (len(compared.facts), compared.total, compared.pairs) == (5, 21, 10)
+    assert (len(compared.videos), compared.total, compared.pairs) == (5, 21, 10)
     table = pq.read_table(tmp_path / "out" / "alignments.parquet")
     assert table.schema.metadata[b"reference"] == b"squat/7"
     found = {each["id"]: each for each in table.to_pylist()}
@@ -111,10 +122,10 @@ def test_every_video_is_aligned_with_the_reference(
 
 
 def test_a_reference_has_to_be_one_video(folder: Path, tmp_path: Path) -> None:
-    engine = in_threads(workers=1)
+    engine = Threads(workers=1, device="cpu")
     with EmbeddingStore(folder) as store:
         with pytest.raises(ValueError, match="no video is called 'x' among those of 'squat'"):
-            align_action(store, "squat", tmp_path / "out", engine=engine, reference="x", most=2)
+            align_action(store, "squat", tmp_path / "out", engine=engine, reference="x", max_compared=2)
         with pytest.raises(ValueError, match="there are squat, bowl"):
             align_action(store, "swim", tmp_path / "out", engine=engine)
 
@@ -123,14 +134,14 @@ def test_nothing_stands_out_among_equals() -> None:
     rng = np.random.default_rng(0)
     points = rng.standard_normal((30, 3))
     distances = np.linalg.norm(points[:, None] - points[None], axis=2).astype(np.float32)
-    scores = typical(distances)
-    assert (scores > limit(scores)).sum() == 0
+    scores = median_distances(distances)
+    assert (scores > outlier_bound(scores)).sum() == 0
     assert medoid(distances) == int(distances.sum(0).argmin())
-    assert limit(np.ones(3)) == float("inf")
-    order, clusters = arrange(distances, apart=float("inf"))
+    assert outlier_bound(np.ones(3)) == float("inf")
+    order, clusters = cluster(distances, apart=float("inf"))
     assert sorted(order) == list(range(30))
     assert set(clusters) == {0}
-    assert [list(part) for part in arrange(np.zeros((1, 1), np.float32), apart=1.0)] == [[0], [0]]
+    assert [list(part) for part in cluster(np.zeros((1, 1), np.float32), apart=1.0)] == [[0], [0]]
 
 
 @pytest.mark.skipif(find_spec("matplotlib") is None, reason="matplotlib is not installed")
@@ -150,7 +161,7 @@ def test_the_page_names_what_does_not_fit(
     page = (out / "squat" / "report.html").read_text(encoding="utf-8")
     assert page.count("data:image/png;base64,") == 1
     assert "squat/wrong1" in page
-    assert "pairs a second" in page
+    assert "pairs per second" in page
     assert (out / "bowl" / "distances.npy").exists()
     assert "none, with so few videos" in (out / "bowl" / "report.html").read_text(encoding="utf-8")
     # One action alone needs no overview.
@@ -160,12 +171,31 @@ def test_the_page_names_what_does_not_fit(
     assert "squat/wrong1" in page
 
 
+def test_a_store_is_aligned_by_one_call(folder: Path, tmp_path: Path) -> None:
+    stages: set[str] = set()
+    out = tmp_path / "out"
+    aligned = align_corpus(folder, out, device="cpu", progress=lambda stage, *_: stages.add(stage))
+    assert [each.action for each in aligned.actions] == ["squat", "bowl"]
+    squat, bowl = aligned.actions
+    assert {id for id, _, _ in squat.worst} == {"squat/wrong0", "squat/wrong1"}
+    assert (squat.misfits, squat.pairs, squat.videos, bowl.bound) == (2, 210, 21, None)
+    assert "squat: comparing pairs" in stages
+    assert "bowl: aligning with the reference" in stages
+    found = json.loads(json.dumps(aligned.to_dict(), allow_nan=False))
+    assert found["actions"][0]["reference"] == squat.reference
+    assert found["actions"][0]["worst"][0]["path"].startswith("/nowhere/squat/wrong")
+    # The overview links to the pages from wherever it is written.
+    aligned.write(tmp_path / "elsewhere" / "page")
+    page = (tmp_path / "elsewhere" / "page" / "report.html").read_text(encoding="utf-8")
+    assert 'href="../../out/squat/report.html"' in page
+
+
 @pytest.mark.parametrize("device", [CUDA])
 def test_an_action_is_aligned_on_a_gpu_as_on_cores(folder: Path, tmp_path: Path, device: str) -> None:
     with EmbeddingStore(folder) as store:
-        here = align_action(store, "squat", tmp_path / "here", engine=in_threads(workers=2))
-        there = align_action(store, "squat", tmp_path / "there", engine=in_threads(workers=2, device=device))
-    assert [fact.id for fact in there.facts] == [fact.id for fact in here.facts]
+        here = align_action(store, "squat", tmp_path / "here", engine=Threads(workers=2, device="cpu"))
+        there = align_action(store, "squat", tmp_path / "there", engine=Threads(workers=2, device=device))
+    assert [fact.id for fact in there.videos] == [fact.id for fact in here.videos]
     np.testing.assert_allclose(there.distances, here.distances, atol=1e-4)
     assert there.reference == here.reference
     assert [fact.id for fact, _ in there.misfits] == [fact.id for fact, _ in here.misfits]
@@ -177,7 +207,7 @@ def test_an_action_is_aligned_on_a_gpu_as_on_cores(folder: Path, tmp_path: Path,
 
 
 def test_the_bound_of_many_distances_is_that_of_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference_module, "KEPT", 1000)
+    monkeypatch.setattr("inphase.corpus.pairs.MAX_DISTANCES", 1000)
     distances = np.random.default_rng(0).gamma(9, 0.02, 50_000).astype(np.float32)
     spread = Spread()
     for part in np.split(distances, np.cumsum(np.random.default_rng(1).integers(1, 300, 300))):
@@ -185,4 +215,4 @@ def test_the_bound_of_many_distances_is_that_of_all_of_them(monkeypatch: pytest.
     assert spread.total == len(distances)
     assert 500 <= len(spread.kept) <= 1000
     np.testing.assert_array_equal(spread.kept, distances[:: spread.every])
-    assert spread.bound() == pytest.approx(limit(distances.astype(np.float64)), rel=0.05)
+    assert spread.bound() == pytest.approx(outlier_bound(distances.astype(np.float64)), rel=0.05)

@@ -3,7 +3,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inphase.corpus.compaction import compact
 from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.shards import write_shard
 from inphase.storage.files import DRAFT_SUFFIX, draft_file
@@ -13,39 +12,39 @@ RNG = np.random.default_rng(0)
 
 
 def ids(store: EmbeddingStore) -> list[str]:
-    return [fact.id for fact in store.catalogue.current()]
+    return [fact.id for fact in store.catalog.current()]
 
 
 def test_the_last_shard_counts(tmp_path: Path) -> None:
     old, new = walk(RNG, frames=4), walk(RNG, frames=9)
     made_store(tmp_path / "s", {"1": [row("a", old), row("b", old)], "2": [row("a", new, action="bowl")]})
     with EmbeddingStore(tmp_path / "s") as store:
-        assert [(fact.id, fact.shard, fact.frames) for fact in store.catalogue.current()] == [
+        assert [(fact.id, fact.shard, fact.frames) for fact in store.catalog.current()] == [
             ("b", "1", 4),
             ("a", "2", 9),
         ]
-        assert [fact.id for fact in store.catalogue.current(shard="1")] == ["b"]
-        assert store.catalogue.counts("action") == {"bowl": 1, "squat": 1}
-        assert store.catalogue.totals() == (2, 13, 0)
-        found = store.catalogue.find("a")
+        assert [fact.id for fact in store.catalog.current(shard="1")] == ["b"]
+        assert store.catalog.counts("action") == {"bowl": 1, "squat": 1}
+        assert store.catalog.totals() == (2, 13, 0)
+        found = store.catalog.find("a")
         assert found is not None
         assert [each.id for each in store.read([found])] == ["a"]
         # Without the last shard, the one before counts again.
         store.file("2").unlink()
         store.refresh()
-        assert store.catalogue.totals() == (2, 8, 0)
+        assert store.catalog.totals() == (2, 8, 0)
 
 
-def test_the_catalogue_can_be_made_again(tmp_path: Path) -> None:
+def test_the_catalog_can_be_made_again(tmp_path: Path) -> None:
     made_store(tmp_path / "s", {"1": [row("a", walk(RNG)), row("x", None, reason="no pictures")]})
-    catalogue = tmp_path / "s" / "catalogue.sqlite"
+    catalog = tmp_path / "s" / "catalog.sqlite"
     for damage in (None, b"", b"no database" * 500):
-        catalogue.unlink(missing_ok=True)
+        catalog.unlink(missing_ok=True)
         if damage is not None:
-            catalogue.write_bytes(damage)
+            catalog.write_bytes(damage)
         with EmbeddingStore(tmp_path / "s") as store:
             assert ids(store) == ["a"]
-            assert store.catalogue.totals() == (1, 30, 1)
+            assert store.catalog.totals() == (1, 30, 1)
 
 
 def test_a_damaged_shard_is_named_and_left_out(tmp_path: Path) -> None:
@@ -67,9 +66,9 @@ def test_models_are_not_mixed(tmp_path: Path) -> None:
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ValueError, match="something else"):
+    with pytest.raises(ValueError, match="holds other files"):
         EmbeddingStore(tmp_path, create=True)
-    with pytest.raises(ValueError, match="no store of embeddings"):
+    with pytest.raises(ValueError, match="not a store of embeddings"):
         EmbeddingStore(tmp_path)
 
 
@@ -79,19 +78,19 @@ def test_compaction_merges_what_counts(tmp_path: Path) -> None:
     shards["100-y"] = [row("v3", walk(RNG, frames=40)), row("broken", None, reason="no pictures")]
     made_store(tmp_path / "s", shards)
     with EmbeddingStore(tmp_path / "s") as store:
-        before = {fact.id: fact.frames for fact in store.catalogue.current()}
+        before = {fact.id: fact.frames for fact in store.catalog.current()}
         assert before["v3"] == 40
-        assert compact(store) == 13
-        assert {fact.id: fact.frames for fact in store.catalogue.current()} == before
-        assert store.catalogue.totals() == (12, sum(before.values()), 1)
-        (merged,) = store.catalogue.shards()
-        assert store.catalogue.length(merged) == 13  # v3 once
+        assert store.compact() == 13
+        assert {fact.id: fact.frames for fact in store.catalog.current()} == before
+        assert store.catalog.totals() == (12, sum(before.values()), 1)
+        (merged,) = store.catalog.shards()
+        assert store.catalog.length(merged) == 13  # v3 once
         # What is written later counts more than what was merged.
         write_shard(store.shards, "101-z", [row("v3", walk(RNG, frames=3))])
         store.refresh()
-        assert compact(store) == 2
-        assert store.catalogue.totals()[1] == sum(before.values()) - 37
-        assert compact(store) == 0
+        assert store.compact() == 2
+        assert store.catalog.totals()[1] == sum(before.values()) - 37
+        assert store.compact() == 0
 
 
 def test_drafts_of_killed_processes_are_removed(tmp_path: Path) -> None:
@@ -100,7 +99,7 @@ def test_drafts_of_killed_processes_are_removed(tmp_path: Path) -> None:
     stale.mkdir()
     with EmbeddingStore(tmp_path / "s") as store, draft_file(tmp_path / "s" / "shards" / "3.parquet") as living:
         living.write_text("half")
-        compact(store)
+        store.compact()
         assert not stale.exists()
         assert living.exists()
 
@@ -117,10 +116,10 @@ def test_an_interrupted_compaction_loses_nothing(tmp_path: Path, monkeypatch: py
     with EmbeddingStore(tmp_path / "s") as store:
         monkeypatch.setattr(Path, "unlink", fail)
         with pytest.raises(KeyboardInterrupt):
-            compact(store)
+            store.compact()
         monkeypatch.undo()
         store.refresh()
         assert sorted(ids(store)) == [f"v{n}" for n in range(9)]
-        compact(store)
+        store.compact()
         assert sorted(ids(store)) == [f"v{n}" for n in range(9)]
-        assert len(store.catalogue.shards()) == 1
+        assert len(store.catalog.shards()) == 1

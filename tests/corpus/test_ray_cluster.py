@@ -12,7 +12,7 @@ import pytest
 
 from inphase.corpus.align_corpus import align_action
 from inphase.corpus.embedding_store import EmbeddingStore
-from inphase.corpus.pair_engines import in_threads
+from inphase.corpus.engines import Threads
 from tests.corpus.made import small_corpus, small_encoder
 
 ROOT = Path(__file__).parents[2]
@@ -35,11 +35,11 @@ def test_a_node_that_dies_loses_nothing_and_nothing_is_there_twice(tmp_path: Pat
     assert came["killed_at"][0] < 25
     assert (came["done"], came["failed"]) == (25, 1)
     with EmbeddingStore(tmp_path / "store") as store:
-        names = [fact.id for fact in store.catalogue.current(embedded=False)]
+        names = [fact.id for fact in store.catalog.current(embedded=False)]
         assert len(names) == len(set(names)) == 25
-        assert sum(store.catalogue.length(shard) for shard in store.catalogue.shards()) == 25
-        assert store.catalogue.totals()[0] == 24
-        same = align_action(store, "vault", tmp_path / "here", engine=in_threads(workers=1))
+        assert sum(store.catalog.length(shard) for shard in store.catalog.shards()) == 25
+        assert store.catalog.totals()[0] == 24
+        same = align_action(store, "vault", tmp_path / "here", engine=Threads(workers=1, device="cpu"))
     _require_equal_alignments(tmp_path / "here", tmp_path / "aligned" / "vault")
     assert same.reference.id in (tmp_path / "aligned" / "report.html").read_text(encoding="utf-8")
     assert re.search(r"vault: 12 videos, reference .*; 66 pairs in .* pairs/s", done.stdout), done.stdout

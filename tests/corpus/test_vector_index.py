@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from inphase.corpus.align_corpus import windows
 from inphase.corpus.embedding_store import EmbeddingStore
+from inphase.corpus.pairs import windows
 from inphase.corpus.shards import ShardRow, write_shard
 from inphase.corpus.store_search import find_moments, find_videos
 from inphase.corpus.vector_index import Candidate, Index
@@ -16,7 +16,7 @@ from inphase.models import Embedding
 from inphase.storage.errors import StoreError
 from tests.corpus.made import made_store, row, walk
 
-pytest.importorskip("faiss", reason="FAISS is not installed: pip install 'inphase[search]'")
+pytest.importorskip("faiss", reason="FAISS is not installed: pip install 'inphase[corpus]'")
 
 
 def make_rows(count: int, *, seed: int = 0) -> list[ShardRow]:
@@ -50,7 +50,7 @@ def literal(
 
 
 def names(found: list[Candidate]) -> list[tuple[str, int]]:
-    return [(each.fact.id, each.frame) for each in found]
+    return [(each.entry.id, each.frame) for each in found]
 
 
 def queries(count: int = 12) -> NDArray[np.float32]:
@@ -82,7 +82,7 @@ def test_the_recall_that_is_shown_is_that_of_the_index(folder: Path, rows: list[
         assert loose.method.probes < strict.method.probes <= strict.method.lists
         assert 0.5 <= loose.method.recall < strict.method.recall
         asked = loose._sample_queries()
-        looked_up = loose._look_up(asked, k=10, action=None, probes=loose.method.probes)
+        looked_up = loose._probe(asked, k=10, action=None, probes=loose.method.probes)
         hits = [
             len(set(names(found)) & set(literal(rows, query, k=10))) / 10
             for query, found in zip(asked, looked_up, strict=True)
@@ -172,15 +172,15 @@ def test_moments_are_apart_and_told_in_seconds(folder: Path, rows: list[ShardRow
         index = Index(store, exact=exact)
         index.method = replace(index.method, probes=index.method.lists)
         found = find_moments(store, index, seen.values[10], top=40)
-        assert found[0].fact.id == "0/v30"
+        assert found[0].entry.id == "0/v30"
         assert found[0].second == pytest.approx(0.4)
         assert len(found) == 40
         for one in found:
             assert not [
-                o for o in found if o is not one and o.fact.id == one.fact.id and abs(o.second - one.second) < 0.5
+                o for o in found if o is not one and o.entry.id == one.entry.id and abs(o.second - one.second) < 0.5
             ]
         only = find_moments(store, index, seen.values[10], top=400, action="a2", apart=0.0)
-        assert {each.fact.action for each in only} == {"a2"}
+        assert {each.entry.action for each in only} == {"a2"}
         assert len(only) == 400
         with pytest.raises(ValueError, match=r"no video in .* has the action 'a9': there are a0"):
             find_moments(store, index, seen.values[10], action="a9")
