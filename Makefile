@@ -1,17 +1,17 @@
-# Every target sets itself up: on a machine with Python 3.11 and make nothing else has to be installed.
+# Every target installs its own dependencies: a machine needs only Python 3.11 and make.
 PYTHON ?= python3
 BIN := .venv/bin
-# Tests run side by side, a process for each core, each with one thread of its own.
+# Tests run in parallel, one process per core, one thread per process.
 SIDE_BY_SIDE := --numprocesses auto --dist worksteal
 export OMP_NUM_THREADS ?= 1
-# Tests on real data run where this names its folder, and are skipped elsewhere.
+# Tests on real data need this variable; without it they are skipped.
 ifneq ($(wildcard ../shared/data),)
 export INPHASE_DATA ?= $(abspath ../shared/data)
 endif
 
 .PHONY: demo test quick check lint types bench soak clean
 
-demo: .venv/ready  ## learn to align drawn people, by keypoints and by pixels, and align two of them
+demo: .venv/ready  ## train on drawn people by pose and by image, and align two of them
 	$(BIN)/inphase demo --out out/demo
 
 test: lint types  ## what CI runs
@@ -20,7 +20,7 @@ test: lint types  ## what CI runs
 quick: .venv/ready  ## the fast tests, for a check after every change
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not slow"
 
-check:  ## the same, through CI's own script
+check:  ## the same through CI's script
 	bash .ci/run
 
 lint: .venv/ready
@@ -30,12 +30,12 @@ lint: .venv/ready
 types: .venv/ready
 	$(BIN)/mypy
 
-bench: .venv/bench  ## measure the recursion beside its peers, into the README's table, and the loader beside a training step
+bench: .venv/bench  ## time the recursion beside its peers, into the README's tables, and the loader beside a training step
 	$(BIN)/python -m benchmarks.recursion --write
 	$(BIN)/python -m benchmarks.loading
 
-soak: .venv/ready  ## hours of the same work, with processes killed and disks filled
-	$(BIN)/python -m benchmarks.soak
+soak: .venv/ready  ## embed, search and align for three hours under a memory ceiling
+	$(BIN)/python -m benchmarks.scale soak --minutes 180
 
 .venv/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

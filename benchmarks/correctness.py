@@ -1,4 +1,4 @@
-"""What must hold before anything is timed: the same answers as the reference and as the peers."""
+"""The gate before any timing: results must equal the reference and the peers."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ Shape = tuple[int, int, int]
 
 
 def require_correct(shape: Shape, peers: list[Peer], device: str) -> None:
-    """Stop unless tables, dense gradients and the peers' costs agree at this shape."""
+    """Exit unless tables, dense gradients and the peers' costs agree at this shape."""
     cost = random_cost(shape, device)
     for kind in ("smooth", "soft", "hard"):
         _require_reference(cost, kind)
@@ -21,13 +21,13 @@ def require_correct(shape: Shape, peers: list[Peer], device: str) -> None:
 
 
 def random_cost(shape: Shape, device: str) -> Tensor:
-    """Draw a cost that depends on nothing but its shape."""
+    """Draw a cost that depends only on its shape."""
     return torch.rand(shape, generator=torch.Generator().manual_seed(0)).to(device)
 
 
 def _require_reference(cost: Tensor, kind: Kind) -> None:
     shape = tuple(cost.shape)
-    # Reference gradients of long tables take minutes and, with smoothMin, say little: see docs/numerics.md.
+    # Reference gradients of long tables take minutes and, with smoothMin, are inaccurate: see docs/numerics.md.
     dense = max(shape[1:]) <= 64
     exact, ours = cost[:4].double().requires_grad_(dense), cost[:4].clone().requires_grad_(dense)
     tables = accumulate_reference(exact, kind, GAMMA, False), accumulate(ours, kind=kind, gamma=GAMMA)
@@ -44,9 +44,9 @@ def _require_reference(cost: Tensor, kind: Kind) -> None:
 def _require_close(expected: Tensor, value: Tensor, tolerance: float, what: str) -> None:
     error = float((value - expected).detach().abs().max() / expected.detach().abs().max())
     if not error <= tolerance:
-        raise SystemExit(f"wrong before fast: {what} is off by {error:.1e} of its maximum, more than {tolerance:.0e}")
+        raise SystemExit(f"nothing was timed: {what} differs by {error:.1e} of its maximum, more than {tolerance:.0e}")
 
 
 def _require(expected: float, value: float, tolerance: float, what: str) -> None:
     if not abs(value - expected) <= tolerance * abs(expected):
-        raise SystemExit(f"not comparable: {what} is {value}, ours {expected}")
+        raise SystemExit(f"not comparable: {what} is {value}, inphase has {expected}")

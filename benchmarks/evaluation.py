@@ -1,8 +1,8 @@
-"""What an evaluation costs beside the usual way, after checking that the numbers are the same.
+"""Time the evaluation tasks beside loops over scipy and scikit-learn, after checking that the scores are equal.
 
 python -m benchmarks.evaluation [tau] [svm] [events]
 
-Seconds are the processor's, of all threads together: they stand still while other programs have the cores.
+Seconds are CPU time, summed over threads: load from other programs does not change them.
 """
 
 import sys
@@ -29,7 +29,7 @@ Videos = list[NDArray[np.float32]]
 
 
 def perform(count: int, *, seed: int = 0) -> Videos:
-    """Embed a class of videos of 60 to 140 frames, 128 dimensions: a common course, noise, frames that repeat."""
+    """Draw embeddings of videos of 60 to 140 frames, 128 dimensions: one action with noise and repeated frames."""
     rng = np.random.default_rng(seed)
     videos = []
     for _ in range(count):
@@ -42,7 +42,7 @@ def perform(count: int, *, seed: int = 0) -> Videos:
 
 
 def timed(work: Callable[[], NDArray[np.float64]], *, runs: int = 1) -> tuple[float, NDArray[np.float64]]:
-    """Give the least seconds of some runs, and the result."""
+    """Return the least seconds of `runs` runs, and the result."""
     best = float("inf")
     for _ in range(runs):
         start = time.process_time()
@@ -52,7 +52,7 @@ def timed(work: Callable[[], NDArray[np.float64]], *, runs: int = 1) -> tuple[fl
 
 
 def loop(videos: Videos) -> NDArray[np.float64]:
-    """Take τ of every pair as the released script does."""
+    """Compute τ of every pair as the released script does."""
     found = [kendalltau(np.arange(len(x)), cdist(x, y, "sqeuclidean").argmin(1)) for x, y in permutations(videos, 2)]
     return np.array([result.correlation for result in found])
 
@@ -68,14 +68,14 @@ def measure_tau() -> None:
         assert difference <= 1e-12
         rows.append([setting, f"{theirs:.1f}", f"{ours:.3f}", f"{theirs / ours:.0f}×", f"{difference:.0e}"])
     print("\nKendall's τ, 100 videos of 60–140 frames, 9,900 ordered pairs")
-    print(lay_out(["setting", "loop over scipy, s", "here, s", "", "largest difference"], rows))
+    print(lay_out(["setting", "loop over scipy, s", "inphase, s", "", "largest difference"], rows))
 
 
 def clouds(frames: int, classes: int, *, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     rng = np.random.default_rng(seed)
-    centres = np.random.default_rng(99).normal(size=(classes, 128))
+    centers = np.random.default_rng(99).normal(size=(classes, 128))
     labels = rng.integers(0, classes, frames)
-    values = centres[labels] + 2.5 * rng.normal(size=(frames, 128))
+    values = centers[labels] + 2.5 * rng.normal(size=(frames, 128))
     return (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32), labels
 
 
@@ -102,7 +102,7 @@ def measure_svm() -> None:
         "frames",
         "classes",
         "features",
-        "here, s",
+        "inphase, s",
         "accuracy",
         "LinearSVC, frames not sorted, s",
         "accuracy",

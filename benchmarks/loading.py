@@ -1,10 +1,10 @@
-"""Frames a second that groups are delivered with, beside plain PyAV and beside what a training step consumes.
+"""Measure the frames per second of the data loader, beside plain PyAV and beside the demand of a training step.
 
     python -m benchmarks.loading [FOLDER_OF_GOLFDB]
 
 One step is 4 videos × 20 frames × 2 context frames of 224 × 224 pixels, as bytes. Without a folder the videos are the
-stage's, written as mp4. `CPU` is frames per second of processor time, all processes together: what one core delivers
-when nothing else runs on it; sixteen times that is a bound, since cores share their memory. Training on one H200
+stage's, written as mp4. `CPU` is frames per second of CPU time, summed over processes: the
+throughput of one idle core. Sixteen times that is an upper bound, since cores share their memory. Training on one H200
 consumes 160 frames in 42 ms (float32) to 20 ms (bf16, 168 px).
 """
 
@@ -29,22 +29,22 @@ from inphase.data.video import Video
 from inphase.media.frame_store import FrameStore, fill_store
 
 SIZE = (224, 224)
-CONSUMED = (3800, 8000)  # frames a second of a training step, float32 and bf16
+CONSUMED = (3800, 8000)  # frames per second of a training step, float32 and bf16
 CORES = 16  # of the machine that trains
 
 
 def check(decoded: GroupStream, stored: GroupStream, *, store: FrameStore) -> None:
-    """Refuse to measure unless all ways of reading deliver the same: the frames drawn, whoever reads them."""
+    """Check that decoded, cached, multi-process and multi-threaded reading deliver the same frames."""
     for step in range(2):
         (one,), (other,) = decoded[step].groups, stored[step].groups
         assert one.ids == other.ids
         assert torch.equal(one.frames, other.frames)
-        assert torch.equal(one.values, other.values), "decoded and cached pictures differ"
+        assert torch.equal(one.values, other.values), "decoded and cached images differ"
         row = store[other.ids[0]].frames[other.frames[0].numpy()]
-        assert np.array_equal(other.values[0, :, 1].numpy(), row), "a frame is not the one that was drawn"
+        assert np.array_equal(other.values[0, :, 1].numpy(), row), "a frame is not the sampled one"
     for batches in (loaded(stored, 2, steps=3), prefetch(stored, range(3), threads=2)):
         for batch in batches:
-            assert torch.equal(batch.groups[0].values, stored[batch.step].groups[0].values), "workers change something"
+            assert torch.equal(batch.groups[0].values, stored[batch.step].groups[0].values), "workers change the values"
 
 
 def loaded(stream: GroupStream, workers: int, *, steps: int) -> Iterator[Batch]:
@@ -52,7 +52,7 @@ def loaded(stream: GroupStream, workers: int, *, steps: int) -> Iterator[Batch]:
 
 
 def measure(batches: Callable[[], Iterator[Batch]], *, warm: int) -> tuple[float, float]:
-    """Count frames a second of time and of processor time, after some steps to get going."""
+    """Return frames per second of wall time and of CPU time, after `warm` steps."""
     frames, begin, spent = 0, 0.0, cpu_seconds()
     for number, batch in enumerate(batches()):
         if number == warm:
@@ -115,9 +115,11 @@ def main(folder: Path | None, scratch: Path) -> None:
     print(f"{'groups of':<34}{'read by':>10}{'frames/s':>12}{'CPU':>12}{f'{CORES} cores':>14}")
     table("random frames of mp4, decoded", decoded, steps=6, warm=1)
     table("cached frames, bytes", stored, steps=60)
-    table("cached frames, changed, as floats", GroupStream(videos, read=read, prepare=augment_images), steps=12, warm=2)
     table(
-        "stage, drawn and kept",
+        "cached frames, augmented, as floats", GroupStream(videos, read=read, prepare=augment_images), steps=12, warm=2
+    )
+    table(
+        "stage, drawn and cached",
         GroupStream(drawn, read=RenderedFrames(), augmentation=sample_image_augmentation),
         steps=60,
         warm=16,

@@ -1,4 +1,4 @@
-"""Frames a second: decoded, cached, and drawn at random, beside plain PyAV.
+"""Measure frames per second of decoding, of the frame store and of random access, beside plain PyAV.
 
 python benchmarks/media.py FOLDER_OF_VIDEOS [COUNT]
 """
@@ -51,7 +51,7 @@ def measure(name: str, work: Callable[[], int]) -> None:
 def main(folder: Path, count: int) -> None:
     files = sorted(folder.glob("*.mp4"))[:count]
     rng = np.random.default_rng(0)
-    for path in files[:5]:  # the gate: speed counts for the same frames only
+    for path in files[:5]:  # the gate: both must decode the same frames
         with av.open(str(path)) as container:
             truth = np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
         np.testing.assert_array_equal(read_clip(path).frames, truth)
@@ -61,11 +61,11 @@ def main(folder: Path, count: int) -> None:
     measure("PyAV, all frames, 224 px", lambda: sum(plain(path, size=SIZE) for path in files))
     measure("read_clip, all frames, 224 px", lambda: sum(len(read_clip(path, size=SIZE)) for path in files))
     measure(
-        f"PyAV, {DRAWN} random frames a video, 224 px",
+        f"PyAV, {DRAWN} random frames per video, 224 px",
         lambda: sum(plain_random(path, chosen.tolist()) for path, chosen in zip(files, wanted, strict=True)),
     )
     measure(
-        f"read_clip, {DRAWN} random frames a video, 224 px",
+        f"read_clip, {DRAWN} random frames per video, 224 px",
         lambda: sum(len(read_clip(path, indices=i, size=SIZE)) for path, i in zip(files, wanted, strict=True)),
     )
     with tempfile.TemporaryDirectory() as store_folder:
@@ -73,7 +73,7 @@ def main(folder: Path, count: int) -> None:
         measure("fill_store, 224 px", lambda: fill_store(store_folder, sources, size=SIZE).frames)
         store = FrameStore(store_folder)
         measure(
-            f"FrameStore, {DRAWN} random frames a video, 224 px",
+            f"FrameStore, {DRAWN} random frames per video, 224 px",
             lambda: sum(len(store[path.stem].frames[i]) for path, i in zip(files, wanted, strict=True)),
         )
 

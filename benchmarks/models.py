@@ -1,6 +1,6 @@
-"""Frames a second that each network embeds on one core, after checking that its numbers do not depend on the batch.
+"""Measure the frames per second that each network embeds on one core, after checking batch invariance.
 
-python -m benchmarks.models [SECONDS [PICTURES_A_BATCH]]
+python -m benchmarks.models [SECONDS [IMAGES_PER_BATCH]]
 """
 
 import sys
@@ -28,22 +28,22 @@ def lite0(pixels: int) -> Encoder:
     return ImageEncoder(size=(pixels, pixels), convolutions=(128, 128), hidden=(256,))
 
 
-def show(encoder: Encoder, context: Context, *, frames: int, batch: int) -> Embedding:
+def embed_noise(encoder: Encoder, context: Context, *, frames: int, batch: int) -> Embedding:
     rng = np.random.default_rng(0)
     values = (255 * rng.random((frames, *encoder.shape), dtype=np.float32)).astype(np.uint8)
     return embed(encoder, (values, np.arange(frames, dtype=np.float64)), context=context, batch=batch)
 
 
-def look(encoder: Encoder, *, frames: int) -> None:
-    """Look at single frames alone, which is what a cache of features saves."""
+def extract_features(encoder: Encoder, *, frames: int) -> None:
+    """Run the backbone on single frames: the part that a cache of features saves."""
     with torch.inference_mode():
         encoder.features(encoder.prepare(torch.zeros(frames, *encoder.shape, dtype=torch.uint8)))
 
 
 def rate(work: Callable[[], object], *, frames: int, seconds: float) -> str:
-    """Repeat the work for some seconds, three times at least, and give the frames a second of its fastest run.
+    """Repeat the work for some seconds, three times at least, and return the frames per second of the fastest run.
 
-    The clock is the processor's, which stands still while other programs have the core.
+    Seconds are CPU time: load from other programs does not change them.
     """
     best, begin, runs = float("inf"), time.process_time(), 0
     while runs < 3 or time.process_time() - begin < seconds:
@@ -66,13 +66,13 @@ def main(seconds: float, batch: int) -> None:
     print(f"{'':<30}{'parameters':>12}{'features/s':>12}{'frames/s':>12}")
     for name, encoder, context in rows:
         encoder.eval()
-        small, large = (show(encoder, context, frames=9, batch=batch).values for batch in (2, 8))
+        small, large = (embed_noise(encoder, context, frames=9, batch=batch).values for batch in (2, 8))
         np.testing.assert_allclose(small, large, atol=1e-5)
         frames = 4096 if encoder.modality == "pose" else batch
         alone = ""
         if encoder.modality == "image":
-            alone = rate(partial(look, encoder, frames=frames), frames=frames, seconds=seconds)
-        whole = partial(show, encoder, context, frames=frames, batch=frames)
+            alone = rate(partial(extract_features, encoder, frames=frames), frames=frames, seconds=seconds)
+        whole = partial(embed_noise, encoder, context, frames=frames, batch=frames)
         parameters = sum(weight.numel() for weight in encoder.parameters())
         print(f"{name:<30}{parameters:>12,}{alone:>12}{rate(whole, frames=frames, seconds=seconds):>12}", flush=True)
 

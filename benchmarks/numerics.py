@@ -1,10 +1,10 @@
-"""Measure up to which length gradients of the whole table can be trusted.
+"""Measure the lengths up to which gradients of the whole table are accurate.
 
     python -m benchmarks.numerics [--device cpu|cuda]
 
-Two sequences of T unit vectors are drawn, their contrastive costs are rounded to float32, and three answers are
-compared with the gradient that float64 gives for those very costs: ours, the gradient of costs changed by half a unit
-in the last place (no float32 computation of the costs can be trusted further), and a recursion whose state is float32.
+Two sequences of T unit vectors are drawn and their contrastive costs rounded to float32. Three gradients are compared
+with the float64 gradient of the same costs: that of inphase, that of costs perturbed by half a unit in the last place
+(the limit of any float32 computation of the costs), and that of a recursion whose state is float32.
 """
 
 import argparse
@@ -27,7 +27,7 @@ Accumulate = Callable[[Tensor], Tensor]
 
 def main() -> None:
     """Print the tables of docs/numerics.md."""
-    parser = argparse.ArgumentParser(description="Measure up to which length gradients can be trusted.")
+    parser = argparse.ArgumentParser(description="Measure the lengths up to which gradients are accurate.")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     device = parser.parse_args().device
     draws = {"Unrelated frames": unrelated, "A motion and its warped copy": warped, "The same, cosine cost": alike}
@@ -43,7 +43,7 @@ def table(draw: Callable[[int, int], Tensor], device: str, *, longest: int = 512
 
 
 def measure(draw: Callable[[int, int], Tensor], length: int, device: str) -> list[str]:
-    """Give one row of the table, the worst of the draws."""
+    """Return one row of the table, the worst of the draws."""
     errors = []
     for seed in range(SEEDS):
         costs = draw(length, seed)
@@ -73,7 +73,7 @@ def warped(length: int, seed: int) -> Tensor:
 
 
 def alike(length: int, seed: int) -> Tensor:
-    """Cost the same by cosine distance: neighbouring frames cost nearly the same, so that many paths tie."""
+    """Cost the same by cosine distance: neighboring frames cost nearly the same, so that many paths tie."""
     x, y = _walks(length, seed)
     return torch.cat([cosine_cost(x, y), cosine_cost(y, x)])
 
@@ -86,7 +86,7 @@ def gradient(loss: Loss, accumulate: Accumulate, costs: Tensor) -> Tensor:
 
 
 def accumulate_float32(cost: Tensor) -> Tensor:
-    """Accumulate with every cell rounded to float32: what a kernel without care for precision does."""
+    """Accumulate with every cell rounded to float32: as a kernel without precautions does."""
     _, m, n = cost.shape
     rows = torch.arange(m)
     skewed = cost[:, rows, (torch.arange(m + n - 1)[:, None] - rows).clamp(0, n - 1)]

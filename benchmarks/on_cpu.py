@@ -29,7 +29,7 @@ print(after_torch - start, after_inphase - after_torch, time.perf_counter() - af
 
 
 def measure() -> str:
-    """Measure everything, one thread unless said otherwise, and report it as Markdown."""
+    """Measure everything, on one thread unless noted, and report it as Markdown."""
     torch.set_num_threads(1)
     numba.set_num_threads(1)
     peers = load("cpu")
@@ -104,7 +104,9 @@ def _hard_path() -> str:
         calls["librosa"] = lambda: dtw(C=cost.numpy(), backtrack=True)
         total = dtw(C=cost.numpy(), backtrack=False)[-1, -1]
         if abs(total - shortest_path(cost).cost) > 1e-9 * total:
-            raise SystemExit(f"not comparable: librosa's path costs {total}, ours {shortest_path(cost).cost}")
+            raise SystemExit(
+                f"not comparable: librosa's path costs {total}, that of inphase {shortest_path(cost).cost}"
+            )
     times = interleave(calls, burst=0)
     beside = ""
     if "librosa" in times:

@@ -24,14 +24,14 @@ def measure() -> str:
     for shape in SHAPES:
         require_correct(shape, peers, "cuda")
     notes = [
-        "- *alone*: the median of one call waited for; *in a row*: 50 calls before waiting; *one thread*: the same"
-        " under `torch.autograd.set_multithreading_enabled(False)`, where no other thread wakes for the backward pass;"
-        " *replay*: a CUDA graph. A peer that waits for the GPU inside its call, as dDTW does, cannot be captured in a"
-        " graph; its best is the least of its three times.",
+        "- *alone*: the median of single calls, synchronized after each; *in a row*: 50 calls between synchronizations;"
+        " *one thread*: the same under `torch.autograd.set_multithreading_enabled(False)`, where the backward pass"
+        " needs no second thread; *replay*: a CUDA graph. A peer that synchronizes inside its call, as dDTW does,"
+        " cannot be captured in a graph; its best is the least of its three times.",
         _least(),
         _gta(),
     ]
-    errors = "Error of gradients by length, a motion and its warped copy (docs/numerics.md says how to read it):"
+    errors = "Error of gradients by length, a motion and its warped copy (explained in docs/numerics.md):"
     tables = [_against_peers(peers), _memory(peers), "\n".join(notes), errors, table(warped, "cuda", longest=256)]
     return "\n\n".join(tables)
 
@@ -61,18 +61,18 @@ def _of(name: str, ways: list[dict[str, float]]) -> list[float]:
 
 
 def _one_thread(calls: dict[str, Call]) -> dict[str, float]:
-    """Take the same with the backward pass on the calling thread."""
+    """Measure the same with the backward pass on the calling thread."""
     with torch.autograd.set_multithreading_enabled(False):
         return _in_a_row(calls)
 
 
 def _in_a_row(calls: dict[str, Call], times: int = 50) -> dict[str, float]:
-    """Take the seconds of a call among many that are not waited for, as in training."""
+    """Measure the seconds per call without synchronization between calls, as in training."""
 
     def repeated(call: Call) -> Call:
         def many() -> None:
             for _ in range(times):
-                call()  # what it gives is let go at once, as in training
+                call()  # the result is released at once, as in training
 
         return many
 
@@ -81,7 +81,7 @@ def _in_a_row(calls: dict[str, Call], times: int = 50) -> dict[str, float]:
 
 
 def _capture(call: Call) -> Call:
-    """Record a call into a CUDA graph; give its replay."""
+    """Record a call into a CUDA graph and return its replay."""
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -90,9 +90,9 @@ def _capture(call: Call) -> Call:
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        kept = call()
+        captured = call()
 
-    def replay(kept: object = kept) -> None:  # the graph writes into what it captured: it must live as long
+    def replay(captured: object = captured) -> None:  # the graph writes into these tensors: keep a reference
         graph.replay()
 
     return replay
@@ -109,7 +109,7 @@ class _Nothing(torch.autograd.Function):
 
 
 def _least() -> str:
-    """Say what no call through autograd can fall below."""
+    """Measure the overhead of autograd: a lower bound for every call."""
     cost = torch.rand(SHAPES[0], device="cuda", requires_grad=True)
     upstream = torch.ones_like(cost)
 
@@ -119,8 +119,8 @@ def _least() -> str:
     calls: dict[str, Call] = {"nothing": nothing}
     in_a_row, one_thread = _in_a_row(calls)["nothing"], _one_thread(calls)["nothing"]
     return (
-        "- What torch itself takes: an `autograd.Function` that does nothing, forward and backward,"
-        f" {in_a_row * 1e6:.0f} µs in a row and {one_thread * 1e6:.0f} on one thread. Replay is free of it."
+        "- Overhead of torch: an empty `autograd.Function`, forward and backward,"
+        f" {in_a_row * 1e6:.0f} µs in a row and {one_thread * 1e6:.0f} on one thread. Replay avoids it."
     )
 
 
@@ -136,7 +136,7 @@ def _memory(peers: list[Peer]) -> str:
 
 
 def _peak(call: Call, shape: Shape) -> tuple[str, str]:
-    """Measure what a call takes at its peak beside what it is given, and with it, in cost matrices of float32."""
+    """Measure the peak memory of a call without and with its inputs, in float32 cost matrices."""
     call()
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()

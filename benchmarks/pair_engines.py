@@ -1,9 +1,9 @@
-"""Pairs a second of `align-all`, by whoever aligns them: a thread, a thread for each core, a GPU, actors on Ray.
+"""Measure pairs per second of `align-all` on each engine: one thread, one per core, a GPU, actors on Ray.
 
     python -m benchmarks.pair_engines [--videos 400] [--frames 50 100 200]
 
-Seconds are of the clock and of the second of two passes, so that nothing is compiled and no actor started in them.
-Distances of every engine are compared with those of one thread first. Engines that this machine has not are left out.
+Seconds are wall time of the second of two passes, which excludes compilation and the start of actors. The distances of
+every engine are first compared with those of one thread. Engines that this machine lacks are skipped.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def drawn(videos: int, frames: int) -> Iterator[tuple[int, Values]]:
 
 
 def measure(engine: Engine, folder: Path, videos: int) -> tuple[float, np.ndarray]:
-    """Give the pairs a second of a second pass, and the distances."""
+    """Return the pairs per second of a second pass, and the distances."""
     for _ in range(2):
         began = time.perf_counter()
         pairs = fill_matrix(folder / "distances.npy", folder, videos, engine=engine)
@@ -73,7 +73,7 @@ def main() -> None:
                 expected = distances if expected is None else expected
                 np.testing.assert_allclose(distances, expected, atol=1e-3)
                 rows.setdefault(name, []).append(f"{speed:,.0f}")
-    print(f"pairs a second, {given.videos} videos, {DIMENSION} dimensions")
+    print(f"pairs per second, {given.videos} videos, {DIMENSION} dimensions")
     print("| | " + " | ".join(f"{frames} frames" for frames in given.frames) + " |")
     print("|---" * (1 + len(given.frames)) + "|")
     for name, cells in rows.items():

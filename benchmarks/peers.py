@@ -1,6 +1,6 @@
-"""Others who compute a differentiable DTW from a given cost matrix, called as their authors mean it.
+"""Other libraries with a differentiable DTW on a given cost matrix, called as their documentation does.
 
-Each gives the cost of the whole alignment and its gradient; none gives the table, let alone its gradient.
+Each returns the cost of the whole alignment and its gradient; none returns the table or its gradient.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class Peer:
 
 
 def load(device: str) -> list[Peer]:
-    """Load the peers that work here; say of the others why they do not."""
+    """Load the peers that work on this machine; print why the others do not."""
     makers = [_ddtw_cuda] if device == "cuda" else [_tslearn, _pysdtw, _ddtw_cpu]
     peers = []
     for make in makers:

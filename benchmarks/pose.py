@@ -1,4 +1,4 @@
-"""How often a person is found, how fast, and whether it is the right one, beside MediaPipe's own solution.
+"""Measure pose estimation beside MediaPipe's own solution: frames with a person, speed, and choice of person.
 
 python benchmarks/pose.py FOLDER_OF_VIDEOS [COUNT]
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from inphase.pose.pose import Pose
 
 HIPS = [BlazePose.joints.index("left_hip"), BlazePose.joints.index("right_hip")]
-Follow = Callable[[Clip], NDArray[np.float32]]  # the hips' middle [T, 2] in pixels, NaN where nobody is found
+Follow = Callable[[Clip], NDArray[np.float32]]  # the hips' middle [T, 2] in pixels, NaN where no person is found
 
 
 def ours(clip: Clip) -> NDArray[np.float32]:
@@ -41,8 +41,8 @@ def solution(clip: Clip) -> NDArray[np.float32]:
     hips = np.full((len(clip), 2), np.nan, np.float32)
     height, width = clip.frames.shape[1:3]
     with Solution() as network:
-        for row, picture in zip(hips, clip.frames, strict=True):
-            found = network.process(picture).pose_landmarks
+        for row, image in zip(hips, clip.frames, strict=True):
+            found = network.process(image).pose_landmarks
             if found:
                 points = [(found.landmark[i].x * width - 0.5, found.landmark[i].y * height - 0.5) for i in HIPS]
                 row[:] = np.mean(points, axis=0)
@@ -50,25 +50,25 @@ def solution(clip: Clip) -> NDArray[np.float32]:
 
 
 def gate(clips: list[Clip]) -> None:
-    """Speed counts for the same joints only: in the same picture both read the same ones."""
+    """Check that both estimate the same joints in the same image, before timing."""
     from mediapipe.python.solutions.pose import Pose as Solution
 
     compared = 0
     with Solution(static_image_mode=True) as network, contextlib.closing(BlazePose()) as detector:
         for clip in clips:
-            picture = clip.frames[0]
-            theirs, regions = network.process(picture).pose_landmarks, detector.find(picture, margin=0)
-            body = detector.read(picture, regions[0]) if regions else None
+            image = clip.frames[0]
+            theirs, regions = network.process(image).pose_landmarks, detector.find(image, margin=0)
+            body = detector.read(image, regions[0]) if regions else None
             assert (theirs is None) == (body is None)
             if theirs is not None and body is not None:
-                points = np.array([(joint.x, joint.y) for joint in theirs.landmark]) * picture.shape[1::-1] - 0.5
+                points = np.array([(joint.x, joint.y) for joint in theirs.landmark]) * image.shape[1::-1] - 0.5
                 np.testing.assert_allclose(body.points, points, atol=0.05)
                 compared += 1
-    print(f"the joints of {compared} pictures are those of MediaPipe's solution")
+    print(f"the joints of {compared} images equal those of MediaPipe's solution")
 
 
 def with_bystander(clip: Clip, other: Clip, *, right: bool, scale: float) -> Clip:
-    """Put the first picture of another clip, shrunk, beside a clip: somebody who stands still."""
+    """Add a bystander beside a clip: the first image of another clip, scaled down."""
     height = clip.frames.shape[1]
     rows, columns = (np.arange(round(length * scale)) / scale for length in other.frames.shape[1:3])
     still = other.frames[0][rows.astype(int)][:, columns.astype(int)][:height]
@@ -89,7 +89,7 @@ def survey(name: str, follow: Follow, clips: list[Clip]) -> None:
 
 
 def choice(name: str, follow: Follow, clips: list[Clip], *, scale: float) -> None:
-    """Count the clips in which the person who stands still beside the clip is followed."""
+    """Count the clips in which the bystander is tracked instead of the person of the clip."""
     wrong = 0
     for number, clip in enumerate(clips):
         right, width = bool(number % 2), clip.frames.shape[2]
@@ -98,7 +98,7 @@ def choice(name: str, follow: Follow, clips: list[Clip], *, scale: float) -> Non
         edge = mixed.frames.shape[2] - width
         astray = x < edge if right else x > width
         wrong += bool(astray[np.isfinite(x)].mean() > 0.1) if np.isfinite(x).any() else 0
-    print(f"{name:<22}bystander of {scale} times the size followed in {wrong} of {len(clips)} clips", flush=True)
+    print(f"{name:<22}bystander of {scale} times the size tracked in {wrong} of {len(clips)} clips", flush=True)
 
 
 def main(folder: Path, count: int) -> None:

@@ -1,12 +1,12 @@
-"""How far 3-D poses from aligned videos are from the truth, where there is one, and what each part of the way is worth.
+"""Measure the error of 3-D poses from aligned videos, and the contribution of each part of the method.
 
     OMP_NUM_THREADS=1 python -m benchmarks.pose3d [--utd FOLDER] [--queries N] [--steps N]
 
-The stage (medium level; 16 people of the test split, one camera each) and, with its folder, UTD-MHAD seen by synthetic
-cameras: people who were not trained on, each query with the videos of other people. Distances are means over joints,
-frames and queries in the query's torso lengths, after the similarity transform that fits best: one for the sequence
-("sequence") or one for each frame ("frame"). Hidden joints are hidden from the method, but the single video is told.
-The settings of the method were chosen on other queries and cameras: seed 0, and the first video of each action.
+The stage (medium level; 16 people of the test split, one camera each) and, with its folder, UTD-MHAD projected by
+synthetic cameras: people outside the training set, each query with the videos of other people. Distances are means over
+joints, frames and queries in the query's torso lengths, after the best similarity transform: one for the sequence
+("sequence") or one for each frame ("frame"). The method gets no hidden joints; the single-video rows do. The settings
+of the method were chosen on other queries and cameras: seed 0, and the first video of each action.
 """
 
 import argparse
@@ -44,7 +44,7 @@ HIPS, SHOULDERS = [7, 8], [1, 2]
 
 
 def train(videos: list[Video], *, steps: int) -> PoseEncoder:
-    """Train an encoder of poses by GTA: 4 actions × 4 videos a step, 20 frames, Adam."""
+    """Train a pose encoder by GTA: 4 actions × 4 videos a step, 20 frames, Adam."""
     torch.manual_seed(0)
     offsets = (-8, -4, 0, 4, 8)
     encoder, criterion = PoseEncoder(joints=JOINTS13, context=offsets), GTA(variant="released", pairs="all")
@@ -52,7 +52,7 @@ def train(videos: list[Video], *, steps: int) -> PoseEncoder:
     optimizer = torch.optim.Adam(encoder.parameters(), 1e-3)
     for step in range(steps):
         groups = stream[step].groups
-        # One pass for all groups: batch norm has to see several actions.
+        # One pass for all groups: a batch norm needs several actions in its batch.
         values = encoder(torch.cat([group.values for group in groups])).split([len(group.values) for group in groups])
         losses = [
             criterion(Sequences(found, group.lengths, group.frames, group.frames.max(1).values + 1))["loss"]
@@ -75,7 +75,7 @@ def performance(video: Video) -> Performance:
 
 
 def truth(video: Video) -> Array:
-    """Give the true joints about the middle of the hips in torso lengths."""
+    """Return the true joints about the middle of the hips in torso lengths."""
     assert video.joints3d is not None
     joints = video.joints3d.astype(np.float64)
     joints = joints - joints[:, HIPS].mean(1, keepdims=True)
@@ -83,19 +83,19 @@ def truth(video: Video) -> Array:
 
 
 def by_embedding(videos: list[Video], encoder: PoseEncoder) -> Maps:
-    known: dict[str, Embedding] = {}
+    embedded: dict[str, Embedding] = {}
     for video in videos:
-        known[video.id] = embed(encoder, read_pose(video, np.arange(video.length or 0)), batch=512)
+        embedded[video.id] = embed(encoder, read_pose(video, np.arange(video.length or 0)), batch=512)
 
     def find(query: Video, other: Video) -> Array:
-        found = match(known[query.id].values, known[other.id].values, keep_cost=False)
+        found = match(embedded[query.id].values, embedded[other.id].values, keep_cost=False)
         return found.time_map(seconds_of(query), seconds_of(other))
 
     return find
 
 
 def by_truth(query: Video, other: Video) -> Array:
-    """Take the true time where it is known, else align the true bodies, each turned to the front."""
+    """Use the true time where the data set has it, else align the true bodies, each turned to the front."""
     if query.progress is not None and other.progress is not None:
         return np.asarray(np.interp(query.progress, other.progress, seconds_of(other)))
     x, y = (torch.from_numpy(_to_the_front(truth(video)).reshape(video.length or 0, -1)) for video in (query, other))
@@ -114,7 +114,7 @@ def by_stretch(query: Video, other: Video) -> Array:
 
 
 def flat(query: Video) -> Array:
-    """Take the picture for the body: no depth."""
+    """Use the 2-D joints with depth 0."""
     assert query.keypoints is not None
     points = query.keypoints.astype(np.float64)
     points = (points - points[:, HIPS].mean(1, keepdims=True)) / performance(query).torso()
@@ -145,8 +145,8 @@ def _outwards() -> list[tuple[int, int]]:
     return order
 
 
-def moment_by_moment(views: Views) -> Array:
-    """Factorise every moment by itself, with cameras of its own, and turn it to go on from the last."""
+def frame_by_frame(views: Views) -> Array:
+    """Factorize every frame alone, with its own cameras, and rotate it onto the previous one."""
     bodies: list[Array] = []
     for moment in range(len(views.times)):
         weights = views.seen[:, moment : moment + 1].astype(np.float64)
@@ -157,7 +157,7 @@ def moment_by_moment(views: Views) -> Array:
 
 
 def errors(body: Array, true: Array, *, reflection: bool = False) -> tuple[float, float]:
-    """Measure a body [T, J, 3] by sequence and by frame."""
+    """Return the error of a body [T, J, 3] by sequence and by frame."""
     whole = procrustes(body.reshape(-1, 3), true.reshape(-1, 3), reflection=reflection).reshape(true.shape)
     frames = np.stack([procrustes(one, other, reflection=reflection) for one, other in zip(body, true, strict=True)])
     return tuple(float(np.linalg.norm(found - true, axis=-1).mean()) for found in (whole, frames))  # type: ignore[return-value]
@@ -166,7 +166,7 @@ def errors(body: Array, true: Array, *, reflection: bool = False) -> tuple[float
 def measure(
     queries: list[tuple[Video, list[Video]]], maps: dict[str, Maps]
 ) -> tuple[dict[str, list[tuple[float, float]]], float]:
-    """Reconstruct every query in every way."""
+    """Reconstruct every query by every method; return errors by row and seconds per query."""
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     begin, count = 0.0, 0
     for query, others in queries:
@@ -180,15 +180,15 @@ def measure(
             begin, count = begin + time.perf_counter() - start, count + 1
             if how != "linear stretch":
                 alone = reconstruct(views, adjusts=False).joints3d
-                found[f"{how}, factorisation alone"].append(errors(alone, true))
+                found[f"{how}, factorization alone"].append(errors(alone, true))
             if how == "learned alignment":
-                moments = errors(moment_by_moment(views), true, reflection=True)
-                found[f"{how}, a camera a moment, no adjustment"].append(moments)
+                moments = errors(frame_by_frame(views), true, reflection=True)
+                found[f"{how}, one camera per frame, no adjustment"].append(moments)
     return found, begin / count
 
 
-def collections(utd: Path | None) -> dict[str, tuple[list[Video], list[Video]]]:
-    """Load what is trained on and what is measured, in the joints of PennAction."""
+def load_data_sets(utd: Path | None) -> dict[str, tuple[list[Video], list[Video]]]:
+    """Load training and test videos, in the joints of PennAction."""
     loaded = {
         "stage": (stage_videos.load(split="train", videos=20), stage_videos.load(split="test", videos=16, seed=1))
     }
@@ -215,7 +215,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1000, help="of training")
     settings = parser.parse_args()
     columns: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for name, (training, test) in collections(settings.utd).items():
+    for name, (training, test) in load_data_sets(settings.utd).items():
         encoder = train(training, steps=settings.steps)
         queries = choose_queries(test, count=settings.queries)
         maps = {

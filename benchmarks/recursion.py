@@ -2,8 +2,8 @@
 
     python -m benchmarks.recursion [--device cpu|cuda] [--write]
 
-Answers are checked first. All times are of forward + backward. Ours returns the whole table and takes a gradient of
-every cell of it; the peers return one number a pair. `--write` puts the tables into README.md.
+Results are checked first. All times are forward + backward. inphase returns the whole table and takes a gradient in
+every cell of it; the peers return one number per pair. `--write` puts the tables into README.md.
 """
 
 import argparse
@@ -18,9 +18,9 @@ MEASURES = {"cpu": on_cpu.measure, "cuda": on_cuda.measure}
 
 
 def main() -> None:
-    """Measure on every device there is and print what the README shows."""
+    """Measure on every available device and print the tables of the README."""
     parser = argparse.ArgumentParser(description="Measure the recursion beside its peers.")
-    parser.add_argument("--device", choices=tuple(MEASURES), help="measure on this one only; default: all there are")
+    parser.add_argument("--device", choices=tuple(MEASURES), help="measure on this device only; default: all available")
     parser.add_argument("--write", action="store_true", help="put the tables into README.md")
     arguments = parser.parse_args()
     if arguments.device == "cuda" and not torch.cuda.is_available():

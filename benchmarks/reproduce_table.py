@@ -1,9 +1,9 @@
-"""Put the tables of reports into docs/reproduce.md, so that nobody copies numbers by hand.
+"""Insert the tables of reports into docs/reproduce.md, so that no number is copied by hand.
 
     python -m benchmarks.reproduce_table reproduced/*/*/report.json [--page docs/reproduce.md]
 
-Each report has a place of its own there, by its study, collection, way of seeing and budget: a report made again takes
-the place of the one before, and the others stay.
+A report is identified by its study, data set, modality and budget: a new report replaces the previous one of the same
+key and leaves the others unchanged.
 """
 
 import argparse
@@ -29,27 +29,27 @@ def main() -> None:
 
 
 def insert(page: str, report: dict[str, Any]) -> str:
-    """Put a report into a page, in its own place or after the others."""
+    """Insert a report into a page: replace the one of the same key, or append it."""
     key = key_of(report["about"]["command"])
     block = f"{BEGIN.format(key=key)}\n{lay_out(report)}\n{END}\n"
     own = re.compile(re.escape(BEGIN.format(key=key)) + r"\n.*?" + re.escape(END) + r"\n", re.DOTALL)
     if own.search(page):
         return own.sub(lambda _: block, page)
     if page.count(LAST) != 1:
-        raise ValueError(f"the page needs one line {LAST}: reports go before it")
+        raise ValueError(f"the page has no single line {LAST}: add one where new reports go")
     return page.replace(LAST, f"{block}\n{LAST}")
 
 
 def key_of(command: str) -> str:
-    """Name a report by its study, and what it was run on."""
+    """Return the key of a report: its study, data set, modality and budget."""
     words = command.split()
     given = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("--")}
-    parts = [given[name] for name in ("--data", "--see", "--budget") if name in given]
+    parts = [given[name] for name in ("--data", "--modality", "--budget") if name in given]
     return " ".join([words[2], *parts])
 
 
 def lay_out(report: dict[str, Any]) -> str:
-    """Write a report's tables but that of its runs, what made them and why they cannot be compared."""
+    """Format a report: its command, its tables except the one of runs, and the caveat about the paper's numbers."""
     about, tables = report["about"], [table for table in report["tables"] if table["title"] != "Runs"]
     lines = [f"### {report['title']}", "", f"`{about['command']}`  "]
     if "trained on" in about:
@@ -67,7 +67,7 @@ def _row(cells: list[str]) -> str:
 
 
 def _cell(cell: Any) -> str:
-    """Write three significant decimals at most, as a page has room for."""
+    """Format a cell, a mean and deviation with one or two decimals."""
     if not isinstance(cell, dict):
         return "–" if cell is None else str(cell)
     if cell["mean"] is None:

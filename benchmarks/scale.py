@@ -1,13 +1,13 @@
-"""How time, memory and disk grow with videos, frames and pairs.
+"""Measure the growth of time, memory and disk with videos, frames and pairs.
 
-    python -m benchmarks.scale growth [--most 10000]       every stage at 10, 100, … synthetic videos, log–log slopes
-    python -m benchmarks.scale overlap                     decoding beside the network, alone and together
-    python -m benchmarks.scale soak [--minutes 3]          embed and search again and again under a ceiling of memory
+    python -m benchmarks.scale growth [--most 10000]       # every stage at 10, 100, … synthetic videos, log–log slopes
+    python -m benchmarks.scale overlap                     # decoding beside the network, alone and together
+    python -m benchmarks.scale soak [--minutes 3]          # embed and search repeatedly under a memory ceiling
 
-Seconds are of processor time on one core, which other work on the machine does not change; those of `overlap` are of
-the clock. Memory is the most that the process held during a stage, what importing took included (Linux only). The files
-of the corpus are small, the embeddings drawn: what is measured is all that `inphase embed` does but looking at videos,
-and `overlap` measures that.
+Seconds are CPU time on one core, independent of other load; those of `overlap` are wall time. Memory is the peak of the
+process during a stage, imports included (Linux only). The files of the corpus are small and their embeddings drawn at
+random: the stages measure everything that `inphase embed` does except decoding and the network, and `overlap` measures
+these two.
 """
 
 import argparse
@@ -55,7 +55,7 @@ Measured = dict[str, float]
 
 
 def drawn(video: ListedVideo, *, frames: int) -> Embedding:
-    """Draw what a video might embed to: a curve around its action's, at the video's own speed."""
+    """Draw the embedding of a video: a curve near that of its action, at the video's own speed."""
     rng = np.random.default_rng(zlib.crc32(video.id.encode()))
     curve = np.random.default_rng(sum(video.action.encode())).standard_normal((12, DIMENSION))
     at = np.linspace(0, 11, frames) ** rng.uniform(0.8, 1.2)
@@ -97,7 +97,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Size:
-    """A corpus to measure with: how many videos of how many frames, and what bounds memory, in bytes and in vectors."""
+    """A synthetic corpus: number of videos and of frames, and the bounds of memory, in bytes and in vectors."""
 
     place: str
     videos: int
@@ -105,7 +105,7 @@ class Size:
     merged: int = SHARD_BYTES
     sample: int = MAX_VECTORS
     most: int = 100
-    stages: tuple[str, ...] = ()  # all of them where none is named
+    stages: tuple[str, ...] = ()  # all by default
 
     @property
     def corpus(self) -> Path:
@@ -122,7 +122,7 @@ def small_encoder() -> Encoder:
 
 
 def fill(size: Size) -> Measured:
-    """Embed a corpus of small files whose embeddings are drawn."""
+    """Embed a corpus of small files with drawn embeddings."""
     for action in range(ACTIONS):
         (size.corpus / f"action{action}").mkdir(parents=True, exist_ok=True)
     for number in range(size.videos):
@@ -134,7 +134,7 @@ def fill(size: Size) -> Measured:
 
 
 def again(size: Size) -> Measured:
-    """Embed the same corpus a second time: there is nothing to do."""
+    """Embed the same corpus a second time, when everything is up to date."""
     began = time.process_time()
     assert bring_up_to_date(size).kept == size.videos
     return {"seconds": time.process_time() - began}
@@ -146,7 +146,7 @@ def bring_up_to_date(size: Size) -> EmbeddedCorpus:
 
 
 def search(size: Size, *, exact: int) -> Measured:
-    """Find the ten moments most like one, with all frames compared or by an index, after building it."""
+    """Find the ten nearest moments, exhaustively or by an index, after building it."""
     with EmbeddingStore(size.store) as store:
         began = time.process_time()
         index = Index(store, exact=exact, sample=size.sample)
@@ -189,7 +189,7 @@ STAGES: dict[str, Callable[[Size], Measured]] = {
 
 
 def measure(size: Size) -> dict[str, Measured]:
-    """Run the stages one after the other in a process of their own; memory is the most it held during each, in MB."""
+    """Run the stages in a separate process; memory is its peak during each stage, in MB."""
     command = [sys.executable, "-m", "benchmarks.scale", "stages", json.dumps(asdict(size))]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True)
     if done.returncode:
@@ -202,19 +202,19 @@ def run_stages(size: Size) -> dict[str, Measured]:
     torch.set_num_threads(1)
     names = size.stages or tuple(STAGES)
     with tempfile.TemporaryDirectory() as place:
-        # What happens once, such as loading libraries, is not what grows.
+        # Warm up: one-time work, such as loading libraries, is not part of the growth.
         for name in names:
             STAGES[name](replace(size, place=place, videos=ACTIONS))
     found = {}
     for name in names:
-        Path("/proc/self/clear_refs").write_text("5")  # forget the peak before
+        Path("/proc/self/clear_refs").write_text("5")  # reset the peak
         found[name] = STAGES[name](size)
         found[name]["memory"] = peak()
     return found
 
 
 def peak() -> float:
-    """Give the most memory this process has held since it was last asked to forget, in MB."""
+    """Return the peak memory of this process since the last reset, in MB."""
     status = Path("/proc/self/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
 
@@ -251,7 +251,7 @@ def growth(most: int) -> None:
 
 
 def pairs() -> None:
-    """Measure all pairs of one action: how it grows with videos, and with frames."""
+    """Measure the growth of all pairs of one action with videos and with frames."""
     print("\nall pairs of an action on one core\n\n| videos | frames | pairs | seconds | pairs/s | MB of memory |")
     print("|---" * 6 + "|")
     rows: list[tuple[int, int, Measured]] = []
@@ -270,10 +270,10 @@ def pairs() -> None:
 
 
 def overlap() -> None:
-    """Measure decoding and the network alone, one after the other, and as `look` has them: side by side.
+    """Measure decoding and the network alone, in sequence, and in parallel as in `embed_video`.
 
-    Where network and codec share a core there is little to gain. A GPU leaves the core to the codec: a device that
-    takes as long for a frame as decoding it does stands for one, and side by side should take half the time.
+    Where network and codec share a core, parallel work gains little. A GPU leaves the core to the codec: a device that
+    takes as long per frame as decoding simulates one, so that parallel work should take half the time.
     """
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -290,11 +290,11 @@ def overlap() -> None:
             return sum(len(clip) for file in files for clip in decoded(file))
 
         def wait(clips: Iterable[Clip]) -> int:
-            seen = 0
+            done = 0
             for clip in clips:
                 time.sleep(len(clip) * a_frame)
-                seen += len(clip)
-            return seen
+                done += len(clip)
+            return done
 
         frames = decode()
         a_frame = min(timed(decode) for _ in range(3)) / frames
@@ -310,7 +310,7 @@ def overlap() -> None:
             "network after decoding": lambda: [embed(encoder, list(decoded(file))) for file in files],
             "network beside decoding": lambda: [embed_video(encoder, file) for file in files],
         }
-        print(f"{len(files)} videos, {frames} frames of 256 × 256, seen at 112 × 112 on one core\n")
+        print(f"{len(files)} videos, {frames} frames of 256 × 256, embedded at 112 × 112 on one core\n")
         print("| | seconds | frames/s |\n|---|---|---|")
         for name, way in ways.items():
             taken = min(timed(way) for _ in range(3))
@@ -329,7 +329,7 @@ def main() -> None:
     parser.add_argument("size", nargs="?", help="of stages: a Size as JSON")
     parser.add_argument("--most", type=int, default=10_000)
     parser.add_argument("--minutes", type=float, default=3)
-    parser.add_argument("--ceiling", type=float, default=CEILING, help="MB that the soaking process may hold")
+    parser.add_argument("--ceiling", type=float, default=CEILING, help="memory limit of the soak test in MB")
     given = parser.parse_args()
     if given.what == "stages":
         print(json.dumps(run_stages(Size(**json.loads(given.size)))))

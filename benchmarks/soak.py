@@ -1,8 +1,8 @@
-"""Embed and search for minutes in one process that may not hold more than a fixed amount of memory (Linux only).
+"""Soak test: embed, search and align for minutes in one process under a memory ceiling (Linux only).
 
-Every turn some videos of a corpus change and are embedded anew, which merges shards and indexes the merged ones; then
-moments of a video are searched in it, by index and by comparing all, and its videos are aligned. A thread looks at
-what the process holds all the while, and ends it where that is above the ceiling.
+Every turn replaces some videos of a corpus and embeds them again, which merges shards and indexes the merged ones. It
+then searches the corpus for moments of a video, by index and exhaustively, and aligns its videos. A thread monitors the
+memory of the process and exits where it exceeds the ceiling. `python -m benchmarks.scale soak` runs it.
 """
 
 import os
@@ -28,14 +28,14 @@ from inphase.data import stage_videos
 from inphase.models import ImageEncoder
 from inphase.models.embed_videos import embed_video
 
-# MB: twice what the libraries take when they are loaded.
+# MB: twice the memory of the loaded libraries.
 CEILING = 900.0
-CHANGED, ROUNDS = 6, 4  # videos that change in a turn, and turns until the first change again
+CHANGED, ROUNDS = 6, 4  # videos replaced in a turn, and turns until the first are replaced again
 SETTLED = ROUNDS  # turns after which the corpus grows no more
 
 
 def soak(minutes: float, *, ceiling: float = CEILING) -> str:
-    """Embed and search for so many minutes, and say what that came to."""
+    """Embed and search for `minutes`; return a summary line."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     sizes = {"size": (64, 64), "convolutions": (16,), "hidden": (32,)}
@@ -52,10 +52,10 @@ def soak(minutes: float, *, ceiling: float = CEILING) -> str:
                 shutil.copyfile(films[(turn + number) % len(films)], target)
             embedded += embed_corpus(place / "corpus", place / "store", model=encoder, workers=0, shard_videos=2).done
             with EmbeddingStore(place / "store") as store:
-                seen = embed_video(encoder, films[turn % len(films)]).values[::8]
+                query = embed_video(encoder, films[turn % len(films)]).values[::8]
                 for exact in (0, 10**12):
                     index = Index(store, exact=exact)
-                    searches += len([find_moments(store, index, value, top=5) for value in seen])
+                    searches += len([find_moments(store, index, value, top=5) for value in query])
                 align_action(
                     store, "action0", place / "aligned", engine=Threads(workers=1, device="cpu"), max_compared=8
                 )
@@ -72,21 +72,23 @@ def soak(minutes: float, *, ceiling: float = CEILING) -> str:
 
 
 def held() -> float:
-    """Give the memory that this process holds, in MB."""
+    """Return the resident memory of this process, in MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 @contextmanager
 def watched(ceiling: float) -> Iterator[None]:
-    """End the process where it holds more than so many MB, as a machine without more would."""
+    """Exit the process where it holds more than `ceiling` MB."""
     over = threading.Event()
 
     def watch() -> None:
         while not over.wait(0.05):
             if (now := held()) > ceiling:
                 print(
-                    f"the process holds {now:.0f} MB, and {ceiling:.0f} MB is the ceiling", file=sys.stderr, flush=True
+                    f"the process holds {now:.0f} MB, more than the ceiling of {ceiling:.0f} MB",
+                    file=sys.stderr,
+                    flush=True,
                 )
                 os._exit(3)
 

@@ -1,4 +1,4 @@
-"""Train a recipe of sound and picture and print its recall beside chance and untrained networks.
+"""Train a recipe with audio and print its recall beside chance and untrained networks.
 
     python -m benchmarks.sound [--recipe stage_sound] [--seeds 0 1] [--set run.steps=300]
 
@@ -21,7 +21,7 @@ from inphase.training import read_recipe, train
 
 def main() -> None:
     """Train once for each seed, measure, print one table."""
-    options = argparse.ArgumentParser(description="recall of sound and picture")
+    options = argparse.ArgumentParser(description="recall of sound and image")
     options.add_argument("--recipe", default="stage_sound")
     options.add_argument("--seeds", type=int, nargs="+", default=[0])
     options.add_argument("--set", action="append", default=[])
@@ -34,7 +34,7 @@ def main() -> None:
             out = Path(folder) / "run"
             train(read_recipe(chosen.recipe, changes=[*chosen.set, f"run.seed={seed}"]), out)
             print(f"seed {seed}: trained in {time.perf_counter() - begin:.0f} s", flush=True)
-            # What random weights score does not depend on the run: it is measured once.
+            # The recall of random weights does not depend on the run: it is measured once.
             columns = measure(out, untrained=chosen.untrained if seed == chosen.seeds[0] else 0)
         for column, numbers in columns.items():
             for key, value in numbers.items():
@@ -47,8 +47,8 @@ def measure(out: Path, *, untrained: int) -> dict[str, dict[str, float]]:
     encoder, sound = Run(out).encoder(), Run(out).audio_encoder()
     choice = choose_data(out, name=None, root=None, store=None)
     size = encoder.shape[0] if encoder.modality == "image" else None
-    sight = open_frame_source(encoder, choice.load("test", size=size), store=choice.store, name=str(choice))
-    return measure_sound_recall(encoder, sound, sight, untrained=untrained)
+    source = open_frame_source(encoder, choice.load("test", size=size), store=choice.store, name=str(choice))
+    return measure_sound_recall(encoder, sound, source, untrained=untrained)
 
 
 def show(found: dict[str, dict[str, list[float]]]) -> None:

@@ -1,9 +1,9 @@
-"""Frames a second of the procedural stage on one core, and how far linear stretch is from the truth.
+"""Measure frames per second of the procedural stage on one core, and the error of linear stretch.
 
     OMP_NUM_THREADS=1 python benchmarks/stage.py
 
-Everything a frame costs is counted: drawing the take, posing, painting the background, rasterising. The gate: every
-video drawn twice gives the same bits.
+Times include drawing the take, posing, painting the background and rasterizing. The gate: a video drawn twice has the
+same bits.
 """
 
 import time
@@ -32,7 +32,7 @@ def main() -> None:
             once = draw(videos)
             seconds = time.process_time() - start
             if once != draw(videos):
-                raise SystemExit(f"{level} at {size} pixels is not the same twice")
+                raise SystemExit(f"{level} at {size} pixels differs when drawn twice")
             frames = sum(video.length or 0 for video in videos)
             print(f"{level:8}{size:6}{len(videos):8}{frames:8}{frames / seconds:10,.0f}{1000 * listed:18.1f}")
     videos = load(split="train", videos=20)

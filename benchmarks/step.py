@@ -1,4 +1,4 @@
-"""What a training step of the paper's network costs on a GPU: the network alone, the loss, everything.
+"""Time a training step of the paper's network on a GPU: the network alone, the loss alone, the whole step.
 
     python -m benchmarks.step
 
@@ -36,7 +36,7 @@ def make_batch(*, size: int) -> Batch:
 
 
 def milliseconds(work: Callable[[], object], *, rounds: int = 30) -> float:
-    """Time work on the GPU, in a row: the median."""
+    """Return the median milliseconds of calls on the GPU, without synchronization between them."""
     for _ in range(5):
         work()
     torch.cuda.synchronize()
@@ -58,7 +58,7 @@ def measure(*, bf16: bool, variant: str, size: int) -> dict[str, float]:
         put_channels_last(method)
     optimizer = OptimizerSettings().build(trainable_parameters(method))
     given = make_batch(size=size).to(device)
-    pictures = encoder.prepare(given.groups[0].values)
+    images = encoder.prepare(given.groups[0].values)
     cast = torch.autocast("cuda", torch.bfloat16, enabled=bf16)
     group = given.groups[0]
     vectors = torch.nn.functional.normalize(torch.randn(4, 20, 128, device=device), dim=-1).requires_grad_()
@@ -66,13 +66,13 @@ def measure(*, bf16: bool, variant: str, size: int) -> dict[str, float]:
 
     def network() -> None:
         with cast:
-            found = encoder(pictures)
+            found = encoder(images)
         (found * weights).sum().backward()
         optimizer.zero_grad()
 
     def loss() -> None:
-        seen = Sequences(values=vectors, lengths=group.lengths, frames=group.frames, totals=group.totals)
-        method.loss(seen)["loss"].backward()
+        sequences = Sequences(values=vectors, lengths=group.lengths, frames=group.frames, totals=group.totals)
+        method.loss(sequences)["loss"].backward()
         vectors.grad = None
 
     def step() -> None:
@@ -91,7 +91,7 @@ def main() -> None:
     size = parser.parse_args().size
     torch.backends.cudnn.benchmark = True
     rounded = "TF32" if torch.backends.cudnn.allow_tf32 else "float32"
-    print(f"{torch.cuda.get_device_name()}; what is float32 is convolved in {rounded}, torch's default")
+    print(f"{torch.cuda.get_device_name()}; float32 convolutions use {rounded}, torch's default")
     print("| precision | GTA | network, forward and backward | loss | whole step | step / network | loss / step |")
     print("|---|---|---|---|---|---|---|")
     steps = {}

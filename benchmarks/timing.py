@@ -1,4 +1,4 @@
-"""Time calls side by side, lay out tables, say on which machine."""
+"""Time calls side by side, format tables and describe the machine."""
 
 import os
 import platform
@@ -16,10 +16,10 @@ Call = Callable[[], object]
 def interleave(
     calls: dict[str, Call], *, seconds: float = 1.0, burst: float = 0.005, wait: Call = lambda: None
 ) -> dict[str, float]:
-    """Take the median seconds of each call over rounds in which every call has its turn.
+    """Return the median seconds of each call over rounds in which every call has its turn.
 
     A turn repeats a call until it fills `burst` seconds (0: once) and then waits for the device, so that drift of a
-    shared machine meets all calls alike. Rounds go on for about `seconds` times the number of calls, 5 at least.
+    shared machine affects all calls alike. Rounds go on for about `seconds` times the number of calls, 5 at least.
     """
     repeats = {}
     for name, call in calls.items():
@@ -44,7 +44,7 @@ def _turn(call: Call, repeats: int, wait: Call) -> float:
 
 
 def lay_out(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Align a table so that it reads as plain text and as Markdown."""
+    """Format a table that reads well as plain text and as Markdown."""
     cells = [list(head), *[list(row) for row in rows]]
     widths = [max(len(row[k]) for row in cells) for k in range(len(head))]
     lines = ["| " + " | ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)) + " |" for row in cells]
@@ -53,7 +53,7 @@ def lay_out(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def machine(device: str) -> str:
-    """Name the processor, how busy it is with other work, and the versions that make the numbers."""
+    """Return the processor, its load from other work, and the versions of Python and the libraries."""
     parts = [f"Python {platform.python_version()}"]
     for name in ("torch", "numba", "triton"):
         try:
@@ -76,7 +76,7 @@ def _processor() -> str:
 
 
 def write_block(file: Path, name: str, text: str) -> None:
-    """Replace what stands between `<!-- bench:name -->` and `<!-- end -->` in a file."""
+    """Replace the text between `<!-- bench:name -->` and `<!-- end -->` in a file."""
     content = file.read_text(encoding="utf-8")
     start, end = f"<!-- bench:{name} -->", "<!-- end -->"
     before, found, rest = content.partition(start)

@@ -1,13 +1,13 @@
-"""How far from the truth labels are that were carried from one video to another, and whether the confidence knows.
+"""Measure the error of labels transferred from one video to another, and whether their confidence predicts it.
 
-python -m benchmarks.transfer MODEL --golfdb ROOT --store STORE     GolfDB, poses from a store (`inphase data pose`)
-python -m benchmarks.transfer MODEL --stage                         the procedural set, its own keypoints
-python -m benchmarks.transfer features --golfdb ROOT [--limit N]    pictures, by the network that was never trained
+python -m benchmarks.transfer MODEL --golfdb ROOT --store STORE     # GolfDB, poses from a store (`inphase data pose`)
+python -m benchmarks.transfer MODEL --stage                         # the procedural set, its own keypoints
+python -m benchmarks.transfer features --golfdb ROOT [--limit N]    # images, by features of a frozen network
 
-MODEL is a run folder or an encoder's file; one that sees pictures needs no store.
+MODEL is a run folder or an encoder file; an image encoder needs no store.
 
-Every test video is labelled three times, from a video of somebody else: in GolfDB of the same view, on the stage of the
-same action. Errors are in frames. Linear stretch is what one gets without looking.
+Every test video is labeled three times, each from a video of another person: in GolfDB of the same view, on the stage
+of the same action. Errors are in frames. Linear stretch is the baseline without an embedding.
 """
 
 import argparse
@@ -33,18 +33,18 @@ from inphase.pose.pose_store import PoseStore
 SOURCES = 3
 
 
-def embed_labelled(encoder: Encoder, video: Video, *, rate: float) -> Embedding:
+def embed_labeled(encoder: Encoder, video: Video, *, rate: float) -> Embedding:
     if encoder.modality == "image":
         assert video.path is not None
         return embed_video(encoder, video.path)
     assert video.keypoints is not None
-    seen = np.ones(video.keypoints.shape[:2]) if video.visibility is None else video.visibility
-    poses = np.concatenate([video.keypoints, seen[..., None]], axis=-1).astype(np.float32)
+    visible = np.ones(video.keypoints.shape[:2]) if video.visibility is None else video.visibility
+    poses = np.concatenate([video.keypoints, visible[..., None]], axis=-1).astype(np.float32)
     return embed(encoder, (poses, np.arange(len(poses)) / rate), batch=512)
 
 
 def pairs(videos: Sequence[Video], *, alike: str, rng: np.random.Generator) -> Iterator[tuple[Video, Video]]:
-    """Give each video to label three others, of the same kind and not of the same person."""
+    """Pair each target video with three sources, of the same kind and of other people."""
     groups = defaultdict(list)
     for video in videos:
         groups[video.action, video.notes.get(alike, "")].append(video)
@@ -58,7 +58,7 @@ def pairs(videos: Sequence[Video], *, alike: str, rng: np.random.Generator) -> I
 def shared_events(
     source: Video, target: Video, names: Sequence[str]
 ) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
-    """Name the events that both videos have, of those wanted or of all, and give the frame of each in either."""
+    """Return the events that both videos have, restricted to `names` if any, and their frames in either video."""
     events = [name for name in names or source.events if name in source.events and name in target.events]
     frames, truth = (np.array([video.events[name] for name in events]) for video in (source, target))
     return events, frames, truth
@@ -67,11 +67,11 @@ def shared_events(
 def measure(
     encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, alike: str, rate: float
 ) -> dict[str, NDArray[np.float64]]:
-    """Carry events over; give errors in frames by method, and the confidences."""
-    seen = {video.id: embed_labelled(encoder, video, rate=rate) for video in videos}
+    """Transfer events; return errors in frames by method, and the confidences."""
+    embedded = {video.id: embed_labeled(encoder, video, rate=rate) for video in videos}
     found: dict[str, list[float]] = defaultdict(list)
     for source, target in pairs(videos, alike=alike, rng=np.random.default_rng(0)):
-        x, y = seen[source.id], seen[target.id]
+        x, y = embedded[source.id], embedded[target.id]
         events, frames, truth = shared_events(source, target, names)
         labels = Labels(events=tuple(Event(frame / rate, name) for frame, name in zip(frames, events, strict=True)))
         carried = carry_labels(labels, x, y, y_end=len(y) / rate).events

@@ -1,12 +1,12 @@
-"""Choose the temperatures of `inphase transfer` on videos that neither train the model nor are reported on.
+"""Choose the temperatures of `inphase transfer` on validation videos, outside the training and test sets.
 
 python -m benchmarks.transfer_temperatures MODEL --golfdb ROOT --store STORE
 
 MODEL was trained without a fifth of GolfDB's training players (`inphase train golf_pose_gta --set data.held_out=0.2`).
-Labels are carried among the swings of these, and among the stage's validation set, as in `benchmarks.transfer`. The
-temperature of placing is judged by the mean error; that of doubting, where labels are placed at 2, by how far
-confidences are from being probabilities of lying within a tenth of a second (Brier's score), and by the mean errors of
-the more confident half and of the rest.
+Labels are transferred among the swings of these players, and among the stage's validation set, as in
+`benchmarks.transfer`. The placing temperature is judged by the mean error. The confidence temperature, with labels
+placed at 2, is judged by the Brier score of confidences as probabilities of an error below a tenth of a second, and by
+the mean errors of the more confident half and of the rest.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.transfer import embed_labelled, pairs, shared_events
+from benchmarks.transfer import embed_labeled, pairs, shared_events
 from inphase.align.matching import match
 from inphase.apps.transfer_labels import (
     PLACING_TEMPERATURE,
@@ -38,12 +38,12 @@ TEMPERATURES = (0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0)
 
 def measure(encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, alike: str, rate: float) -> None:
     """Print a row for every temperature."""
-    seen = {video.id: embed_labelled(encoder, video, rate=rate) for video in videos}
+    embedded = {video.id: embed_labeled(encoder, video, rate=rate) for video in videos}
     errors: dict[float, list[float]] = defaultdict(list)
     sure: dict[float, list[float]] = defaultdict(list)
     mass: dict[float, list[float]] = defaultdict(list)
     for source, target in pairs(videos, alike=alike, rng=np.random.default_rng(0)):
-        x, y = seen[source.id], seen[target.id]
+        x, y = embedded[source.id], embedded[target.id]
         _, frames, truth = shared_events(source, target, names)
         found = match(x.values, y.values)
         weights = {gamma: posterior(x, y, frames, alignment=found, gamma=gamma) for gamma in TEMPERATURES}
@@ -53,7 +53,7 @@ def measure(encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, 
             for place, row in zip(places, rows, strict=True):
                 sure[gamma].append(confidence_near(y.times, place, row, alike_there))
                 mass[gamma].append(confidence_near(y.times, place, row, np.ones(len(y))))
-    print("| temperature | placing | doubting: Brier, half / rest | the mass alone: Brier, half / rest |")
+    print("| temperature | placing | confidence: Brier, half / rest | without the cosine: Brier, half / rest |")
     print("|---|---|---|---|")
     placed = np.array(errors[PLACING_TEMPERATURE])
     for gamma in TEMPERATURES:
@@ -77,7 +77,7 @@ def main() -> None:
     torch.set_num_threads(1)
     encoder, store = load_encoder(given.model), PoseStore(given.store)
     held_out = [video for video in golfdb.load(given.golfdb, split="val", held_out=0.2) if video.id in store]
-    print(f"\nGolfDB, {len(held_out)} swings of players held out\n")
+    print(f"\nGolfDB, {len(held_out)} swings of held-out players\n")
     measure(encoder, add_poses(held_out, store=store), golfdb.EVENTS[1:-1], alike="view", rate=golfdb.RATE)
     takes = [select_joints(video) for video in stage_videos.load(split="val")]
     print(f"\nstage, {len(takes)} videos of its validation set\n")

@@ -1,4 +1,4 @@
-"""Tune every method alike: the same grid of learning rates and each method's own settings, on held-out training videos.
+"""Tune every method alike: one grid of learning rates and each method's own settings, on held-out training videos.
 
     GIVEN="--set data.root=PennAction --set validation.fraction=0.2 --set validation.videos=40"
     python -m benchmarks.tune penn_pose $GIVEN --out first.jsonl --processes 16
@@ -8,9 +8,9 @@
     python -m benchmarks.tune golf_pose $GIVEN --set data.store=poses --out first.jsonl
     python -m benchmarks.tune golf_image $GIVEN --features features --out first.jsonl
 
-Nothing here sees a test video. One seed can mislead by more than settings differ: the best few of a method, written
-into best.json, are trained again with three, and the best mean goes into its recipe. `inphase reproduce` then trains
-that with three seeds on the whole training split and reports on the test split.
+No test video is used. Seeds can differ by more than settings: the best few settings of a method, written into
+best.json, are trained again with three seeds, and the best mean goes into its recipe. `inphase reproduce` then trains
+that recipe with three seeds on the whole training split and reports on the test split.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from inphase.data.frame_source import FrameSource
 from inphase.models import Encoder
 from inphase.training import Recipe, read_recipe, train
 
-# What each method is tried with besides the learning rate; the first entry is its source's.
+# Settings to try for each method besides the learning rate; the first value is that of its source.
 METHODS: dict[str, dict[str, list[Any]]] = {
     "gta": {"variant": ["released"], "pairs": ["all"], "cycle_weight": [1.0, 0.0], "beta": [0.1, 0.07]},
     "lav": {"pairs": ["all"], "window": [10.0, 5.0], "weight": [0.5, 1.0]},
@@ -43,7 +43,7 @@ RATES = [3e-4, 1e-3, 3e-3]
 
 
 def variations(method: str) -> list[dict[str, Any]]:
-    """List what a method is tried with."""
+    """List the settings to try for a method."""
     settings = METHODS[method]
     return [dict(zip(settings, values, strict=True)) for values in product(*settings.values())]
 
@@ -55,9 +55,9 @@ def trial(
     elsewhere: dict[str, dict[str, Any]] | None = None,
     features: Path | None = None,
 ) -> dict[str, Any]:
-    """Train once and measure on the videos held out, and on those of other collections, by the tables of their data.
+    """Train once and measure on held-out videos, and on the data sets of `elsewhere`, `[data]` tables by name.
 
-    `features` is where trials share what a frozen network sees.
+    `features` is a folder in which trials share the features of a frozen network.
     """
     import torch
 
@@ -69,7 +69,7 @@ def trial(
     if "loss" in changes:
         tables["loss"] = changes["loss"]
     tables["run"] = {**base.run, **changes.get("run", {}), "seed": seed, "accelerator": "cpu", "save_every": 10**6}
-    # A recipe that holds nothing out for itself is measured on what its data set does.
+    # A recipe without held-out videos of its own is measured on those of its data set.
     tables["validation"] = {name: value for name, value in base.validation.items() if value}
     recipe = replace(base, **tables)
     begin = time.perf_counter()
@@ -88,21 +88,21 @@ def trial(
     return {"changes": changes, "seed": seed, "seconds": took, **found}
 
 
-def measure(encoder: Encoder, sight: FrameSource | None) -> dict[str, float]:
-    """Measure τ, and the event error where events are known."""
+def measure(encoder: Encoder, source: FrameSource | None) -> dict[str, float]:
+    """Measure τ, and the event error where the videos have events."""
     from inphase.evaluation import embed_videos
     from inphase.evaluation.event_error import event_error
     from inphase.evaluation.kendall_tau import kendall_tau
 
-    if sight is None:
+    if source is None:
         return {}
     embedded = embed_videos(
-        encoder, sight.videos, read=sight.read, frame_count=sight.frame_count, precomputed=sight.precomputed
+        encoder, source.videos, read=source.read, frame_count=source.frame_count, precomputed=source.precomputed
     )
     found = {name: value for name, value in kendall_tau([], embedded).items() if "/" not in name or name == "tau/nc"}
-    if all(set(INNER) <= set(video.events) for video in sight.videos):
+    if all(set(INNER) <= set(video.events) for video in source.videos):
         errors = event_error([], embedded, events=INNER, pairs=4000)
-    elif any(video.events for video in sight.videos):
+    elif any(video.events for video in source.videos):
         errors = event_error([], embedded, pairs=4000)
     else:
         errors = {}
@@ -119,8 +119,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
     parser.add_argument("--trials", type=Path, help="a JSON list of changes to try instead of the methods' grid")
-    parser.add_argument("--elsewhere", type=Path, help="JSON: the data of other collections to measure on as well")
-    parser.add_argument("--features", type=Path, help="where trials share what a frozen network sees")
+    parser.add_argument("--elsewhere", type=Path, help="JSON: [data] tables of other data sets to measure on as well")
+    parser.add_argument("--features", type=Path, help="a folder in which trials share the features of a frozen network")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     chosen = parser.parse_args()

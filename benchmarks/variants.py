@@ -2,10 +2,10 @@
 
     python -m benchmarks.variants [--seeds 5] [--steps 400]
 
-The data are synthetic: one motion, a curve in 6 dimensions run through once, seen through a mixing into 32
-numbers that also carries 6 numbers of no use (each sequence has its own level and drift) and noise; every sequence runs
-through the motion at its own, strongly varying speed. Errors are in percent of the motion, on sequences never trained
-on: where a frame's partner in the other sequence is in the motion against where it is itself.
+The data are synthetic. One motion is a curve in 6 dimensions; with 6 distractors (each sequence has its own level and
+drift) and noise it is mixed into 32 numbers per frame. Every sequence traverses the motion at its own, strongly varying
+speed. The error is the distance in the motion between a frame and its partner in the other sequence, in percent of the
+motion, on test sequences.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def run(criterion: GTA | None, seed: int, steps: int) -> list[float]:
-    """Train on 512 sequences, give the errors on 24 pairs of others, the same for every criterion."""
+    """Train on 512 sequences; return the errors on 24 pairs of others, the same for every criterion."""
     torch.manual_seed(seed)
     world = World(seed)
     pairs = world.pairs()
@@ -70,14 +70,14 @@ def run(criterion: GTA | None, seed: int, steps: int) -> list[float]:
 
 
 def linear_stretch(seed: int) -> float:
-    """Give the error of playing one sequence at the constant speed that makes it as long as the other."""
+    """Return the error of linear stretch: one sequence played at the constant speed that equalizes the lengths."""
     stretched = np.linspace(0, 79, 100)
     pairs = World(seed).pairs()
     return 100 * mean(float(np.abs(x[1] - np.interp(stretched, range(80), y[1])).mean()) for x, y in pairs)
 
 
 def errors(encoder: nn.Module, x: Tensor, x_clock: np.ndarray, y: Tensor, y_clock: np.ndarray) -> list[float]:
-    """Compare where partners are in the motion, found by nearest neighbor and by DTW."""
+    """Return the mean distance between a frame and its partner, by nearest neighbor and by DTW."""
     x, y = nn.functional.normalize(encoder(x), dim=1), nn.functional.normalize(encoder(y), dim=1)
     partners = [y_clock[(x @ y.T).argmax(1)]]
     partners += [dtw(x, y, cost=cost).time_map(np.arange(100.0), y_clock) for cost in ("cosine", "contrastive")]
@@ -85,7 +85,7 @@ def errors(encoder: nn.Module, x: Tensor, x_clock: np.ndarray, y: Tensor, y_cloc
 
 
 class World:
-    """A motion and how it is seen; each film of it is another recording."""
+    """A motion and its mixing into observations; each film is another recording of it."""
 
     def __init__(self, seed: int) -> None:
         """Draw the motion and the mixing."""
@@ -94,18 +94,18 @@ class World:
         self.mixing = self.random.normal(0, 1, (2 * HIDDEN, DIMENSIONS)) / HIDDEN**0.5
 
     def pairs(self) -> list[tuple[Film, Film]]:
-        """Record what is tested on."""
+        """Record the test pairs."""
         return [(self.film(100), self.film(80)) for _ in range(24)]
 
     def film(self, length: int) -> Film:
-        """Record the motion once: what is seen [T, 32] and where in the motion each frame is, in [0, 1]."""
+        """Record the motion once: observations [T, 32] and the position of each frame in the motion, in [0, 1]."""
         pace = np.exp(self.random.normal(0, 1.2, 6))
         clock = np.interp(np.linspace(0, 1, length), np.linspace(0, 1, 7), np.append(0, pace.cumsum()) / pace.sum())
         angles = np.pi * clock[:, None] * np.arange(1, 4)
         motion = np.sin(angles) @ self.waves[0] + np.cos(angles) @ self.waves[1]
         drift = np.linspace(self.random.normal(0, 1.5, HIDDEN), self.random.normal(0, 1.5, HIDDEN), length)
-        seen = np.tanh(np.hstack([motion, drift]) @ self.mixing) + self.random.normal(0, 0.1, (length, DIMENSIONS))
-        return torch.from_numpy(seen).float(), clock
+        values = np.tanh(np.hstack([motion, drift]) @ self.mixing) + self.random.normal(0, 0.1, (length, DIMENSIONS))
+        return torch.from_numpy(values).float(), clock
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draw the paper's Figure 3: what smoothMin and min^γ add to the minimum of three costs r1 ≤ r2 ≤ r3."""
+"""Draw the paper's Figure 3: the penalties of smoothMin and min^γ over the minimum of three costs r1 ≤ r2 ≤ r3."""
 
 from pathlib import Path
 

@@ -5,9 +5,9 @@ import pytest
 from benchmarks.reproduce_table import LAST, insert, key_of
 
 REPORT: dict[str, Any] = {
-    "title": "Ablation, on stage by poses",
+    "title": "Ablation, on stage by pose",
     "about": {
-        "command": "inphase reproduce ablation --data stage --see poses --seeds 3 --budget small",
+        "command": "inphase reproduce ablation --data stage --modality pose --seeds 3 --budget small",
         "trained on": "2 × a processor",
         "training took": "0:03:00, 15 runs together",
         "not comparable": "other data",
@@ -45,6 +45,6 @@ def test_a_report_finds_its_place_and_keeps_it() -> None:
 
 
 def test_reports_are_told_apart_by_what_they_were_run_on() -> None:
-    assert key_of(REPORT["about"]["command"]) == "ablation stage poses small"
-    with pytest.raises(ValueError, match="needs one line"):
+    assert key_of(REPORT["about"]["command"]) == "ablation stage pose small"
+    with pytest.raises(ValueError, match="has no single line"):
         insert("# Title\n", REPORT)

@@ -358,7 +358,7 @@ def command(study: Study, setup: Setup) -> str:
     words = ["inphase reproduce", study.name, f"--data {setup.data}"]
     words += ["--root ROOT"] if setup.root is not None else []
     words += ["--store STORE"] if setup.store is not None else []
-    words += [f"--see {setup.modality} --seeds {setup.seeds} --budget {setup.budget}"]
+    words += [f"--modality {setup.modality} --seeds {setup.seeds} --budget {setup.budget}"]
     words += [f"--methods {' '.join(setup.methods)}"] if setup.methods else []
     words += [f"--set {change}" for change in setup.changes]
     return " ".join(words)

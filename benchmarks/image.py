@@ -1,9 +1,9 @@
-"""What makes pictures align: the same head on what a frozen network sees, given to it in different ways.
+"""Compare inputs for the image head: features of a frozen network as frames or differences, with or without their mean.
 
-    python -m benchmarks.pixels GolfDB --out pixels        a minute of a core for each line, after ten of looking
+    python -m benchmarks.image GolfDB --out image        # ten minutes to extract features, then one per line, on a core
 
-GTA on GolfDB's training players, measured on those held out: events carried in frames, and τ. Nothing here sees a test
-video. `--split test` trains on all of splits 2 and 3 and measures on split 4, for the last word.
+GTA on GolfDB's training players, measured on held-out players: errors of transferred events in frames, and τ. No test
+video is used, except with `--split test`, which trains on all of splits 2 and 3 and measures on split 4.
 """
 
 import argparse
@@ -34,51 +34,53 @@ INNER = golfdb.EVENTS[1:-1]
 
 
 class Frames(MotionEncoder):
-    """See the context frames side by side."""
+    """Concatenate the context frames."""
 
     def motion(self, features: Tensor) -> Tensor:
         return features
 
 
-class CentredFrames(Frames):
-    """See the context frames side by side, each video's own mean taken off."""
+class CenteredFrames(Frames):
+    """Concatenate the context frames, minus the mean over the video."""
 
 
-class CentredBoth(MotionEncoder):
-    """See the differences and the middle frame, each video's own mean taken off."""
+class CenteredBoth(MotionEncoder):
+    """Concatenate the differences and the middle frame, minus the mean over the video."""
 
     def motion(self, features: Tensor) -> Tensor:
         middle = features.shape[1] // 2
         return torch.cat([features[:, middle : middle + 1], super().motion(features)], 1)
 
 
-WAYS: dict[str, type[MotionEncoder]] = {
+INPUTS: dict[str, type[MotionEncoder]] = {
     "frames": Frames,
-    "frames, mean off": CentredFrames,
-    "differences and frame, mean off": CentredBoth,
+    "frames, mean off": CenteredFrames,
+    "differences and frame, mean off": CenteredBoth,
     "differences": MotionEncoder,
 }
 UNTRAINED = "nothing trained, mean off"
 
 
-def keep(way: str, sight: FrameSource, folder: Path) -> None:
-    """Keep what was seen as what this way of seeing sees, less the mean over the video where it says so."""
-    networks = [fingerprint(kind(), head=False) for kind in (MotionEncoder, WAYS[way])]
-    for video in sight.videos:
-        source, target = (folder / feature_file_name(network, video, sight.frame_count(video)) for network in networks)
+def derive_features(name: str, source: FrameSource, folder: Path) -> None:
+    """Write the cached features of an input, from those of the plain encoder."""
+    networks = [fingerprint(kind(), head=False) for kind in (MotionEncoder, INPUTS[name])]
+    for video in source.videos:
+        original, target = (
+            folder / feature_file_name(network, video, source.frame_count(video)) for network in networks
+        )
         if not target.exists():
-            seen = np.load(source).astype(np.float32)
-            np.save(target, (seen - seen.mean(0) if "mean off" in way else seen).astype(np.float16))
-            np.save(target.with_suffix(".times.npy"), np.load(source.with_suffix(".times.npy")))
+            features = np.load(original).astype(np.float32)
+            np.save(target, (features - features.mean(0) if "mean off" in name else features).astype(np.float16))
+            np.save(target.with_suffix(".times.npy"), np.load(original.with_suffix(".times.npy")))
 
 
 def measure(
-    encoder: Encoder, read: Callable[..., tuple[np.ndarray, np.ndarray]], sight: FrameSource
+    encoder: Encoder, read: Callable[..., tuple[np.ndarray, np.ndarray]], source: FrameSource
 ) -> dict[str, float]:
-    """Embed what was kept of videos, carry events between them and correlate orders."""
-    seen = []
-    for video in sight.videos:
-        length = sight.frame_count(video)
+    """Embed videos from cached features; return event errors and τ."""
+    embedded = []
+    for video in source.videos:
+        length = source.frame_count(video)
         features, times = read(video, np.arange(length))
         wanted = context_frames(np.arange(length), length=length, context=encoder.context)
         with torch.inference_mode():
@@ -86,8 +88,8 @@ def measure(
         embedding = Embedding(values, times)
         if isinstance(encoder, PooledFeatures):
             embedding = encoder.center(embedding)
-        seen.append(Embedded(video, embedding, length, context=encoder.context))
-    errors, tau = event_error([], seen, events=INNER, pairs=4000), kendall_tau([], seen)
+        embedded.append(Embedded(video, embedding, length, context=encoder.context))
+    errors, tau = event_error([], embedded, events=INNER, pairs=4000), kendall_tau([], embedded)
     return {name: errors[name] for name in errors if name.endswith(("/mean", "/median"))} | {
         "tau": tau["tau"],
         "tau/nc": tau["tau/nc"],
@@ -99,7 +101,7 @@ def main() -> None:
     parser.add_argument("golfdb", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--recipe", default="golf_image_gta")
-    parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=[UNTRAINED, *WAYS])
+    parser.add_argument("--inputs", nargs="*", default=list(INPUTS), choices=[UNTRAINED, *INPUTS])
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1])
     parser.add_argument("--split", choices=["val", "test"], default="val")
     parser.add_argument("--set", action="append", default=[])
@@ -112,28 +114,30 @@ def main() -> None:
     base = replace(base, data={**base.data, "held_out": held_out})
     videos = golfdb.load(given.golfdb, split="all", held_out=held_out)
     plain = MotionEncoder()
-    sight = open_frame_source(plain, videos)
+    source = open_frame_source(plain, videos)
     folder = given.out / "features"
-    CachedFeatures(plain, sight, folder=folder).compute_all()
-    if UNTRAINED in given.ways:
-        chosen = replace(sight, videos=[video for video in sight.videos if video.split == given.split])
+    CachedFeatures(plain, source, folder=folder).compute_all()
+    if UNTRAINED in given.inputs:
+        chosen = replace(source, videos=[video for video in source.videos if video.split == given.split])
         found = measure(PooledFeatures(), CachedFeatures(plain, chosen, folder=folder), chosen)
-        print(json.dumps({"way": UNTRAINED, **found}), flush=True)
-    for way in [way for way in given.ways if way in WAYS]:
+        print(json.dumps({"input": UNTRAINED, **found}), flush=True)
+    for name in [name for name in given.inputs if name in INPUTS]:
         for seed in given.seeds:
-            print(json.dumps({"way": way, "seed": seed, **trial(base, way, seed, sight, given, folder)}), flush=True)
+            print(
+                json.dumps({"input": name, "seed": seed, **trial(base, name, seed, source, given, folder)}), flush=True
+            )
 
 
 def trial(
-    base: Recipe, way: str, seed: int, sight: FrameSource, given: argparse.Namespace, folder: Path
+    base: Recipe, name: str, seed: int, source: FrameSource, given: argparse.Namespace, folder: Path
 ) -> dict[str, float]:
-    """Train one way of seeing and measure it."""
-    ENCODERS[way] = WAYS[way]
-    keep(way, sight, folder)
-    recipe = replace(base, encoder={**base.encoder, "name": way}, run={**base.run, "seed": seed})
-    run = train(recipe, given.out / f"{recipe.loss['name']} {way} {given.split} {seed}", features=folder).run
+    """Train on one input and measure the encoder."""
+    ENCODERS[name] = INPUTS[name]
+    derive_features(name, source, folder)
+    recipe = replace(base, encoder={**base.encoder, "name": name}, run={**base.run, "seed": seed})
+    run = train(recipe, given.out / f"{recipe.loss['name']} {name} {given.split} {seed}", features=folder).run
     encoder = run.encoder()
-    chosen = replace(sight, videos=[video for video in sight.videos if video.split == given.split])
+    chosen = replace(source, videos=[video for video in source.videos if video.split == given.split])
     return measure(encoder, CachedFeatures(encoder, chosen, folder=folder), chosen)
 
 
