@@ -32,9 +32,9 @@ from inphase.storage.files import refuse_overwrite, require_folder
 
 # As many as the viewer shows.
 MAX_VIDEOS = 9
-# A smoothed time map runs at most so many times faster or slower than on average.
+# Bound on the speed of a smoothed time map, relative to its average speed.
 MAX_SPEED_RATIO = 8.0
-# A smoothed time map has so many linear pieces for each period, and at most so many in all.
+# Linear pieces of a smoothed time map: number per period, and maximum in all.
 PIECES_PER_PERIOD, MAX_PIECES = 8, 300
 # Weight of the end point against all others in the fit of a smoothed time map.
 END_WEIGHT = 1e3
@@ -47,8 +47,8 @@ class Aligned:
     """Videos aligned with a reference, ready to be written.
 
     `alignments` and the columns of `seconds` [R, K] have the order of `recordings`; row r belongs to second `clock[r]`
-    of recording number `reference`. `why` says which modality was used and why. `slow` and `height` are the slow-motion
-    factor and the height in pixels of each video in aligned.mp4.
+    of recording number `reference`. `why` is a sentence on which modality was used and why. `slow` and `height` are the
+    slow-motion factor and the height in pixels of each video in aligned.mp4.
     """
 
     recordings: tuple[NamedVideo, ...]
@@ -146,8 +146,9 @@ def align_videos(
     takes pose where a person is found in every video, otherwise images. `reference` is a number from 1, a name, or
     "medoid" for the video with the least sum of distances to the others; by default the first video, with `subsequence`
     the shortest, which is then located inside each of the others. `smooth` above 0 removes changes of speed that last
-    less than so many seconds. `fps` embeds only so many frames a second. `cache` is the folder of cached embeddings,
-    by default `~/.cache/inphase`. `pose_estimator` is a name in `POSE_ESTIMATORS` or an import path "module:Class".
+    less than this many seconds. `fps` is the number of frames per second to embed. `cache` is the folder of cached
+    embeddings, by default `~/.cache/inphase`. `pose_estimator` is a name in `POSE_ESTIMATORS` or an import path
+    "module:Class".
     """
     paths = [Path(video) for video in videos]
     if not 2 <= len(paths) <= MAX_VIDEOS:

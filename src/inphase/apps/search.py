@@ -30,7 +30,7 @@ from inphase.playback import Playback, PlaybackMoment, Result, write_playback
 from inphase.progress import Progress, ignore_progress
 from inphase.storage.files import atomic_write, require_folder
 
-# Two hits in one recording are at least so many seconds apart.
+# Minimum distance of two hits in one recording, in seconds.
 MIN_GAP_SECONDS = 0.5
 # Height of a thumbnail in pixels.
 THUMBNAIL_HEIGHT = 180

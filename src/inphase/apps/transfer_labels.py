@@ -39,9 +39,9 @@ from inphase.storage.files import atomic_write, refuse_overwrite, require_folder
 # Temperatures, in units of the contrastive cost, at which labels are placed and their confidence is taken
 # (docs/lab/transfer.md).
 PLACING_TEMPERATURE, CONFIDENCE_TEMPERATURE = 2.0, 5.0
-# An event counts as right within so many seconds.
+# An event counts as right if its error is at most this many seconds.
 TOLERANCE_SECONDS = 0.1
-# The viewer shows nine tracks: the labeled video and so many targets.
+# The viewer shows nine tracks: the labeled video and the first targets.
 MAX_SHOWN_TARGETS = 8
 
 

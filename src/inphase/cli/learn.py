@@ -50,7 +50,7 @@ def fit(
     cache: CacheFolder = None,
     json: Json = False,
 ) -> None:
-    """Train an encoder on your own videos; only which of them show the same action has to be known.
+    """Train an encoder on your own videos, without labels: a folder, or a sub-folder for each action.
 
     Extracts poses or images, trains, and evaluates on a fifth of the videos, which it holds out. The folder written is
     a run, which other commands take as --model. The same command resumes an interrupted run.

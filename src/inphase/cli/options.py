@@ -28,7 +28,7 @@ Modality = Annotated[
     tyro.conf.arg(help="what to embed; auto: pose where a person is found, otherwise images"),
 ]
 Fps = Annotated[
-    float | None, tyro.conf.arg(metavar="FPS", help="embed so many frames per second; by default every frame")
+    float | None, tyro.conf.arg(metavar="FPS", help="frames per second to embed; by default every frame")
 ]
 Device = Annotated[str, tyro.conf.arg(help="where networks run: auto, cpu or cuda")]
 Workers = Annotated[int, tyro.conf.arg(metavar="N", help="parallel processes; 0 works in this one")]

@@ -50,7 +50,7 @@ def align(
         reference: the video whose clock counts: its number, its name, or `medoid` for the one nearest to all others; by
             default the first, with --subsequence the shortest.
         subsequence: locate the reference, a short action, inside the others.
-        smooth: remove changes of speed that last less than so many seconds; 0 keeps every step of the alignment.
+        smooth: remove changes of speed shorter than this; 0 keeps every step of the alignment.
         slow: slow-motion factor of aligned.mp4.
         cost: the cost of matching two frames.
         height: height of each video in aligned.mp4, in pixels.
