@@ -12,8 +12,9 @@ from rich.console import Console
 
 import inphase
 from inphase.cli import COMMANDS, bars
-from inphase.cli.options import view_command
+from inphase.cli.options import DEFAULT_EMBEDDING, view_command
 from inphase.playback import Playback, PlaybackMoment, Result, write_playback
+from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from tests.commands import type_command as run
 
 # Each command, its library function and the result that it returns.
@@ -75,6 +76,10 @@ def test_a_terminal_shows_the_stages_that_run(monkeypatch: pytest.MonkeyPatch) -
     last = screen.getvalue().split("embedding")[-1]
     assert "rendering" in last
     assert "3/7" in last
+
+
+def test_the_default_pose_estimator_is_the_librarys() -> None:
+    assert DEFAULT_EMBEDDING.pose_estimator == DEFAULT_ESTIMATOR
 
 
 def test_the_viewer_command_survives_a_shell() -> None:

@@ -27,6 +27,7 @@ from inphase.models.embed_videos import Model
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import Playback, PlaybackMoment, Result, write_playback
+from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, ignore_progress
 from inphase.storage.files import atomic_write, require_folder
 
@@ -148,14 +149,16 @@ def search_files(
     modality: ModalityChoice = "auto",
     fps: float | None = None,
     cache: Path | None = None,
+    pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> SearchResult:
     """Search video files and folders of them; `inphase.search` documents the options."""
     require_question(at=at, top=top, subsequence=subsequence)
     paths = list_corpus(corpus, Path(query))
     (asked,) = open_recordings([query])
-    embedded = embed_together([asked.path], model=model, modality=modality, fps=fps, cache=cache, progress=progress)
-    others, failed = embed_others(paths, encoder=embedded.encoder, fps=fps, cache=cache, progress=progress)
+    shared: dict[str, Any] = {"fps": fps, "cache": cache, "pose_estimator": pose_estimator, "progress": progress}
+    embedded = embed_together([asked.path], model=model, modality=modality, **shared)
+    others, failed = embed_others(paths, encoder=embedded.encoder, **shared)
     embeddings = dict(zip(names_of(list(others)), others.values(), strict=True))
     files = {name: (path, name) for name, path in zip(embeddings, others, strict=True)}
     embedding = embedded.embeddings[0]

@@ -76,11 +76,19 @@ def embed_together(
 
 
 def embed_others(
-    paths: Sequence[Path], *, encoder: Encoder, fps: float | None, cache: Path | None, progress: Progress | None
+    paths: Sequence[Path],
+    *,
+    encoder: Encoder,
+    fps: float | None,
+    cache: Path | None,
+    pose_estimator: str = DEFAULT_ESTIMATOR,
+    progress: Progress | None,
 ) -> tuple[dict[Path, Embedding], dict[Path, str]]:
     """Embed many videos with one encoder; return the embeddings, and for every unreadable video the reason."""
     kept = Cache(cache or default_cache_folder())
-    embeddings, failed = embed_each(paths, encoder=encoder, cache=kept, fps=fps, progress=progress)
+    embeddings, failed = embed_each(
+        paths, encoder=encoder, cache=kept, fps=fps, pose_estimator=pose_estimator, progress=progress
+    )
     if not embeddings:
         reason = next(iter(failed.values()), "there are none")
         raise ValueError(f"none of {len(paths)} videos can be embedded by {encoder.modality} ({reason})")

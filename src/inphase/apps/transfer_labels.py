@@ -33,6 +33,7 @@ from inphase.models.embed_videos import Model
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import write_playback
+from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, ignore_progress
 from inphase.storage.files import atomic_write, refuse_overwrite, require_folder
 
@@ -100,12 +101,13 @@ def transfer_labels(
     modality: ModalityChoice = "auto",
     fps: float | None = None,
     cache: Path | None = None,
+    pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> Labeled:
     """Transfer the labels of a video to other videos of the same action, with a confidence each.
 
-    `labels` is a CSV table (`inphase.apps.labels` describes it) or `Labels`. `model`, `modality`, `fps` and `cache`
-    mean the same as for `align_videos`. A segment that has no room in a target is left out.
+    `labels` is a CSV table (`inphase.apps.labels` describes it) or `Labels`. `model`, `modality`, `fps`, `cache` and
+    `pose_estimator` mean the same as for `align_videos`. A segment that has no room in a target is left out.
     """
     if not targets:
         raise ValueError("there is no video to transfer labels to: name at least one target")
@@ -115,7 +117,9 @@ def transfer_labels(
     table = None if isinstance(labels, Labels) else Path(labels)
     given = labels if isinstance(labels, Labels) else read_labels(Path(labels), times=times[0], end=ends[0])
     paths = [each.path for each in recordings]
-    embedded = embed_together(paths, model=model, modality=modality, fps=fps, cache=cache, progress=progress)
+    embedded = embed_together(
+        paths, model=model, modality=modality, fps=fps, cache=cache, pose_estimator=pose_estimator, progress=progress
+    )
     report = progress or ignore_progress
     x, others = embedded.embeddings[0], embedded.embeddings[1:]
     alignments, transferred = [align_with_itself(len(x))], []

@@ -27,11 +27,10 @@ Modality = Annotated[
     Literal["auto", "pose", "image", "both"],
     tyro.conf.arg(help="what to embed; auto: pose where a person is found, otherwise images"),
 ]
-Fps = Annotated[
-    float | None, tyro.conf.arg(metavar="FPS", help="frames per second to embed; by default every frame")
-]
+Fps = Annotated[float | None, tyro.conf.arg(metavar="FPS", help="frames per second to embed; by default every frame")]
 Device = Annotated[str, tyro.conf.arg(help="where networks run: auto, cpu or cuda")]
 Workers = Annotated[int, tyro.conf.arg(metavar="N", help="parallel processes; 0 works in this one")]
+PoseEstimator = Annotated[str, tyro.conf.arg(metavar="NAME", help="a pose estimator, or an import path module:Class")]
 CacheFolder = Annotated[
     Path | None,
     tyro.conf.arg(metavar="DIR", help="the folder of cached poses and embeddings; default ~/.cache/inphase"),
@@ -46,6 +45,7 @@ class EmbeddingOptions:
     modality: Modality = "auto"
     fps: Fps = None
     cache: CacheFolder = None
+    pose_estimator: PoseEstimator = "blazepose"
 
 
 DEFAULT_EMBEDDING = EmbeddingOptions()

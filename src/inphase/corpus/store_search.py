@@ -27,6 +27,7 @@ from inphase.models.embed_videos import Model, embed_video
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.models.weights import fingerprint
+from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, ignore_progress, stage_progress
 from inphase.storage.cache import Cache, default_cache_folder
 
@@ -46,13 +47,15 @@ def search(
     modality: ModalityChoice = "auto",
     fps: float | None = None,
     cache: Path | None = None,
+    pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> SearchResult:
     """Find the moments nearest to second `at` of a video, or without `at` the videos that align best with it.
 
     `corpus` is a store of `embed_corpus`, or video files and folders of them. With `subsequence` the query is a short
     action that may be a part of longer videos. `action` chooses among the videos of a store. A store is searched with
-    its own encoder and fps; otherwise `model`, `modality`, `fps` and `cache` mean the same as for `align_videos`.
+    its own encoder and fps; otherwise `model`, `modality`, `fps`, `cache` and `pose_estimator` mean the same as
+    for `align_videos`.
     """
     places = [Path(corpus)] if isinstance(corpus, str | Path) else [Path(place) for place in corpus]
     if len(places) == 1 and is_store(places[0]):
@@ -67,6 +70,7 @@ def search(
             action=action,
             model=model,
             cache=cache,
+            pose_estimator=pose_estimator,
             progress=progress or ignore_progress,
         )
     if action is not None:
@@ -81,6 +85,7 @@ def search(
         modality=modality,
         fps=fps,
         cache=cache,
+        pose_estimator=pose_estimator,
         progress=progress,
     )
 
@@ -95,6 +100,7 @@ def _search_store(
     action: str | None,
     model: Model,
     cache: Path | None,
+    pose_estimator: str,
     progress: Progress,
 ) -> SearchResult:
     """Search a store with the encoder that filled it."""
@@ -104,7 +110,7 @@ def _search_store(
         encoder, fps = _open_encoder(store, model)
         (asked,) = open_recordings([query])
         kept = Cache(cache or default_cache_folder())
-        embedding = embed_video(encoder, query, cache=kept, fps=fps, progress=progress)
+        embedding = embed_video(encoder, query, cache=kept, fps=fps, pose_estimator=pose_estimator, progress=progress)
         index = Index(store, progress=stage_progress(progress, "indexing shards"))
         hits: list[MomentHit] = []
         videos: list[VideoHit] = []
