@@ -65,6 +65,13 @@ def test_a_run_leaves_all_that_later_commands_need(out: Path) -> None:
     assert json.loads(trained.write(out).read_text()) == trained.to_dict()
 
 
+def test_tensorboard_may_be_missing(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    train(make_recipe(run={"steps": 2}), out)
+    assert not (out / "tensorboard").exists()
+    assert len(read_metrics(out)) == 2
+
+
 def test_training_lowers_the_loss(out: Path) -> None:
     train(make_recipe(run={"steps": 150}), out)
     losses = [row["loss"] for row in read_metrics(out)]

@@ -33,7 +33,7 @@ class EncoderWithLoss(nn.Module):
         """Return the mean over groups of `loss` and its terms, and the health of the embeddings."""
         frames = self.embed([self._prepare(group) for group in batch.groups])
         sounds = self._embed_audio([group.sound for group in batch.groups if group.sound is not None])
-        groups = [_sequences(group, seen, sound) for group, seen, sound in zip_longest(batch.groups, frames, sounds)]
+        groups = [_sequences(*parts) for parts in zip_longest(batch.groups, frames, sounds)]
         everything = torch.cat([part.detach().flatten(0, 1) for part in (*frames, *sounds)])
         return self.loss.mean_over(groups) | health(everything)
 
