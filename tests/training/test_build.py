@@ -38,7 +38,7 @@ def test_nothing_said_of_a_start_draws_weights() -> None:
     [
         ({"name": "pose", "start": "shipped", "hidden": [8]}, "leave out hidden"),
         ({"name": "audio", "start": "FILE"}, "holds a PoseEncoder"),
-        ({"name": "pose", "start": "nowhere"}, "there is no nowhere"),
+        ({"name": "pose", "start": "nowhere"}, "nowhere does not exist"),
     ],
 )
 def test_a_start_that_does_not_fit_is_refused(table: dict[str, Any], message: str, tmp_path: Path) -> None:
