@@ -48,7 +48,7 @@ def test_check_lists_what_is_missing_and_exits_with_1(
     assert run(monkeypatch, "data", "check", "penn_action", str(labels)) == 1
     out = capsys.readouterr().out
     assert "absent files (2) of 2 videos: frames/0002, frames/0003" in out
-    assert "folders without pictures (1): 0001" in out
+    assert "folders without images (1): 0001" in out
 
 
 def test_show_writes_a_sheet(labels: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

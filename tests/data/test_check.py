@@ -42,8 +42,8 @@ def test_absent_empty_and_miscounted_files_are_found(tmp_path: Path) -> None:
     assert found(report) == [
         ("missing", f"absent files (1) of 1 videos: {tmp_path / 'gone.mp4'}"),
         ("broken", "empty files (1): empty.mp4"),
-        ("broken", "folders without pictures (1): nothing"),
-        ("broken", "folders whose pictures are not as many as annotated (1): few"),
+        ("broken", "folders without images (1): nothing"),
+        ("broken", "folders whose number of images is not as annotated (1): few"),
     ]
     assert all(finding.fix for finding in report.findings)
 
@@ -57,8 +57,8 @@ def test_labels_that_do_not_fit_are_found() -> None:
         Video("b", "wave", "test", length=4, phases=np.zeros(3, np.int64), boxes=boxes, notes={"repaired": "yes"}),
     )
     assert found(report) == [
-        ("broken", "phases that are not one a frame (2): a, b"),
-        ("broken", "keypoints that are not one a frame (1): a"),
+        ("broken", "phases that are not one per frame (2): a, b"),
+        ("broken", "keypoints that are not one per frame (1): a"),
         ("broken", "keypoints that are not numbers (1): a"),
         ("remark", "some boxes without an area (1): b"),
         ("remark", "labels repaired while loading (1): b"),
@@ -87,7 +87,7 @@ def test_files_are_opened_on_request(tmp_path: Path) -> None:
     videos = [Video(name, "wave", "test", path=tmp_path / "a.mp4", length=10) for name in ("bad", "short")]
     assert found(examine(*videos, frame_count=count)) == [
         ("broken", "files that cannot be opened (moov atom not found) (1): bad"),
-        ("broken", "files whose frames are not as many as annotated (1): short"),
+        ("broken", "files whose number of frames is not as annotated (1): short"),
     ]
     assert examine(*videos).whole
 
@@ -125,4 +125,4 @@ def test_files_with_the_same_fault_are_one_finding_and_the_others_are_counted(tm
 
 
 def test_a_collection_without_videos_is_not_whole() -> None:
-    assert found(examine()) == [("missing", "not one video")]
+    assert found(examine()) == [("missing", "no video")]

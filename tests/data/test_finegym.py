@@ -144,7 +144,7 @@ def test_the_newest_whole_version_and_either_name_of_the_evaluation_list_are_fou
     (tmp_path / "finegym_annotation_info_v1.1.json").write_text("{}")
     assert len(finegym.load(tmp_path, split="test")) == 2
     (tmp_path / "finegym_annotation_info_v1.0.json").unlink()
-    with pytest.raises(FileNotFoundError, match="holds no version of both"):
+    with pytest.raises(FileNotFoundError, match="has no version of both"):
         finegym.load(tmp_path, split="test")
 
 
@@ -172,7 +172,7 @@ def test_wrong_lines_are_reported_and_wrong_categories_refused(tmp_path: Path) -
     with pytest.warns(Problem, match="2 lines without a known clip and label"):
         assert len(finegym.load(tmp_path, split="test")) == 2
     (tmp_path / "gym99_categories.txt").write_text("Clabel 1\n")
-    with pytest.raises(ValueError, match="'Clabel 1' is no category"):
+    with pytest.raises(ValueError, match="'Clabel 1' is not a category"):
         finegym.load(tmp_path, split="test")
     with pytest.raises(FileNotFoundError, match=r"gym288_categories\.txt: download"):
         finegym.load(tmp_path, split="test", labels=288)

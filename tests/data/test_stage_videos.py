@@ -246,9 +246,9 @@ def test_complete_recordings_are_kept_and_missing_ones_written(root: Path, tmp_p
     labels[0].unlink()
     (folder / "videos" / f"{labels[1].stem}.mp4").unlink()
     before = (folder / "videos" / f"{labels[2].stem}.mp4").stat().st_mtime_ns
-    reports: list[tuple[int, int]] = []
+    reports: list[tuple[str, int, int]] = []
     assert write(folder, actions=WRITTEN, videos=1, size=48, progress=lambda *at: reports.append(at)) == (2, 4)
-    assert reports == [(done, 6) for done in range(1, 7)]
+    assert reports == [("rendering videos", done, 6) for done in range(1, 7)]
     assert (folder / "videos" / f"{labels[2].stem}.mp4").stat().st_mtime_ns == before
     assert [video.id for video in load(folder, split="all")] == [video.id for video in load(root, split="all")]
     with pytest.raises(ValueError, match="holds images of 48 pixels, not 64: use another folder"):
@@ -256,7 +256,7 @@ def test_complete_recordings_are_kept_and_missing_ones_written(root: Path, tmp_p
 
 
 def test_interrupted_writing_leaves_complete_recordings_and_resumes(tmp_path: Path) -> None:
-    def stop(done: int, total: int) -> None:
+    def stop(stage: str, done: int, total: int) -> None:
         if done == 2:
             raise KeyboardInterrupt
 
@@ -293,7 +293,7 @@ def test_a_full_disk_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_two_processes_do_not_write_into_one_folder(tmp_path: Path) -> None:
-    def meanwhile(done: int, total: int) -> None:
+    def meanwhile(stage: str, done: int, total: int) -> None:
         with pytest.raises(StoreError, match=r"another process is filling .*: wait for it, or use another folder"):
             write(tmp_path, split="train", actions=["squat"], videos=1, size=16)
 

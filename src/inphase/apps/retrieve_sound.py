@@ -285,7 +285,7 @@ class DatasetSplit:
         self._encoder, self._model, self._progress = load_encoder(model), model, progress or ignore_progress
         self._choice = choose_data(model, name=name, root=None, store=None)
         # Poses do not depend on the size of a drawing, which is chosen for people to see.
-        size = self._encoder.shape[0] if self._encoder.modality == "image" else DRAWN_SIZE
+        size = self._encoder.image_size[0] if self._encoder.image_size else DRAWN_SIZE
         listed, _ = find_present(self._choice.load(split, size=size))
         self._videos = {video.id: video for video in listed if video.sound is not None or video.synthesize is not None}
         self.names = list(self._videos)

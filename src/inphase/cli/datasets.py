@@ -156,7 +156,6 @@ def write_stage(
         seed: another seed draws other people.
     """
     from inphase.data import stage_videos
-    from inphase.progress import stage_progress
 
     with show_progress() as progress:
         new, kept = stage_videos.write(
@@ -167,7 +166,7 @@ def write_stage(
             level=level,
             size=size,
             seed=seed,
-            progress=stage_progress(progress, "drawing videos"),
+            progress=progress,
         )
     print_line(f"{new + kept:,} videos in {root} ({new:,} new)")
 

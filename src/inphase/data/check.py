@@ -1,4 +1,4 @@
-"""Is a collection whole? What is there, what is missing or broken, and what to do about it."""
+"""Check a data set: its contents, missing or broken files, and how to fix them."""
 
 import warnings
 from collections import Counter, defaultdict
@@ -17,7 +17,7 @@ FindingKind = Literal["missing", "broken", "remark"]
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to know about a collection, and what to do about it."""
+    """A fault or a remark about a data set, and its fix."""
 
     kind: FindingKind
     what: str
@@ -26,19 +26,19 @@ class Finding:
 
 @dataclass(frozen=True)
 class DataReport:
-    """What a collection holds, by action and split, and what was found wrong with it."""
+    """The contents of a data set by action and split, and its faults."""
 
     name: str
     root: Path | None
     videos: Counter[tuple[str, str]]  # (action, split) → videos
     frames: Counter[str]  # action → frames, as counted or annotated
     labels: Counter[str]  # kind of label → videos that have it
-    opened: bool  # whether files were opened, not only looked for
+    opened: bool  # whether files were opened, not only listed
     findings: tuple[Finding, ...]
 
     @property
     def whole(self) -> bool:
-        """Tell whether nothing is missing or broken."""
+        """Return whether nothing is missing or broken."""
         return all(finding.kind == "remark" for finding in self.findings)
 
     @property
@@ -54,7 +54,7 @@ def check(
     name: str,
     frame_count: Callable[[Video], int] | None = None,
 ) -> DataReport:
-    """Load a whole collection and examine every video of it; with `frame_count`, open or draw each as well."""
+    """Load a data set and check every video; with `frame_count`, open or render each as well."""
     folder = None if root is None else Path(root)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -67,7 +67,7 @@ def check(
         else:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
     if not videos and not findings:
-        findings.append(Finding("missing", "not one video", "check that this is the right folder"))
+        findings.append(Finding("missing", "no video", "check that this is the right folder"))
     here, absent = find_present(videos)
     if absent:
         files = dict.fromkeys(_below(video.path, root=folder) for video in absent)
@@ -91,14 +91,14 @@ def check(
 def _examine(
     video: Video, *, frame_count: Callable[[Video], int] | None, counted: dict[str, int]
 ) -> Iterator[tuple[FindingKind, str, str, str]]:
-    """Yield each fault of one video: kind, what is wrong, what to do, and which video it is; note its frames."""
-    pictures = _pictures(video.path)
+    """Yield each fault of one video: kind, fault, fix and video id; add its frames to `counted`."""
+    images = _images(video.path)
     if video.path is not None and video.path.is_file() and video.path.stat().st_size == 0:
         yield "broken", "empty files", "download or copy them again", video.id
-    elif video.path is not None and pictures == 0:
-        yield "broken", "folders without pictures", "extract the frames again", video.id
-    elif pictures is not None and video.length not in (None, pictures):
-        yield "broken", "folders whose pictures are not as many as annotated", "extract the frames again", video.id
+    elif video.path is not None and images == 0:
+        yield "broken", "folders without images", "extract the frames again", video.id
+    elif images is not None and video.length not in (None, images):
+        yield "broken", "folders whose number of images is not as annotated", "extract the frames again", video.id
     elif frame_count is not None and (video.path is not None or video.render is not None):
         try:
             counted[video.id] = frame_count(video)
@@ -108,21 +108,26 @@ def _examine(
             yield "broken", f"files that cannot be opened ({reason})", "see the reason", video.id
         else:
             if not video.spans and video.length not in (None, counted[video.id]):
-                yield "broken", "files whose frames are not as many as annotated", "get the annotated version", video.id
+                yield (
+                    "broken",
+                    "files whose number of frames is not as annotated",
+                    "get the annotated version",
+                    video.id,
+                )
     rows = {"phases": video.phases, "keypoints": video.keypoints, "visibility": video.visibility, "boxes": video.boxes}
     for name, array in rows.items():
         if array is not None and video.length is not None and len(array) != video.length:
-            yield "broken", f"{name} that are not one a frame", "get the labels of this version", video.id
+            yield "broken", f"{name} that are not one per frame", "get the labels of this version", video.id
     if video.keypoints is not None and not np.isfinite(video.keypoints).all():
         yield "broken", "keypoints that are not numbers", "leave these videos out", video.id
     if video.boxes is not None and (video.boxes[:, 2:] <= video.boxes[:, :2]).any():
-        yield "remark", "some boxes without an area", "use a neighbouring frame's box", video.id
+        yield "remark", "some boxes without an area", "use the box of a neighboring frame", video.id
     if "repaired" in video.notes:
         yield "remark", "labels repaired while loading", "nothing: see the video's notes", video.id
 
 
 def _compare(videos: Iterable[Video]) -> Iterator[Finding]:
-    """Yield what is wrong between videos: an id twice, a performance in two splits, an action with a single video."""
+    """Yield faults between videos: a duplicate id, a performance in two splits, an action with a single video."""
     ids: Counter[str] = Counter()
     splits: dict[str, set[str]] = defaultdict(set)
     sizes: Counter[tuple[str, str]] = Counter()
@@ -144,7 +149,7 @@ def _compare(videos: Iterable[Video]) -> Iterator[Finding]:
 
 
 def _gather(faults: Iterable[tuple[FindingKind, str, str, str]]) -> Iterator[Finding]:
-    """Yield one finding for each fault, with the videos that have it."""
+    """Yield one finding for each fault, with its videos."""
     found: dict[tuple[FindingKind, str, str], list[str]] = defaultdict(list)
     for kind, what, fix, name in faults:
         found[kind, what, fix].append(name)
@@ -153,19 +158,19 @@ def _gather(faults: Iterable[tuple[FindingKind, str, str, str]]) -> Iterator[Fin
 
 
 def _below(path: Path | None, *, root: Path | None) -> str:
-    """Name a file as below the collection's folder, where it is."""
+    """Return the path of a file relative to the folder of the data set, if it is inside."""
     return str(path.relative_to(root)) if path is not None and root and path.is_relative_to(root) else str(path)
 
 
-def _pictures(path: Path | None) -> int | None:
-    """Count the pictures of a folder of frames; None for anything else."""
+def _images(path: Path | None) -> int | None:
+    """Count the images in a folder of frames; None for anything else."""
     if path is None or not path.is_dir():
         return None
     return sum(entry.suffix.lower() in IMAGE_SUFFIXES for entry in path.iterdir())
 
 
 def _count_frames(videos: Iterable[Video], *, counted: Mapping[str, int]) -> Counter[str]:
-    """Add up the lengths by action."""
+    """Sum the lengths by action."""
     frames: Counter[str] = Counter()
     for video in videos:
         frames[video.action] += counted.get(video.id, video.length or 0)
@@ -173,7 +178,7 @@ def _count_frames(videos: Iterable[Video], *, counted: Mapping[str, int]) -> Cou
 
 
 def _labels(video: Video) -> Iterator[str]:
-    """Name the kinds of label a video has."""
+    """List the kinds of label of a video."""
     kinds = {
         "phases": video.phases is not None or bool(video.intervals),
         "events": bool(video.events),

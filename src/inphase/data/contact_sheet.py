@@ -1,4 +1,4 @@
-"""Contact sheets: a collection at a glance, a row a video, with the phase under each frame."""
+"""Contact sheets: an overview image of a data set, one row per video, with the phase under each frame."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ from inphase.pose.skeleton import bones
 from inphase.storage.errors import MediaError
 from inphase.storage.files import atomic_write
 
-# Okabe and Ito's colours and lighter ones of the same hues: told apart by people who do not see red or green as well.
+# Okabe and Ito's colors and lighter ones of the same hues, which color-blind people can distinguish.
 PALETTE = (
     (0, 114, 178),
     (230, 159, 0),
@@ -31,14 +31,14 @@ PALETTE = (
     (150, 200, 150),
     (160, 110, 70),
 )
-UNLABELLED = (200, 200, 200)
+UNLABELED = (200, 200, 200)
 _INK, _PAPER, _LEFT, _RIGHT, _HIDDEN = (30, 30, 30), (255, 255, 255), (0, 114, 178), (213, 94, 0), (190, 190, 190)
 _NAMES, _BAND, _GAP, _LEGEND = 150, 16, 4, 22  # pixels
 _LETTERS = 22  # of a name
 
 
 def write_contact_sheet(file: Path, videos: Sequence[Video], *, rows: int = 8, columns: int = 10) -> None:
-    """Write a contact sheet of up to `rows` videos as an image file, whatever their files contain."""
+    """Write a contact sheet of up to `rows` videos as an image file; a video that cannot be read shows its error."""
     if rows < 1 or columns < 1:
         raise ValueError(f"a sheet needs rows and columns of at least 1, got {rows} and {columns}")
     if Image.registered_extensions().get(file.suffix.lower()) not in Image.SAVE:
@@ -59,7 +59,7 @@ def draw_contact_sheet(
 ) -> Image.Image:
     """Draw each video as a row of `columns` frames, evenly spread, and the phase each belongs to.
 
-    The pictures are what `read` gives of files and drawings; of others there are stick figures of their keypoints.
+    Images come from `read`; videos without images show stick figures of their keypoints.
     """
     if not videos or columns < 1:
         raise ValueError(f"a sheet needs videos and columns, got {len(videos)} and {columns}")
@@ -77,7 +77,7 @@ def draw_contact_sheet(
 
 
 def choose(videos: Sequence[Video], *, rows: int = 8) -> list[Video]:
-    """Pick videos for a sheet: the first of every action, then the second of each, and so on, sorted by action."""
+    """Choose videos for a sheet: the first of every action, then the second of each, and so on, sorted by action."""
     by_action: dict[str, list[Video]] = defaultdict(list)
     for video in videos:
         by_action[video.action].append(video)
@@ -95,23 +95,23 @@ def _draw_row(
     frame_count: Callable[[Video], int],
     seen: dict[tuple[int, str], None],
 ) -> Image.Image:
-    """Draw one video's name, frames and phases; note the phases whose names are too long for the legend."""
+    """Draw the name, frames and phases of one video; add phases with long names to the legend."""
     row = Image.new("RGB", (_NAMES + columns * (cell + _GAP), cell + _BAND), _PAPER)
     draw = ImageDraw.Draw(row)
-    # Ids of one collection differ at their end.
+    # Ids of one data set differ at their end.
     name = video.id if len(video.id) <= _LETTERS else "…" + video.id[1 - _LETTERS :]
     for line, text in enumerate((name, shorten(video.action, width=_LETTERS), video.split)):
         _write(draw, (6, 6 + 16 * line), text, size=12)
     try:
-        pictures, frames, phases = _look_at(video, columns=columns, cell=cell, read=read, frame_count=frame_count)
+        images, frames, phases = _read_frames(video, columns=columns, cell=cell, read=read, frame_count=frame_count)
     except (OSError, ValueError, MediaError) as error:
         _write(draw, (_NAMES, 6), fill(str(error), 110), size=12, ink=(170, 0, 0))
         return row
-    for column, (picture, frame, phase) in enumerate(zip(pictures, frames.tolist(), phases.tolist(), strict=True)):
+    for column, (image, frame, phase) in enumerate(zip(images, frames.tolist(), phases.tolist(), strict=True)):
         left = _NAMES + column * (cell + _GAP)
-        row.paste(picture, (left + (cell - picture.width) // 2, (cell - picture.height) // 2))
-        draw.rectangle((left, cell, left + cell - 1, cell + _BAND - 1), fill=_colour(phase))
-        ink = _PAPER if sum(_colour(phase)) < 350 else _INK
+        row.paste(image, (left + (cell - image.width) // 2, (cell - image.height) // 2))
+        draw.rectangle((left, cell, left + cell - 1, cell + _BAND - 1), fill=_color(phase))
+        ink = _PAPER if sum(_color(phase)) < 350 else _INK
         _write(draw, (left + 3, cell + 1), str(frame), ink=ink)
         if phase >= 0:
             name = video.phase_names[phase] if phase < len(video.phase_names) else "phase"
@@ -123,10 +123,10 @@ def _draw_row(
     return row
 
 
-def _look_at(
+def _read_frames(
     video: Video, *, columns: int, cell: int, read: Read, frame_count: Callable[[Video], int]
 ) -> tuple[list[Image.Image], Frames, NDArray[np.int64]]:
-    """Get a few pictures of a video, which frames they are, and their phases."""
+    """Read a few frames of a video: images, frame numbers and phases."""
     frames = np.unique(np.linspace(0, frame_count(video) - 1, columns).round().astype(np.int64))
     filmed = video.path is not None and (video.keypoints is None or video.path.exists())
     if video.render is not None or filmed:
@@ -137,18 +137,18 @@ def _look_at(
         figures = _draw_figures(video, frames, cell=cell)
         return figures, frames, _phases(video, frames, times=frames / (video.rate or 1.0))
     else:
-        raise ValueError(f"{video.id} has neither keypoints nor readable pictures ({video.path})")
-    pictures = [ImageOps.contain(Image.fromarray(value), (cell, cell)) for value in values]
-    return pictures, frames, _phases(video, frames, times=times)
+        raise ValueError(f"{video.id} has neither keypoints nor readable images ({video.path})")
+    images = [ImageOps.contain(Image.fromarray(value), (cell, cell)) for value in values]
+    return images, frames, _phases(video, frames, times=times)
 
 
 def _phases(video: Video, frames: Frames, *, times: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Find the phases of some frames, −1 where there are none."""
+    """Return the phases of some frames, −1 without a label."""
     return video.phases[frames] if video.phases is not None else video.phases_at(times)
 
 
 def _draw_figures(video: Video, frames: Frames, *, cell: int, finer: int = 3) -> list[Image.Image]:
-    """Draw stick figures, all on the scale of the whole video: left blue, right orange, hidden limbs pale."""
+    """Draw stick figures, scaled to the whole video: left blue, right orange, hidden limbs pale."""
     assert video.keypoints is not None
     everywhere = np.ones(video.keypoints.shape[:2], np.bool_)
     visible = everywhere if video.visibility is None else video.visibility
@@ -156,12 +156,12 @@ def _draw_figures(video: Video, frames: Frames, *, cell: int, finer: int = 3) ->
     low, high = kept.min(0), kept.max(0)
     scale = 0.9 * cell * finer / max(float((high - low).max()), 1e-6)
     points = (video.keypoints[frames] - (low + high) / 2) * scale + cell * finer / 2
-    pictures = []
+    images = []
     for pose, seen in zip(points, visible[frames], strict=True):
-        picture = Image.new("RGB", (cell * finer, cell * finer), (246, 246, 246))
-        draw = ImageDraw.Draw(picture)
+        image = Image.new("RGB", (cell * finer, cell * finer), (246, 246, 246))
+        draw = ImageDraw.Draw(image)
         inside = ((pose >= 0) & (pose < cell * finer)).all(-1)
-        # Hidden limbs first, so that what is seen lies on top; a hidden joint may lie anywhere.
+        # Hidden limbs first, so that visible ones are on top; a hidden joint may be anywhere.
         for a, b in sorted(bones(video.joints), key=lambda bone: bool(seen[bone[0]] and seen[bone[1]])):
             if (seen[a] and seen[b]) or (inside[a] and inside[b]):
                 ends = (tuple(pose[a].tolist()), tuple(pose[b].tolist()))
@@ -170,18 +170,18 @@ def _draw_figures(video: Video, frames: Frames, *, cell: int, finer: int = 3) ->
             x, y = pose[video.joints.index("head")].tolist()
             radius = 3 * finer
             draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=_INK)
-        pictures.append(picture.resize((cell, cell), Image.Resampling.LANCZOS))
-    return pictures
+        images.append(image.resize((cell, cell), Image.Resampling.LANCZOS))
+    return images
 
 
 def _side(a: str, b: str, *, seen: bool) -> tuple[int, int, int]:
-    """Colour a limb by its side of the body."""
+    """Choose the color of a limb by its side of the body."""
     sides = {name.split("_")[0] for name in (a, b)}
     return _HIDDEN if not seen else _LEFT if sides == {"left"} else _RIGHT if sides == {"right"} else _INK
 
 
 def _draw_legend(seen: Iterable[tuple[int, str]], *, width: int) -> Image.Image:
-    """Name the phases that could not be named under their frames, as far as there is room."""
+    """Draw the names of phases that did not fit under their frames, as far as they fit here."""
     legend = Image.new("RGB", (width, _LEGEND), _PAPER)
     draw = ImageDraw.Draw(legend)
     left = _NAMES
@@ -191,15 +191,15 @@ def _draw_legend(seen: Iterable[tuple[int, str]], *, width: int) -> Image.Image:
         if left + needed > width:
             _write(draw, (left, 5), "…")
             break
-        draw.rectangle((left, 6, left + 11, 17), fill=_colour(phase))
+        draw.rectangle((left, 6, left + 11, 17), fill=_color(phase))
         _write(draw, (left + 16, 5), text)
         left += needed
     return legend
 
 
-def _colour(phase: int) -> tuple[int, int, int]:
-    """Give a phase its colour."""
-    return UNLABELLED if phase < 0 else PALETTE[phase % len(PALETTE)]
+def _color(phase: int) -> tuple[int, int, int]:
+    """Return the color of a phase."""
+    return UNLABELED if phase < 0 else PALETTE[phase % len(PALETTE)]
 
 
 def _write(
@@ -222,5 +222,5 @@ def _length(text: str, *, size: int = 11) -> float:
 
 
 def shorten(text: str, *, width: int) -> str:
-    """Cut a text to a number of letters."""
+    """Shorten a text to a number of letters."""
     return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,5 +1,11 @@
-"""FineGym's category and split lists, and the one order of sets they imply."""
-# MERGED: FineGym: gymnastics events whose sets are put into one order, so that videos of one event can be aligned.
+"""FineGym: gymnastics events, their sets sorted into one order, so that videos of one event can be aligned.
+
+    root/gym<99 or 288>_categories.txt, gym…_train_element_<version>.txt, gym…_val_element.txt
+    root/finegym_annotation_info_<version>.json
+    root/videos/<YouTube id>.*
+
+Shao et al., "FineGym: A Hierarchical Video Dataset for Fine-grained Action Understanding", CVPR 2020.
+"""
 
 import re
 from collections import defaultdict
@@ -29,7 +35,7 @@ class Category:
 
 @dataclass(frozen=True)
 class Element:
-    """One labelled clip of an event, as a line of a split list names it."""
+    """One labeled clip of an event: a line of a split list."""
 
     youtube: str
     event_key: str  # E_<start>_<end>, seconds of the YouTube video
@@ -41,23 +47,23 @@ class Element:
 
     @property
     def event_id(self) -> str:
-        """Name the event instance this clip was cut from."""
+        """Return the id of the event instance that this clip was cut from."""
         return f"{self.youtube}_{self.event_key}"
 
 
 def read_categories(file: Path) -> dict[int, Category]:
-    """Read `Clabel:   0; set:  1; Glabel:   1; (VT) round-off, …`, a line a class."""
+    """Read `Clabel:   0; set:  1; Glabel:   1; (VT) round-off, …`, one line per class."""
     lines = [line for line in _read_lines(file) if line.strip()]
     found = [_CATEGORY.fullmatch(line.strip()) for line in lines]
     wrong = [line for line, match in zip(lines, found, strict=True) if match is None]
     if wrong:
-        raise ValueError(f"{file}: {summarize(map(repr, wrong))} is no category; compare with the published file")
+        raise ValueError(f"{file}: {summarize(map(repr, wrong))} is not a category; compare with the published file")
     parsed = (match.groups() for match in found if match)
     return {int(label): Category(int(label), int(part), EVENTS[event], name) for label, part, name, event in parsed}
 
 
 def read_elements(file: Path, *, categories: Mapping[int, Category], split: str) -> list[Element]:
-    """Read `<YouTube id>_E_<start>_<end>_A_<start>_<end> <label>`, a line a clip; others are reported and left out."""
+    """Read `<YouTube id>_E_<start>_<end>_A_<start>_<end> <label>`, one line per clip; warn of other lines."""
     elements, wrong = [], []
     for line in _read_lines(file):
         clip, _, label = line.strip().rpartition(" ")
@@ -70,16 +76,17 @@ def read_elements(file: Path, *, categories: Mapping[int, Category], split: str)
             wrong.append(repr(line.strip()))
     if wrong:
         what = f"{len(wrong)} lines without a known clip and label: {summarize(wrong)}"
-        warn(Problem(str(file), what, "take the list that belongs to the category file"), stacklevel=3)
+        warn(Problem(str(file), what, "use the list that belongs to the category file"), stacklevel=3)
     return elements
 
 
 def prototype_order(elements: Iterable[Element]) -> dict[str, tuple[int, ...]]:
-    """Derive for each event the one order in which its sets shall appear, from training clips.
+    """Derive one order of the sets of each event from training clips.
 
-    In every event instance the clips, in the order performed, get the ranks 0 … 1 (a lone clip ½). An event's sets are
-    sorted by the mean rank of their clips, equal means by set number. It needs no times beyond those in the clips'
-    names. FineGym99 v1.0 gives floor 24 25 22 21, beam 33 32 31 34 35 and bars 43 42 41 44: dismounts (35, 44) last.
+    In every event instance the clips, in the order performed, get the ranks 0 … 1 (a single clip ½). The sets of an
+    event are sorted by the mean rank of their clips, equal means by set number. Only the times in the names of clips
+    are needed. FineGym99 v1.0 gives floor 24 25 22 21, beam 33 32 31 34 35 and bars 43 42 41 44: dismounts (35, 44)
+    last.
     """
     performed: dict[str, list[Element]] = defaultdict(list)
     for element in elements:
@@ -97,7 +104,7 @@ def prototype_order(elements: Iterable[Element]) -> dict[str, tuple[int, ...]]:
 
 
 def complete_order(order: Mapping[str, Sequence[int]], *, categories: Iterable[Category]) -> dict[str, dict[int, int]]:
-    """Give each event's sets their places: those the order names, then any others by number."""
+    """Return the position of each set of an event: first those in the order, then the others by number."""
     sets: dict[str, set[int]] = defaultdict(set)
     for category in categories:
         sets[category.event].add(category.set)
@@ -114,7 +121,7 @@ def complete_order(order: Mapping[str, Sequence[int]], *, categories: Iterable[C
 
 
 def _read_lines(file: Path) -> list[str]:
-    """Read a list's lines, or say which file to download."""
+    """Read the lines of a list; raise with the file to download if it is missing."""
     if not file.is_file():
         raise FileNotFoundError(f"no {file}: download it from FineGym's site")
     return read_text(file).splitlines()
@@ -136,12 +143,12 @@ def load(
     unit: Literal["event", "element"] = "event",
     version: str | None = None,
 ) -> list[Video]:
-    """Parse the annotation into one video per event instance, its labelled clips laid end to end in one order of sets.
+    """Parse the annotation into one video per event instance, its labeled clips joined in one order of sets.
 
-    The official "val" list is "test" here. 101 and 290 are 99 and 288 with a label each for the first two stages of a
-    vault, which otherwise stay unlabelled (−1): a vault's element label belongs to its third stage alone. `order` maps
-    an event ("floor exercise" …) to its sets; by default `prototype_order` of the training list, for every split.
-    `unit="element"` gives the original short clips instead.
+    The official "val" list is "test" here. 101 and 290 are 99 and 288 with one label more for each of the first two
+    stages of a vault, which otherwise are unlabeled (−1): the element label of a vault is that of its third stage.
+    `order` maps an event ("floor exercise" …) to its sets; by default `prototype_order` of the training list, for every
+    split. `unit="element"` returns the original short clips instead.
     """
     root = Path(root)
     check_split(split, of=SPLITS)
@@ -172,28 +179,28 @@ def load(
 
 
 def _newest(root: Path, *, base: int) -> str:
-    """Find the newest version of which both the annotation and the training list are there."""
+    """Find the newest version with both the annotation and the training list."""
     for version in VERSIONS:
         files = (f"finegym_annotation_info_{version}.json", f"gym{base}_train_element_{version}.txt")
         if all((root / file).is_file() for file in files):
             return version
     raise FileNotFoundError(
-        f"{root} holds no version of both finegym_annotation_info_<version>.json and "
+        f"{root} has no version of both finegym_annotation_info_<version>.json and "
         f"gym{base}_train_element_<version>.txt ({' or '.join(VERSIONS)}): download them from FineGym's site"
     )
 
 
 def _evaluation_list(root: Path, *, base: int) -> Path:
-    """Find the official validation list, also under the name of a test list."""
+    """Find the official validation list, also if it is named as a test list."""
     usual = root / f"gym{base}_val_element.txt"
     other = root / f"gym{base}_test_element.txt"
     return other if other.is_file() and not usual.is_file() else usual
 
 
 def _add_times(elements: Iterable[Element], *, file: Path) -> list[tuple[Element, Timestamps]]:
-    """Look up each clip's stages in seconds of the YouTube video; clips without are reported and left out.
+    """Look up the stages of each clip in seconds of the YouTube video; warn of clips without times and omit them.
 
-    The annotation counts a clip's times from the start of its event. Men's events have no segments at all (null).
+    The annotation counts times of a clip from the start of its event. Men's events have no segments at all (null).
     """
     annotation: dict[str, Any] = read_json(file)
     timed, lost = [], []
@@ -215,7 +222,7 @@ def _add_times(elements: Iterable[Element], *, file: Path) -> list[tuple[Element
 
 
 def _group(timed: Iterable[tuple[Element, Timestamps]], *, unit: str) -> list[list[tuple[Element, Timestamps]]]:
-    """Put the clips of one video together, in the order of the lists."""
+    """Group the clips by video, in the order of the lists."""
     groups: dict[tuple[str, str, str], list[tuple[Element, Timestamps]]] = defaultdict(list)
     for element, stages in timed:
         own = element.segment_key if unit == "element" else ""
@@ -231,12 +238,12 @@ def _assemble(
     names: tuple[str, ...],
     unit: str,
 ) -> Video:
-    """Lay clips end to end and label every stretch on the clock that results."""
+    """Join clips end to end and label every part in the resulting time."""
     spans: list[tuple[float, float]] = []
     intervals: list[tuple[float, float, int]] = []
     clock = 0.0
     for element, times in clips:
-        # Outside the vault a clip has one stage; were there more, they would all show the element.
+        # Outside the vault a clip has one stage; if there were more, all would show the element.
         before = stages if element.category.event == "vault" else (element.category.label,) * len(times)
         phases = (*before[: len(times) - 1], element.category.label)
         for (start, end), phase in zip(times, phases, strict=True):
@@ -245,7 +252,7 @@ def _assemble(
             clock += end - start
     first = clips[0][0]
     return Video(
-        # An event with clips in both lists is two videos: they show different stretches.
+        # An event with clips in both lists becomes two videos, of different parts.
         id=f"{first.event_id}_{first.split}" if unit == "event" else f"{first.event_id}_{first.segment_key}",
         action=first.category.event,
         split=first.split,

@@ -1,7 +1,7 @@
 """GolfDB: golf swings with the frames of eight events.
 
     root/index.csv        id, player, sex, club, view, split, frames, and the frame of each event
-    root/videos/<id>.mp4  30 frames a second, with a lead-in and a lead-out around the swing
+    root/videos/<id>.mp4  30 frames per second, with a lead-in and a lead-out around the swing
 
 McNally et al., "GolfDB: A Video Database for Golf Swing Sequencing", CVPRW 2019.
 """
@@ -27,7 +27,7 @@ EVENTS = (
     "mid_follow_through",
     "finish",
 )
-# Each event opens the phase of its name; what comes before the first is the lead-in.
+# Each event starts the phase of its name; the lead-in is before the first event.
 PHASES = ("lead_in", *EVENTS)
 _OFFICIAL_TRAIN, _OFFICIAL_TEST = ("1", "2", "3"), ("4",)
 
@@ -35,8 +35,8 @@ _OFFICIAL_TRAIN, _OFFICIAL_TEST = ("1", "2", "3"), ("4",)
 def load(root: Path | str, *, split: str, held_out: float = 0.2) -> list[Video]:
     """Parse the index into videos of nine phases; the lead-in and lead-out are kept.
 
-    The official split 4 is "test". Of the others, the players whose clips make up the fraction `held_out` are "val" and
-    the rest "train": nobody is in both. The official test split does share players with training.
+    The official split 4 is "test". Of the others, players with the fraction `held_out` of the clips are "val" and the
+    rest "train": no player is in both. The official test split does share players with training.
     """
     check_split(split)
     root = Path(root)
@@ -52,7 +52,7 @@ def load(root: Path | str, *, split: str, held_out: float = 0.2) -> list[Video]:
 
 
 def _hold_out(players: Iterable[str], *, fraction: float) -> set[str]:
-    """Choose whole players, in an order that depends on nothing but their names, up to a fraction of the clips."""
+    """Choose players, in an order that depends only on their names, up to a fraction of the clips."""
     clips = Counter(players)
     room = round(fraction * clips.total())
     chosen = set()
@@ -64,7 +64,7 @@ def _hold_out(players: Iterable[str], *, fraction: float) -> set[str]:
 
 
 def _parse(row: Mapping[str, str], *, root: Path, validation: set[str]) -> Video | None:
-    """Turn one row into a video; one whose numbers contradict each other is reported and left out."""
+    """Parse one row into a video; warn of contradictory numbers and return None."""
     where = f"{root / 'index.csv'}, id {row['id']}"
     try:
         length = int(row["frames"])

@@ -1,14 +1,13 @@
 """PennAction in its original layout, with or without its frames.
 
     root/labels/0001.mat         action, pose (view), x, y, visibility [T, 13], bbox [T, 4], dimensions, nframes, train
-    root/frames/0001/000001.jpg  absent where only the poses are used
-    root/phases/**/0001.npy      one integer a frame, as later papers distribute them; optional
+    root/frames/0001/000001.jpg  absent if only the poses are used
+    root/phases/**/0001.npy      one integer per frame, as later papers distribute them; optional
 
-A joint that is not visible has a guessed place, or (1, 1) where nobody guessed. The published names of the joints put
-left before right, but what they call left is a person's right: of the frames that show both shoulders or both hips it
-lies on the picture's left in 97 % of those seen from the front and on its right in 84 % of those seen from behind; from
-the left it is the side that is hidden, and seven of ten throw with it. Here left is a person's left, as in every other
-source of poses.
+An invisible joint has a guessed position, or (1, 1) without one. The published names of joints put left before right,
+but the joints called left are the person's right: in frames with both shoulders or both hips visible they are on the
+image's left in 97 % of the frontal views and on its right in 84 % of the rear views; in views from the left they are
+the hidden side, and seven of ten people throw with them. Here left is the person's left, as in every other data set.
 
 Zhang, Zhu, Derpanis, "From Actemes to Action", ICCV 2013.
 """
@@ -54,8 +53,8 @@ def load(
 ) -> list[Video]:
     """Parse PennAction's labels into videos; the official split's −1 is "test".
 
-    The default leaves out the two repetitive classes, as papers on alignment do; `actions=ALL_ACTIONS` keeps them.
-    `phases` is the folder of label files, by default `root/phases` where it exists.
+    The default omits the two repetitive classes, as papers on alignment do; `actions=ALL_ACTIONS` keeps them.
+    `phases` is the folder of label files, by default `root/phases` if it exists.
     """
     root = Path(root)
     check_split(split, of=SPLITS)
@@ -79,7 +78,7 @@ def load(
 
 
 def _phase_folder(root: Path, phases: Path | str | None) -> Path:
-    """Find the folder of phase labels; one that was asked for has to exist."""
+    """Find the folder of phase labels; raise if the given one does not exist."""
     if phases is None:
         return root / "phases"
     folder = Path(phases)
@@ -89,7 +88,7 @@ def _phase_folder(root: Path, phases: Path | str | None) -> Path:
 
 
 def _read_labels(file: Path) -> dict[str, Any] | None:
-    """Read one label file; a damaged one is reported and left out."""
+    """Read one label file; warn of a damaged one and return None."""
     needed = ("action", "pose", "x", "y", "visibility", "bbox", "dimensions", "nframes", "train")
     try:
         with file.open("rb") as opened:
@@ -110,7 +109,7 @@ def _read_labels(file: Path) -> dict[str, Any] | None:
 
 
 def _parse(stem: str, labels: dict[str, Any], *, frames: Path | None, phase_file: Path | None) -> Video:
-    """Turn one label file's arrays into a video."""
+    """Convert the arrays of one label file to a video."""
     # MATLAB stored this count in the smallest type that holds it: uint8 would overflow in arithmetic.
     length = int(labels["nframes"].item())
     sides = mirrored(JOINTS13)
@@ -136,14 +135,14 @@ def _parse(stem: str, labels: dict[str, Any], *, frames: Path | None, phase_file
 
 
 def _read_phases(file: Path, *, length: int) -> NDArray[np.int64] | None:
-    """Read one integer a frame; anything else is reported and the video left unlabelled."""
+    """Read one integer per frame; warn of anything else and return None."""
     try:
         phases: NDArray[np.int64] = np.load(file, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         warn(Problem(str(file), f"not an array of integers ({error})", "copy it again"), stacklevel=4)
         return None
     if phases.shape != (length,) or phases.dtype.kind not in "iu":
-        what = f"{phases.dtype} {list(phases.shape)} instead of {length} integers, one a frame"
-        warn(Problem(str(file), what, "take the labels made for these frames"), stacklevel=4)
+        what = f"{phases.dtype} {list(phases.shape)} instead of {length} integers, one per frame"
+        warn(Problem(str(file), what, "use the labels of these frames"), stacklevel=4)
         return None
     return phases.astype(np.int64, copy=False)

@@ -9,7 +9,7 @@ The labels of a recording are written after its video, so a recording with label
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from warnings import warn
@@ -22,6 +22,7 @@ from inphase.data.video import SPLITS, Problem, Video, check_split, read_json
 from inphase.media.audio import Sound
 from inphase.media.encode import SOUND_RATE, write_mp4
 from inphase.media.frames import Clip
+from inphase.progress import Progress, stage_progress
 from inphase.stage.actions import ACTIONS
 from inphase.stage.physique import JOINTS
 from inphase.stage.stage_sound import synthesize_track
@@ -45,7 +46,7 @@ def load(
 ) -> list[Video]:
     """List the recordings of a split, `videos` per action; no two splits share a body or an appearance.
 
-    Without `root`, images of `size` × `size` pixels at 30 fps and sound are made when the `draw` and `hear` of a
+    Without `root`, images of `size` × `size` pixels at 30 fps and sound are made when `render` and `synthesize` of a
     recording are called; `level` is "plain", "medium" or "hard". With `root`, the files that `write` left there are
     listed, and `videos`, `level`, `size` and `seed` have no effect.
     """
@@ -64,23 +65,23 @@ def write(
     level: str = "medium",
     size: int = 128,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[int, int]:
     """Write recordings as mp4 with sound, and their labels, to `root`; return the numbers of new and of kept ones.
 
     An interrupted call leaves complete recordings only, and the next call writes the missing ones. A lock admits one
-    process at a time. `progress` is called with the number of finished recordings and the total.
+    process at a time.
     """
     check_split(split)
     root, slates, new = Path(root), _list_slates(split, actions, videos, level, seed), 0
+    report = stage_progress(progress, "rendering videos")
     with exclusive_lock(root):
         _prepare_folder(root, size=size)
         for done, slate in enumerate(slates, start=1):
             if not _is_complete(root, slate.id):
                 _write_video(root, label_take(sample_take(slate), size=size))
                 new += 1
-            if progress is not None:
-                progress(done, len(slates))
+            report(done, len(slates))
     return new, len(slates) - new
 
 

@@ -1,6 +1,6 @@
-"""UTD-MHAD: 3-D skeletons of 27 actions by 8 people, and what a synthetic camera sees of them.
+"""UTD-MHAD: 3-D skeletons of 27 actions by 8 people, and their projections into synthetic cameras.
 
-    root/skeleton3d.npz   seq_a<action>_s<subject>_t<trial> [T, 20, 3] metres, joint_names, parents, fps, action_names
+    root/skeleton3d.npz   seq_a<action>_s<subject>_t<trial> [T, 20, 3] meters, joint_names, parents, fps, action_names
 
 Chen, Jafari, Kehtarnavaz, "UTD-MHAD", ICIP 2015.
 """
@@ -18,24 +18,24 @@ from inphase.data.video import Problem, Video, check_split
 from inphase.pose.camera import project_joints, sample_camera
 
 SPLITS = ("train", "test")
-SIZE = (240, 320)  # of the camera's picture
+SIZE = (240, 320)  # of the camera's image
 _KEY = re.compile(r"(?:seq_)?a(?P<action>\d+)_s(?P<subject>\d+)_t(?P<trial>\d+)")
 
 
 def load(
     root: Path | str, *, split: str, actions: tuple[str, ...] = (), seed: int = 0, turn: float = np.pi
 ) -> list[Video]:
-    """Parse the skeletons into videos known by their poses; `actions` keeps some of the 27.
+    """Parse the skeletons into videos of keypoints; `actions` selects some of the 27.
 
-    As in the set's own protocol the odd subjects are "train" and the even ones "test". Every video gets a camera of its
-    own, drawn from `seed` and the video's name within ±`turn` radians of the front: the same for whoever asks.
+    As in the protocol of the data set, odd subjects are "train" and even ones "test". Every video has a camera of its
+    own, sampled from `seed` and the name of the video within ±`turn` radians of the front.
     """
     check_split(split, of=SPLITS)
     file = Path(root) / "skeleton3d.npz"
     if not file.is_file():
         raise FileNotFoundError(f"no skeleton3d.npz in {root}: point at the folder that holds it")
     if not is_zipfile(file):
-        raise ValueError(f"{file} is damaged or no archive: copy it again")
+        raise ValueError(f"{file} is damaged or not an archive: copy it again")
     with np.load(file, allow_pickle=False) as archive:
         absent = [name for name in ("action_names", "joint_names", "fps") if name not in archive]
         if absent:
@@ -58,7 +58,7 @@ def load(
 def _parse(
     archive: Any, found: re.Match[str], *, file: Path, action: str, split: str, seed: int, turn: float
 ) -> Video | None:
-    """Turn one skeleton into a video, seen by a camera of its own."""
+    """Convert one skeleton to a video with keypoints in a camera of its own."""
     joints = tuple(map(str, archive["joint_names"]))
     skeleton = _read(archive, found[0], file=file, joints=len(joints))
     if skeleton is None:
@@ -82,7 +82,7 @@ def _parse(
 
 
 def _read(archive: Any, key: str, *, file: Path, joints: int) -> NDArray[np.float32] | None:
-    """Read one skeleton; a damaged one is reported and left out."""
+    """Read one skeleton; warn of a damaged one and return None."""
     try:
         skeleton: NDArray[np.float32] = archive[key].astype(np.float32)
     except (ValueError, OSError, BadZipFile) as error:

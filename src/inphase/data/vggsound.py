@@ -4,7 +4,7 @@
     root/train.csv, root/test.csv      <id>_<start, six digits>.mp4, label
     root/videos/<id>_<start>.mp4       also found in root/video/ or in root itself
 
-Many clips can no longer be had: every listed one becomes a video, and `present` tells which are there.
+Many clips are no longer available: every listed clip becomes a video, and `find_present` finds those with a file.
 
 Chen et al., "VGGSound: A Large-Scale Audio-Visual Dataset", ICASSP 2020.
 """
@@ -22,7 +22,7 @@ _CLIP = re.compile(r"(?P<id>.{11})_(?P<start>\d{6})\.mp4")
 
 
 def load(root: Path | str, *, split: str, classes: tuple[str, ...] = ()) -> list[Video]:
-    """Parse the list of clips into videos whose action is their sound; `classes` keeps some, ("firing cannon",) say."""
+    """Parse the list of clips into videos whose action is the label of their sound; `classes` selects some labels."""
     root = Path(root)
     check_split(split, of=SPLITS)
     listed = list(_read_lists(root))
@@ -42,7 +42,7 @@ def load(root: Path | str, *, split: str, classes: tuple[str, ...] = ()) -> list
 
 
 def _read_lists(root: Path) -> Iterator[tuple[str, int, str, str]]:
-    """Yield id, start second, label and split of every line, from whichever form of the list is there."""
+    """Yield id, start second, label and split of every line, from either form of the list."""
     if (root / "vggsound.csv").is_file():
         files = [root / "vggsound.csv"]
     else:
@@ -74,7 +74,7 @@ def _read_row(row: list[str], *, subset: str) -> tuple[str, int, str, str] | Non
 
 
 def _clip_folder(root: Path) -> Path:
-    """Find where the clips lie; the usual place is named where there is none yet."""
+    """Find the folder of the clips; by default `videos`."""
     for folder in (root / "videos", root / "video"):
         if folder.is_dir():
             return folder
@@ -82,7 +82,7 @@ def _clip_folder(root: Path) -> Path:
 
 
 def _parse(youtube: str, start: int, label: str, split: str, *, folder: Path) -> Video:
-    """Turn one line into a video whose picture and sound are one file."""
+    """Convert one line to a video with images and sound in one file."""
     name = f"{youtube}_{start:06d}"
     path = folder / f"{name}.mp4"
     return Video(

@@ -36,7 +36,7 @@ class Choice:
 
     def seen_by(self, encoder: Encoder, split: str) -> FrameSource:
         """Show an encoder the videos of a split."""
-        videos = self.load(split, size=encoder.shape[0] if encoder.modality == "image" else None)
+        videos = self.load(split, size=encoder.image_size[0] if encoder.image_size else None)
         if not videos:
             raise ValueError(
                 f"{self.name} has no video in the split {split!r}: choose another, as --split train or all"

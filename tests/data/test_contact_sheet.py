@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from inphase.data.contact_sheet import PALETTE, UNLABELLED, choose, draw_contact_sheet
+from inphase.data.contact_sheet import PALETTE, UNLABELED, choose, draw_contact_sheet
 from inphase.data.video import Video
 from inphase.media.frames import Clip
 from inphase.pose.pose import JOINTS13
@@ -34,7 +34,7 @@ def test_frames_are_spread_evenly_with_their_phase_below() -> None:
     sheet = draw_contact_sheet([labelled], columns=3, cell=80)
     lefts = [150 + column * 84 for column in range(3)]
     assert [pixel(sheet, left + 40, 40) for left in lefts] == [(0, 0, 0), (100, 0, 0), (190, 0, 0)]
-    assert [pixel(sheet, left + 40, 88) for left in lefts] == [PALETTE[0], UNLABELLED, UNLABELLED]
+    assert [pixel(sheet, left + 40, 88) for left in lefts] == [PALETTE[0], UNLABELED, UNLABELED]
 
 
 def test_names_are_not_written_as_boxes() -> None:
@@ -47,7 +47,7 @@ def test_pictures_are_read_where_they_can_be(tmp_path_factory: pytest.TempPathFa
     sheet = draw_contact_sheet([video(path=path, intervals=((0.0, 0.95, 3),))], columns=2, cell=80, read=red)
     assert pixel(sheet, 150 + 84 + 40, 40) == (190, 0, 0)
     assert pixel(sheet, 150 + 40, 88) == PALETTE[3]
-    assert pixel(sheet, 150 + 84 + 40, 88) == UNLABELLED
+    assert pixel(sheet, 150 + 84 + 40, 88) == UNLABELED
 
 
 def test_keypoints_become_stick_figures_with_sides_told_apart() -> None:

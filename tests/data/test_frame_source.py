@@ -1,10 +1,22 @@
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from torch import Tensor
 
 from inphase.data import stage_videos
-from inphase.data.frame_source import open_frame_source
+from inphase.data.augmentation import apply_augmentations
+from inphase.data.frame_source import (
+    FRAME_SOURCES,
+    FrameSource,
+    ModalitySource,
+    augmentation_arguments,
+    open_frame_source,
+)
+from inphase.data.stream import GroupStream
 from inphase.data.video import Problem, Video
 from inphase.media.frame_store import Source, fill_store
 from inphase.models import AudioEncoder, ImageEncoder, PoseEncoder
@@ -62,3 +74,44 @@ def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
         open_frame_source(PoseEncoder(joints=JOINTS13, space=3), [Video("a", "wave", "test")])
     with pytest.raises(ValueError, match="stores hold the joints head, "):
         open_frame_source(PoseEncoder(joints=(*JOINTS13, "nose")), videos, store=tmp_path)
+
+
+class Depth:
+    """What a frame source needs of an encoder of depth maps."""
+
+    modality = "depth"
+    shape = (4, 4)
+    config: ClassVar[dict[str, Any]] = {}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An augmentation from outside: a factor on all depths."""
+
+    factor: float
+
+    def apply(self, frames: Tensor) -> Tensor:
+        return frames * self.factor
+
+
+def test_a_modality_from_outside_is_one_entry_that_reads_and_augments(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(video: Video, frames: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        return np.broadcast_to(frames[:, None, None], (len(frames), 4, 4)).astype(np.float32), frames / 10
+
+    def sample_scale(*, rng: np.random.Generator, most: float = 2.0) -> Scale:
+        return Scale(float(rng.uniform(1, most)))
+
+    videos = [Video(f"a{number}", "wave", "train", length=20) for number in range(3)]
+    with pytest.raises(ValueError, match="annotated videos have no depth frames: use one of image, pose"):
+        open_frame_source(Depth(), videos)
+    kind = ModalitySource(lambda encoder, found, store: FrameSource(list(found), read, lambda _: 20), sample_scale)
+    monkeypatch.setitem(FRAME_SOURCES, "depth", kind)
+    source = open_frame_source(Depth(), videos)
+    more = augmentation_arguments("depth", {"most": 3.0})
+    (group,) = GroupStream(source.videos, read=source.read, videos=2, frames=5, **more)[0].groups
+    assert group.values.shape[-2:] == (4, 4)
+    factors = [each.factor for each in group.augmentations if isinstance(each, Scale)]
+    assert len(factors) == 2
+    assert all(1 <= factor <= 3 for factor in factors)
+    augmented = apply_augmentations(group.values, augmentations=group.augmentations)
+    np.testing.assert_allclose(augmented[1], group.values[1] * factors[1])
