@@ -14,6 +14,7 @@ from inphase.corpus.store_search import find_moments, find_videos
 from inphase.corpus.vector_index import Candidate, Index
 from inphase.models import Embedding
 from inphase.storage.errors import StoreError
+from inphase.storage.files import DRAFT_SUFFIX, scratch_folder
 from tests.corpus.made import made_store, row, walk
 
 pytest.importorskip("faiss", reason="FAISS is not installed: pip install 'inphase[corpus]'")
@@ -107,7 +108,10 @@ def test_only_what_changed_is_indexed(folder: Path, rows: list[ShardRow]) -> Non
         # What a shard that is gone held is found no longer, and neither is its file kept.
         store.file("3").unlink()
         store.refresh()
-        assert Index(store, exact=10).built == 0
+        (stale := folder / "index" / f".3.faiss{DRAFT_SUFFIX}").mkdir()
+        with scratch_folder(folder / "index") as living:
+            assert Index(store, exact=10).built == 0
+            assert (stale.exists(), living.exists()) == (False, True)
         assert set((folder / "index").glob("*.faiss")) == set(files)
 
 

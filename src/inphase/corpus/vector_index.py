@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from inphase.corpus.embedding_store import CatalogEntry, EmbeddingStore
 from inphase.corpus.shards import GROUP_VALUES, read_rows
 from inphase.storage.errors import StoreError, import_extra
-from inphase.storage.files import atomic_write, explain_os_errors
+from inphase.storage.files import atomic_write, explain_os_errors, is_draft, sweep_drafts
 
 # Frames up to which all of them are compared: a few seconds.
 MAX_EXHAUSTIVE = 1_000_000
@@ -234,8 +234,9 @@ class Index:
     def _sweep(self) -> None:
         """Remove the files of shards that are gone and of replaced centroids."""
         kept = {self._file(shard).name for shard in self._shards} | {self._trained(self._key).name, "index.json", LOCK}
+        sweep_drafts(self._folder)
         for file in self._folder.iterdir():
-            if file.name not in kept:
+            if file.name not in kept and not is_draft(file):
                 file.unlink(missing_ok=True)
 
     def _choose_probes(self, method: IndexMethod, *, target: float) -> IndexMethod:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from warnings import warn
 
 from inphase.data.video import Problem, Video, check_split, read_json, read_text, summarize
-from inphase.media.listing import VIDEO_SUFFIXES
+from inphase.media.listing import videos_in
 
 EVENTS = {"VT": "vault", "FX": "floor exercise", "BB": "balance beam", "UB": "uneven bars"}
 _CATEGORY = re.compile(r"Clabel:\s*(\d+);\s*set:\s*(\d+);\s*Glabel:\s*\d+;\s*(\((VT|FX|BB|UB)\).+)")
@@ -165,7 +165,7 @@ def load(
         chosen = chosen + read_elements(files["test"], categories=categories, split="test")
     places = complete_order(prototype_order(train) if order is None else order, categories=categories.values())
     timed = _add_times(chosen, file=root / f"finegym_annotation_info_{version}.json")
-    found = {path.stem: path for path in sorted((root / "videos").glob("*")) if path.suffix.lower() in VIDEO_SUFFIXES}
+    found = {path.stem: path for path in videos_in([root / "videos"])} if (root / "videos").is_dir() else {}
     return [
         _assemble(
             sorted(group, key=lambda item: (places[item[0].category.event][item[0].category.set], item[1][0])),
