@@ -25,6 +25,8 @@ FUNCTIONS = {
     "retrieve": ("retrieve_sound", "RetrievedSound"),
     "activations": ("activation_maps", "ActivationMaps"),
     "pose3d": ("reconstruct_pose", "ReconstructedPose"),
+    "embed": ("embed_corpus", "EmbeddedCorpus"),
+    "align-all": ("align_corpus", "AlignedCorpus"),
     "fit": ("fit", "Fitted"),
     "train": ("train", "Trained"),
     "export": ("export", "Exported"),

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import corpus, datasets, evaluate, learn, reproduce, use, viewing
+from inphase.cli import corpora, datasets, evaluate, learn, reproduce, use, viewing
 from inphase.storage.files import explain_os_error
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -22,8 +22,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "retrieve": use.retrieve,
     "activations": use.activations,
     "pose3d": use.pose3d,
-    "embed": corpus.embed,
-    "align-all": corpus.align_all,
+    "embed": corpora.embed,
+    "align-all": corpora.align_all,
     "fit": learn.fit,
     "train": learn.train,
     "evaluate": evaluate.evaluate,

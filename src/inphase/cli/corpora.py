@@ -20,29 +20,29 @@ from inphase.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from inphase.corpus.align_corpus import ActionSummary
     from inphase.corpus.engines import Engine
 
-Corpus = Annotated[
-    tyro.conf.Positional[Path],
-    tyro.conf.arg(metavar="CORPUS", help="a folder of videos, a sub-folder per action, or a .csv of path and action"),
-]
-Store = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STORE", help="made by `inphase embed`")]
-StoreOut = Annotated[Path, tyro.conf.arg(metavar="STORE", help="the store to fill")]
 Workers = Annotated[
-    int | None, tyro.conf.arg(metavar="N", help="how many work at a time; by default one per core, or one for a GPU")
+    int | None, tyro.conf.arg(metavar="N", help="parallel processes or threads; by default one per core or GPU")
 ]
 EngineName = Annotated[str, tyro.conf.arg(metavar="NAME", help="threads, processes or ray")]
 Ray = Annotated[
     str | None,
     tyro.conf.arg(metavar="ADDRESS", help="use the Ray cluster at an address; auto: the one of this machine"),
 ]
+# Names that are printed of a list that may be long.
+MAX_NAMES = 5
 
 
 def embed(
-    corpus: Corpus,
+    corpus: Annotated[
+        tyro.conf.Positional[Path],
+        tyro.conf.arg(
+            metavar="CORPUS", help="a folder of videos, a sub-folder per action, or a .csv of path and action"
+        ),
+    ],
     *,
-    out: StoreOut,
+    out: Annotated[Path, tyro.conf.arg(metavar="STORE", help="the store to fill")] = Path("out/embed"),
     model: Model = None,
     modality: Modality = "auto",
     fps: Fps = None,
@@ -79,20 +79,19 @@ def embed(
             progress=progress,
         )
     if json:
-        print_json(result)
-        return
+        return print_json(result)
     speed = f", {result.frames / result.seconds:,.0f} frames/s" if result.frames else ""
     counts = f"{result.changed:,} of them changed; {result.kept:,} kept; {result.failed:,} broken"
     print_line(f"{result.done:,} videos embedded ({result.frames:,} frames, {result.seconds:.1f} s{speed}), {counts}")
-    for reason in list(result.broken.values())[:5]:
+    for reason in list(result.broken.values())[:MAX_NAMES]:
         warn_line(f"broken: {reason}")
-    if result.failed > 5:
-        warn_line(f"and {result.failed - 5:,} more; the store has the reason of each")
-    print_line(str(out))
+    if result.failed > MAX_NAMES:
+        warn_line(f"and {result.failed - MAX_NAMES:,} more; the store has the reason of each")
+    return print_line(str(out))
 
 
 def align_all(
-    store: Store,
+    store: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STORE", help="made by `inphase embed`")],
     *,
     out: Out = Path("out/align-all"),
     action: tuple[str, ...] = (),
@@ -107,12 +106,12 @@ def align_all(
     """Align every video of an action with one reference and all pairs with each other; show which do not fit.
 
     Writes report.html, with a page for every action, and for every action distances.npy, videos.csv and
-    alignments.parquet, which has for each frame of the reference the second of the video that goes with it.
+    alignments.parquet, which has for each frame of the reference the second of the video that matches it.
 
     Args:
         action: actions to align; by default all.
         reference: the video to align with; by default the one with the least sum of distances to the others.
-        max_compared: align all pairs of at most so many videos of an action, drawn at random where there are more.
+        max_compared: align all pairs of at most this many videos of an action, drawn at random if there are more.
     """
     from inphase.corpus.align_corpus import align_corpus
 
@@ -130,19 +129,15 @@ def align_all(
         )
         result.write(out, progress=progress)
     if json:
-        print_json(result)
-        return
+        return print_json(result)
     for each in result.actions:
-        print_line(_describe(each))
+        speed = f"{each.pairs:,} pairs in {each.pair_seconds:.1f} s ({each.pairs_per_second:,.0f} pairs/s)"
+        print_line(f"{each.action}: {each.videos:,} videos, reference {each.reference}; {speed}")
         if each.misfits:
-            more = f" and {each.misfits - 5} more" if each.misfits > 5 else ""
-            print_line(f"  {each.misfits} do not fit: {', '.join(id for id, _, _ in each.worst[:5])}{more}")
-    print_line(str(out / "report.html"))
-
-
-def _describe(action: "ActionSummary") -> str:
-    speed = f"{action.pairs:,} pairs in {action.pair_seconds:.1f} s ({action.pairs_per_second:,.0f} pairs/s)"
-    return f"{action.action}: {action.videos:,} videos, reference {action.reference}; {speed}"
+            more = f" and {each.misfits - MAX_NAMES} more" if each.misfits > MAX_NAMES else ""
+            names = ", ".join(id for id, _, _ in each.worst[:MAX_NAMES])
+            print_line(f"  {each.misfits} do not fit: {names}{more}")
+    return print_line(str(out / "report.html"))
 
 
 def _choose_engine(name: str, ray: str | None, workers: int | None) -> "str | Engine":
