@@ -20,9 +20,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.timing import lay_out, machine
 from inphase.data.video import Video
-from inphase.evaluation import TASKS, Embedded
-from inphase.evaluation.classifier import fit_linear
-from inphase.evaluation.kendall_tau import pairwise_tau
+from inphase.evaluation import TASKS, EmbeddedVideo
+from inphase.evaluation.tasks.kendall_tau import pairwise_tau
+from inphase.evaluation.tasks.phase_classification import fit_linear
 from inphase.models import Embedding
 
 Videos = list[NDArray[np.float32]]
@@ -83,8 +83,8 @@ def measure_svm() -> None:
     rows = []
     for frames, classes, both in ((5_000, 101, True), (50_000, 101, False)):
         (x, labels), (targets, truth) = clouds(frames, classes, seed=0), clouds(5_000, classes, seed=1)
-        for features in ("raw", "standardised"):
-            if features == "standardised":
+        for features in ("raw", "standardized"):
+            if features == "standardized":
                 x, targets = (x - x.mean(0)) / x.std(0), (targets - x.mean(0)) / x.std(0)
             start = time.process_time()
             found = fit_linear(x, labels).predict(targets)
@@ -117,7 +117,7 @@ def measure_events() -> None:
         times = np.arange(len(values)) / 30
         events = {f"event {k}": int(k * len(values) / 8) for k in range(8)}
         video = Video(str(number), "throw", "test", length=len(values), events=events, progress=times / times[-1])
-        test.append(Embedded(video, Embedding(values, times), length=len(values)))
+        test.append(EmbeddedVideo(video, Embedding(values, times), length=len(values)))
     rows = []
     for task in ("event_error", "alignment_error", "cycle_error"):
         TASKS[task]([], test[:3])

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from inphase.data import golfdb
 from inphase.data.frame_source import FrameSource, open_frame_source
-from inphase.evaluation.embedded import Embedded
-from inphase.evaluation.event_error import event_error
-from inphase.evaluation.kendall_tau import kendall_tau
+from inphase.evaluation import EmbeddedVideo
+from inphase.evaluation.tasks.event_error import event_error
+from inphase.evaluation.tasks.kendall_tau import kendall_tau
 from inphase.media.sampling import context_frames
 from inphase.models import ENCODERS, Embedding, Encoder, MotionEncoder
 from inphase.models.motion_encoder import PooledFeatures
@@ -88,12 +88,10 @@ def measure(
         embedding = Embedding(values, times)
         if isinstance(encoder, PooledFeatures):
             embedding = encoder.center(embedding)
-        embedded.append(Embedded(video, embedding, length, context=encoder.context))
-    errors, tau = event_error([], embedded, events=INNER, pairs=4000), kendall_tau([], embedded)
-    return {name: errors[name] for name in errors if name.endswith(("/mean", "/median"))} | {
-        "tau": tau["tau"],
-        "tau/nc": tau["tau/nc"],
-    }
+        embedded.append(EmbeddedVideo(video, embedding, length, context=encoder.context))
+    scores = [*event_error([], embedded, events=INNER, pairs=4000), *kendall_tau([], embedded)]
+    metrics = ("mean", "median", "tau", "tau_unclamped")
+    return {score.label: score.value for score in scores if score.metric in metrics and not score.is_detail}
 
 
 def main() -> None:

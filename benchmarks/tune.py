@@ -90,23 +90,21 @@ def trial(
 
 def measure(encoder: Encoder, source: FrameSource | None) -> dict[str, float]:
     """Measure τ, and the event error where the videos have events."""
-    from inphase.evaluation import embed_videos
-    from inphase.evaluation.event_error import event_error
-    from inphase.evaluation.kendall_tau import kendall_tau
+    from inphase.evaluation import embed_videos, select
+    from inphase.evaluation.tasks.event_error import event_error
+    from inphase.evaluation.tasks.kendall_tau import kendall_tau
 
     if source is None:
         return {}
     embedded = embed_videos(
         encoder, source.videos, read=source.read, frame_count=source.frame_count, precomputed=source.precomputed
     )
-    found = {name: value for name, value in kendall_tau([], embedded).items() if "/" not in name or name == "tau/nc"}
+    scores = select(kendall_tau([], embedded), action=None)
     if all(set(INNER) <= set(video.events) for video in source.videos):
-        errors = event_error([], embedded, events=INNER, pairs=4000)
+        scores += select(event_error([], embedded, events=INNER, pairs=4000), event=None)
     elif any(video.events for video in source.videos):
-        errors = event_error([], embedded, pairs=4000)
-    else:
-        errors = {}
-    return found | {name: errors[name] for name in errors if name.endswith(("/mean", "/median"))}
+        scores += select(event_error([], embedded, pairs=4000), event=None)
+    return {score.label: score.value for score in scores if not score.metric.endswith("_fraction")}
 
 
 INNER = ("toe_up", "mid_backswing", "top", "mid_downswing", "impact", "mid_follow_through")

@@ -13,6 +13,7 @@ and a JSON-ready `.to_dict()`:
     align_corpus(store, out)                  AlignedCorpus
     fit(folder, out)                          Fitted, a run folder from your own videos
     train(recipe, out)                        Trained, a run folder from a recipe
+    evaluate(run)                             Evaluation, scores of a run beside its controls
     export(folder, out)                       Exported, a web page for any static host
 
 Below them are nouns and the functions between them:
@@ -25,7 +26,7 @@ Below them are nouns and the functions between them:
     Run         a run folder                      Run(folder).encoder(), .recipe, .metrics
     Playback    the document the viewer plays     read_playback(folder), write_playback(folder, playback)
 
-`load_encoder(run)` loads an encoder, `read_recipe(name)` a recipe for `train`; `evaluate(run)` measures a run.
+`load_encoder(run)` loads an encoder, `read_recipe(name)` a recipe for `train`.
 `GTA`, `smooth_dtw` and `soft_dtw` are the losses. docs/api.md has examples.
 """
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from inphase.corpus.embed_corpus import EmbeddedCorpus, embed_corpus
     from inphase.corpus.store_search import search
     from inphase.data.video import Video
-    from inphase.evaluation.run import evaluate
+    from inphase.evaluation.evaluate import Evaluation, evaluate
     from inphase.losses import GTA
     from inphase.media.frames import Clip, read_clip
     from inphase.models import Embedding, embed, load_encoder
@@ -63,6 +64,7 @@ __all__ = [
     "Clip",
     "EmbeddedCorpus",
     "Embedding",
+    "Evaluation",
     "Exported",
     "Fitted",
     "Labeled",
@@ -111,6 +113,7 @@ _HOME = {
     "Clip": "inphase.media.frames",
     "EmbeddedCorpus": "inphase.corpus.embed_corpus",
     "Embedding": "inphase.models",
+    "Evaluation": "inphase.evaluation.evaluate",
     "Exported": "inphase.viewer.page",
     "Labeled": "inphase.apps.transfer_labels",
     "Fitted": "inphase.training",
@@ -127,7 +130,7 @@ _HOME = {
     "dtw": "inphase.align",
     "embed": "inphase.models",
     "embed_corpus": "inphase.corpus.embed_corpus",
-    "evaluate": "inphase.evaluation.run",
+    "evaluate": "inphase.evaluation.evaluate",
     "export": "inphase.viewer.page",
     "fit": "inphase.training",
     "load_encoder": "inphase.models",

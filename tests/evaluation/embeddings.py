@@ -1,4 +1,4 @@
-"""Embedded videos whose answer is known by construction."""
+"""EmbeddedVideo videos whose answer is known by construction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.data.video import Video
-from inphase.evaluation.embedded import Embedded
+from inphase.evaluation.embedded_videos import EmbeddedVideo
 from inphase.media.sampling import Context
 from inphase.models import Embedding
 
@@ -31,15 +31,17 @@ def embedded(
     first: int = 0,
     length: int | None = None,
     context: Context | None = None,
-) -> Embedded:
+) -> EmbeddedVideo:
     """Make an embedded video of some vectors."""
     total = length or len(values)
     video = Video(name, action, "test", length=total, phases=phases, progress=progress, events=events or {})
     times = np.arange(first, first + len(values)) / 30
-    return Embedded(video, Embedding(values, times), length=total, first=first, context=context or Context((0,)))
+    return EmbeddedVideo(video, Embedding(values, times), length=total, first=first, context=context or Context((0,)))
 
 
-def performance(times: Sequence[float] | NDArray[np.float64], *, name: str = "a", action: str = "throw") -> Embedded:
+def performance(
+    times: Sequence[float] | NDArray[np.float64], *, name: str = "a", action: str = "throw"
+) -> EmbeddedVideo:
     """Embed a performance of known canonical times perfectly; its phases are the quarters, its event the middle."""
     progress = np.asarray(times, np.float64)
     phases = np.minimum((PHASES * progress).astype(np.int64), PHASES - 1)
@@ -47,7 +49,7 @@ def performance(times: Sequence[float] | NDArray[np.float64], *, name: str = "a"
     return embedded(curve(progress), name=name, action=action, phases=phases, progress=progress, events=events)
 
 
-def performances(count: int = 4, *, action: str = "throw", seed: int = 0) -> list[Embedded]:
+def performances(count: int = 4, *, action: str = "throw", seed: int = 0) -> list[EmbeddedVideo]:
     """Embed performances at different speeds perfectly, each a monotone warp of the same curve."""
     rng = np.random.default_rng(seed)
     found = []
@@ -58,7 +60,7 @@ def performances(count: int = 4, *, action: str = "throw", seed: int = 0) -> lis
     return found
 
 
-def noisy(videos: Sequence[Embedded], *, noise: float = 0.2, seed: int = 0) -> list[Embedded]:
+def noisy(videos: Sequence[EmbeddedVideo], *, noise: float = 0.2, seed: int = 0) -> list[EmbeddedVideo]:
     """Add noise, so that numbers are neither perfect nor undefined."""
     rng = np.random.default_rng(seed)
     found = []
@@ -69,7 +71,7 @@ def noisy(videos: Sequence[Embedded], *, noise: float = 0.2, seed: int = 0) -> l
     return found
 
 
-def constant(videos: Sequence[Embedded]) -> list[Embedded]:
+def constant(videos: Sequence[EmbeddedVideo]) -> list[EmbeddedVideo]:
     """Collapse every embedding to one vector."""
     values = [np.tile(np.eye(16, dtype=np.float32)[0], (len(item), 1)) for item in videos]
     return [

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from inphase.evaluation import select, value_of
 from inphase.evaluation.report import to_json
 from inphase.reproduction import STUDIES, Setup, reproduce
 from inphase.reproduction import study_runs as runs_module
 from inphase.reproduction.results import Results
-from inphase.reproduction.study_runs import fingerprint
+from inphase.reproduction.study_runs import fingerprint, read_measured
 from inphase.reproduction.workers import WorkerEvent, perform_all
 from inphase.training import Recipe, Trained, TrainingError, train
 from tests.commands import type_command as run
@@ -173,13 +174,16 @@ def test_a_network_for_each_action_is_measured_on_that_action(tmp_path: Path, tr
     report = json.loads((tmp_path / "per-class" / "report.json").read_text())
     by_action, runs = report["tables"][1:]
     assert [row[0] for row in runs["rows"]] == ["GTA, kick", "GTA, squat"]
-    taus = [json.loads(file.read_text())["numbers"]["kendall_tau"]["this run"] for file in
-            sorted(tmp_path.glob("runs/*/measured/*.json"))]  # fmt: skip
-    assert sorted(key for tau in taus for key in tau if key.startswith("nc/")) == ["nc/kick", "nc/squat"]
-    mean = sum(tau["tau"] for tau in taus) / 2
+    measured = [read_measured(file).scores for file in sorted(tmp_path.glob("runs/*/measured/*.json"))]
+    rows = [score for scores in measured for score in select(scores, metric="tau_unclamped")]
+    assert sorted(score.action for score in rows if score.action) == ["kick", "squat"]
+    mean = sum(value_of(scores, "tau") for scores in measured) / 2
     found = {name: cell["mean"] for name, cell in by_action["rows"]}
     assert found == {
-        name: pytest.approx(100 * tau[f"tau/{name}"]) for tau in taus for name in found if f"tau/{name}" in tau
+        score.action: pytest.approx(100 * score.value)
+        for scores in measured
+        for score in select(scores, metric="tau")
+        if score.action
     }
     assert rows_of(report)["GTA"]["τ, %"]["mean"] == pytest.approx(100 * mean)
 

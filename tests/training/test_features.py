@@ -11,7 +11,8 @@ from inphase.data import stage_videos
 from inphase.data.frame_source import FrameSource, open_frame_source
 from inphase.data.video import Video
 from inphase.evaluation import embed_videos
-from inphase.evaluation.measure import untrained, validate
+from inphase.evaluation.embedded_videos import untrained
+from inphase.evaluation.evaluate import validate
 from inphase.models import Encoder, ImageEncoder, load_encoder
 from inphase.training import train
 from inphase.training.features import CachedFeatures

@@ -10,7 +10,8 @@ import torch
 from inphase.align import dtw
 from inphase.data import stage_videos
 from inphase.data.frame_source import open_frame_source
-from inphase.evaluation.run import evaluate
+from inphase.evaluation import value_of
+from inphase.evaluation.evaluate import evaluate
 from inphase.models import embed, load_encoder
 from inphase.training import read_recipe, train
 from tests.models.test_registry import TOYS
@@ -46,7 +47,7 @@ steps = 2
     encoder = load_encoder(out)
     assert type(encoder).__name__ == "Toy"
     measured = evaluate(out, tasks=("kendall_tau",), compare=())
-    assert -1 <= measured.numbers["kendall_tau"]["this run"]["tau"] <= 1
+    assert -1 <= value_of(measured.scores, "tau") <= 1
     source = open_frame_source(encoder, stage_videos.load(split="test", actions=["squat"], videos=2))
     x, y = (embed(encoder, source.read(video, np.arange(source.frame_count(video)))).values for video in source.videos)
     assert x.shape[1] == 5

@@ -280,7 +280,7 @@ class DatasetSplit:
 
     def __init__(self, name: str, query: str, *, split: str, model: Path, progress: Progress | None) -> None:
         """List the videos with the options of the run's recipe."""
-        from inphase.evaluation.choice import choose_data
+        from inphase.evaluation.evaluate import choose_data
 
         self._encoder, self._model, self._progress = load_encoder(model), model, progress or ignore_progress
         self._choice = choose_data(model, name=name, root=None, store=None)
@@ -307,7 +307,8 @@ class DatasetSplit:
             frame_count=source.frame_count,
             cache=self._model,
             source=source.source,
-            progress=lambda done: self._progress(f"embedding {len(chosen)} videos", done, len(chosen)),
+            progress=self._progress,
+            stage=f"embedding {len(chosen)} videos",
         )
         return {item.video.id: item.embedding for item in embedded}, {}
 

@@ -1,23 +1,26 @@
-"""`inphase evaluate`: what a run's embeddings are worth, beside what others would score."""
+"""`inphase evaluate`: the scores of a run beside those of its controls."""
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress
 from rich.table import Table as Grid
+
+from inphase.cli.bars import show_progress
+from inphase.cli.options import Device, Json, print_json
 
 if TYPE_CHECKING:
     from inphase.evaluation.report import Table
 
-Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN", help="a run folder, or an encoder's file")]
+RunArgument = Annotated[
+    tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN", help="a run folder or an encoder file")
+]
 
 
 def evaluate(
-    run: Run,
+    run: RunArgument,
     *,
     tasks: tuple[str, ...] = (),
     data: str | None = None,
@@ -32,48 +35,41 @@ def evaluate(
     pairs: int = 10_000,
     controls: bool = True,
     details: bool = False,
-    device: str = "auto",
+    device: Device = "auto",
+    json: Json = False,
 ) -> None:
-    """Measure a run: embed its videos once, run tasks on them, print tables, write a report.
+    """Evaluate a run: embed its videos once, run tasks on them, print tables, write a report.
 
     Args:
-        run: the run; its recipe says which data it is of.
-        tasks: which tasks; all that the labels allow where none is named.
-        data: another collection than the recipe's.
-        root: the folder the collection lies in.
-        store: read frames or poses from this store; poses otherwise come from labels, pictures from the files.
-        split: which split is tested; classifiers are trained on "train".
-        out: where the report goes; where nothing is said, evaluation in the run folder, or here for a file.
-        setting: of Kendall's tau: released, tcc, tcc_pouring or every_frame.
-        stride: every so-many-th frame counts in Kendall's tau, whatever the setting says.
-        distance: by which neighbours are found in Kendall's tau, whatever the setting says.
-        events: carry these events only.
-        pairs: carry between at most so many pairs of videos of an action.
-        controls: measure an untrained network, position alone and clamping alone as well.
-        details: print the numbers of each action and event, too; the report has them.
-        device: where the network runs: auto, cpu or cuda.
+        run: the run; its recipe names the data.
+        tasks: the tasks to run; by default all that the labels allow.
+        data: another data set than the recipe's.
+        root: the folder of the data set.
+        store: a store of frames or poses; by default poses come from labels, images from the files.
+        split: the split to test on; classifiers are fitted on "train".
+        out: the folder of the report; by default evaluation/ in the run folder, or here for an encoder file.
+        setting: the setting of Kendall's tau: released, tcc, tcc_pouring or every_frame.
+        stride: use every n-th frame in Kendall's tau; overrides the setting.
+        distance: the distance of neighbors in Kendall's tau; overrides the setting.
+        events: transfer only these events.
+        pairs: at most this many pairs of videos of an action for the errors.
+        controls: score an untrained network, position alone and clamping alone as well.
+        details: also print the scores of each action and event; the report has them.
     """
-    from inphase.evaluation import run as runs
-    from inphase.evaluation.choice import choose_data
-    from inphase.evaluation.measure import CONTROLS
-    from inphase.evaluation.report import write_report
-    from inphase.evaluation.summary import DETAILS, summarise_run
+    import inphase
+    from inphase.evaluation.embedded_videos import CONTROLS
     from inphase.models.encoder import choose_device
     from inphase.runs import Run
     from inphase.training.features import cache_features
 
-    console = Console()
-    folder = run if run.is_dir() else run.parent
-    own = not (data or root or store)  # what was trained on, so that what was seen of it then is of use
     options: dict[str, dict[str, Any]] = {
         "kendall_tau": {"setting": setting, "stride": stride, "distance": distance},
         "event_error": {"events": events or None, "pairs": pairs},
         "alignment_error": {"pairs": pairs},
         "cycle_error": {"pairs": pairs},
     }
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        line = bar.add_task("", total=1)
-        measured = runs.evaluate(
+    with show_progress() as progress:
+        evaluation = inphase.evaluate(
             run,
             tasks=tasks,
             data=data,
@@ -83,18 +79,19 @@ def evaluate(
             options=options,
             compare=CONTROLS if controls else (),
             device=choose_device(device),
-            keep=partial(cache_features, folder=Run(run).features) if own and run.is_dir() else None,
-            progress=lambda what, done: bar.update(line, description=what, completed=done),
+            cache_features=cache_features,
+            progress=progress,
         )
-    choice = choose_data(folder, name=data, root=root, store=store)
-    report = summarise_run(measured, title=f"{run.resolve().name} on {choice.name}, {split}", recipe=choice.recipe)
-    for table in report.tables:
-        if details or not table.title.endswith(DETAILS):
+    files = evaluation.write(out or Run(run if run.is_dir() else Path()).evaluation)
+    if json:
+        return print_json(evaluation)
+    console = Console()
+    for table in evaluation.report.tables:
+        if details or not table.detail:
             console.print(lay_out(table))
-    for name, reason in measured.left_out.items():
+    for name, reason in evaluation.left_out.items():
         console.print(f"[dim]{name} left out: {escape(reason)}[/dim]")
-    files = write_report(report, out or Run(run if run.is_dir() else Path()).evaluation)
-    console.print(f"[green]{escape(str(files[-1]))}[/green] and the same as report.md and report.json")
+    return console.print(f"[green]{escape(str(files[-1]))}[/green], and as report.md and report.json")
 
 
 def lay_out(table: "Table") -> Grid:

@@ -99,7 +99,7 @@ def train(
     json: Json = False,
 ) -> None:
     """Train the encoder of a recipe into a run folder; the same command resumes an interrupted run."""
-    from inphase.evaluation.measure import validate
+    from inphase.evaluation.evaluate import validate
     from inphase.training import read_recipe
     from inphase.training import train as train_recipe
 

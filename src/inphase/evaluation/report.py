@@ -1,4 +1,4 @@
-"""A report: tables, figures, the recipe and the versions, as Markdown, JSON and one HTML page without a server."""
+"""Reports: tables, figures, the recipe and package versions, as Markdown, JSON and one self-contained HTML page."""
 
 import base64
 import html
@@ -6,15 +6,18 @@ import io
 import json
 import math
 import platform
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
 
+from inphase.evaluation.scores import Score, select
+from inphase.evaluation.tasks.few_shot import plot_few_shot
 from inphase.storage.files import atomic_write, explain_os_errors
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ UNDEFINED = "undefined"
 
 @dataclass(frozen=True)
 class Number:
-    """A measured number, and its deviation over `count` seeds where there are several. NaN is undefined."""
+    """A measured number, and its standard deviation over `count` seeds if there are several; NaN is undefined."""
 
     mean: float
     deviation: float | None = None
@@ -33,7 +36,7 @@ class Number:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Number":
-        """Average over seeds; undefined where any seed is: a mean over what happened to work would flatter."""
+        """Average over seeds; undefined if it is for any seed, because the mean of the others would flatter."""
         listed = list(values)
         if not listed:
             raise ValueError("no values to average")
@@ -41,7 +44,7 @@ class Number:
         return cls(float(np.mean(listed)), deviation, len(listed))
 
     def __str__(self) -> str:
-        """Write a few decimals, as many of the deviation as of the mean, or say that it is undefined."""
+        """Format with a few decimals, as many of the deviation as of the mean, or as "undefined"."""
         if math.isnan(self.mean):
             return UNDEFINED
         text = _decimal(self.mean)
@@ -51,24 +54,25 @@ class Number:
 
 @dataclass(frozen=True)
 class Link:
-    """Text that leads to a file, whose path is relative to the page."""
+    """A hyperlink to a file, whose path is relative to the page."""
 
     text: str
     to: str
 
     def __str__(self) -> str:
-        """Give the text alone."""
+        """Return the text of the link."""
         return self.text
 
 
-Cell = Number | Link | str | None  # None: there is no such number
+Cell = Number | Link | str | None  # None: no such number
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under a heading each; the first cell of a row names it.
+    """Rows of cells below a head; the first cell of a row names it.
 
-    Columns named in `published` hold figures that others report, those in `texts` names and files, not numbers.
+    Columns named in `published` hold numbers from publications, those in `texts` names and files instead of numbers. A
+    `detail` table is printed on the terminal only on request.
     """
 
     title: str
@@ -77,9 +81,10 @@ class Table:
     note: str = ""
     published: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
+    detail: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse rows of another length than the heading."""
+        """Raise if a row does not have as many cells as the head."""
         for row in self.rows:
             if len(row) != len(self.head):
                 raise ValueError(f"table {self.title!r} has {len(self.head)} columns, a row has {len(row)}: {row}")
@@ -87,7 +92,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture with words below it."""
+    """An image with a title and a caption."""
 
     title: str
     png: bytes
@@ -96,12 +101,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Report:
-    """What was measured, of what, and with what."""
+    """Tables and figures, and what they were made with; `scores` replace the tables in report.json."""
 
     title: str
     tables: tuple[Table, ...]
     figures: tuple[Figure, ...] = ()
     details: tuple[Table, ...] = ()  # tables that follow the figures
+    scores: tuple[Score, ...] = ()
     recipe: str = ""
     notes: tuple[str, ...] = ()
     about: dict[str, str] = field(default_factory=dict)  # command, data, machine, time …
@@ -109,7 +115,7 @@ class Report:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Say which versions made the numbers."""
+    """Return the versions of Python and of packages, if they are installed."""
     found = {"Python": platform.python_version()}
     for name in packages or ("inphase", "torch", "numpy", "scipy", "scikit-learn", "numba"):
         try:
@@ -120,14 +126,82 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def picture(drawing: "Drawing", *, title: str, caption: str = "") -> Figure:
-    """Keep what matplotlib drew."""
+    """Save a matplotlib figure as PNG."""
     kept = io.BytesIO()
     drawing.savefig(kept, format="png", dpi=150)
     return Figure(title, kept.getvalue(), caption)
 
 
+def summarize_scores(
+    scores: Sequence[Score],
+    *,
+    title: str,
+    left_out: Mapping[str, str] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    recipe: str = "",
+) -> Report:
+    """Lay out the scores of each task, the controls as columns, and plot the few-shot curve."""
+    tables, details = [], []
+    for task in dict.fromkeys(score.task for score in scores):
+        rows = select(scores, task=task)
+        tables.append(_score_table(task, [row for row in rows if not row.is_detail], note=NOTES.get(task, "")))
+        if any(row.is_detail for row in rows):
+            name = f"{task}, by action and event"
+            details.append(replace(_score_table(name, [row for row in rows if row.is_detail]), detail=True))
+    reasons = [f"{task} left out: {reason}" for task, reason in (left_out or {}).items()]
+    return Report(
+        title=title,
+        tables=(*tables, *details),
+        figures=_few_shot_figure(select(scores, task="few_shot")),
+        scores=tuple(scores),
+        recipe=recipe,
+        notes=(", ".join(f"{count:,} {name}" for name, count in (sizes or {}).items()), *reasons),
+        versions=versions(),
+    )
+
+
+OWN = "this run"
+
+
+def _score_table(title: str, scores: Sequence[Score], *, note: str = "") -> Table:
+    """Lay out scores: a row for each label of the encoder itself, a column for each control."""
+    columns = {
+        control: {score.label: Number(score.value) for score in select(scores, control=control)}
+        for control in dict.fromkeys(score.control for score in scores)
+    }
+    rows = tuple((label, *(column.get(label) for column in columns.values())) for label in columns[None])
+    return Table(title, ("", *(control or OWN for control in columns)), rows, note=note)
+
+
+def _few_shot_figure(scores: Sequence[Score]) -> tuple[Figure, ...]:
+    """Plot the few-shot curves, if there are any and matplotlib is installed."""
+    if not scores or find_spec("matplotlib") is None:
+        return ()
+    controls = dict.fromkeys(score.control for score in scores)
+    curves = {control or OWN: select(scores, control=control) for control in controls}
+    return (picture(plot_few_shot(curves), title="Few-shot classification", caption=NOTES["few_shot"]),)
+
+
+# How to read the scores of a task; docs/evaluation.md has the definitions.
+NOTES = {
+    "kendall_tau": "Order of nearest neighbors; rewards anything that grows with time. unclamped: only frames whose "
+    "whole context exists, in both videos; unclamped_queries: in the first video only.",
+    "event_error": "Key events transferred from video to video: error in frames, or in fractions of the length. "
+    "Less is better.",
+    "alignment_error": "Difference in canonical time of matched frames. Less is better.",
+    "phase_classification": "Fraction of frames whose phase a support vector machine predicts correctly, by kernel, "
+    "features and fraction of labeled videos.",
+    "few_shot": "Accuracy from k labeled videos of each action; mean over episodes, half of its 95 % interval.",
+    "phase_progression": "R² of a linear regression of the time since each key event.",
+    "frame_retrieval": "Fraction of the nearest frames in other videos that have the same phase.",
+    "cycle_error": "Frames that do not return to themselves by nearest neighbors there and back. Less is better.",
+    "sound_recall": "How often a second of sound retrieves its event within ±0.5 s, and the reverse.",
+    "health": "mean_cosine 1 or variance 0: collapsed to a point. effective_rank: dimensions in use.",
+}
+
+
 def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write report.md with its pictures, report.json and report.html into a folder; give the files."""
+    """Write report.md with its pictures, report.json and report.html into a folder; return the files."""
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     names = [f"figure_{number}.png" for number in range(1, len(report.figures) + 1)]
@@ -144,7 +218,7 @@ def write_report(report: Report, folder: Path) -> list[Path]:
 
 
 def to_markdown(report: Report, *, pictures: Sequence[str] = ()) -> str:
-    """Write the report as Markdown; `pictures` are the figures' files, beside it."""
+    """Format the report as Markdown; `pictures` are the names of the figures' files."""
     parts = [f"# {_plain(report.title)}", *map(_plain, report.notes)]
     parts.append("\n".join(f"- {_plain(name)}: {_plain(text)}" for name, text in report.about.items()))
     parts += [_markdown_table(table) for table in report.tables]
@@ -169,26 +243,28 @@ def _markdown_table(table: Table) -> str:
 
 
 def to_json(report: Report) -> str:
-    """Write the report as JSON: an undefined number has the mean null; figures are left to their files."""
-    content = {
-        "title": report.title,
-        "about": report.about,
-        "notes": report.notes,
-        "tables": [
-            {
-                "title": table.title,
-                "head": table.head,
-                "published": table.published,
-                "rows": [[_value(cell) for cell in row] for row in table.rows],
-                "note": table.note,
-            }
-            for table in (*report.tables, *report.details)
-        ],
+    """Format the report as JSON: undefined numbers are null; figures have files of their own."""
+    content: dict[str, Any] = {"title": report.title, "about": report.about, "notes": report.notes}
+    if report.scores:
+        content["scores"] = [score.to_dict() for score in report.scores]
+    else:
+        content["tables"] = [_json_table(table) for table in (*report.tables, *report.details)]
+    content |= {
         "figures": [{"title": figure.title, "caption": figure.caption} for figure in report.figures],
         "recipe": report.recipe,
         "versions": report.versions,
     }
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _json_table(table: Table) -> dict[str, Any]:
+    return {
+        "title": table.title,
+        "head": table.head,
+        "published": table.published,
+        "rows": [[_value(cell) for cell in row] for row in table.rows],
+        "note": table.note,
+    }
 
 
 def to_html(report: Report) -> str:
@@ -257,7 +333,7 @@ pre {{ overflow-x: auto; padding: .8rem; background: color-mix(in srgb, currentC
 
 
 def _decimal(number: float) -> str:
-    """Write a number so that a table reads: four decimals below 10, two below 1,000, none where it is whole."""
+    """Format a number: four decimals below 10, two below 1,000, none for whole numbers above."""
     size = abs(number)
     if size >= 1000 or (size >= 10 and number == round(number)):
         return f"{number:,.0f}"
@@ -287,7 +363,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Keep Markdown from reading more than text into names."""
+    """Escape the characters that Markdown interprets."""
     for mark in ("\\", "|", "<", ">", "*", "`", "[", "]"):
         text = text.replace(mark, f"\\{mark}")
     return " ".join(text.split())

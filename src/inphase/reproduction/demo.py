@@ -10,8 +10,8 @@ from inphase.apps.tracks import open_recordings
 from inphase.data import stage_videos
 from inphase.data.frame_source import FrameSource, open_frame_source
 from inphase.data.video import Video
-from inphase.evaluation import embed_videos
-from inphase.evaluation.measure import Measured, measure
+from inphase.evaluation import embed_videos, value_of
+from inphase.evaluation.evaluate import Evaluation, measure
 from inphase.models import Encoder
 from inphase.progress import Progress
 from inphase.training import Recipe, read_recipe, train
@@ -28,7 +28,7 @@ SMOOTH_SECONDS = 0.3
 class Demo:
     """The result of the demo: the evaluation of each modality, and two videos aligned by the first."""
 
-    measured: dict[str, Measured]
+    measured: dict[str, Evaluation]
     aligned: Aligned
 
     def rows(self) -> list[tuple[str, float | None, float | None, float | None, float | None]]:
@@ -37,11 +37,11 @@ class Demo:
         Errors are fractions of the action's duration. The second τ is of frames whose context lies inside the video.
         """
         first = next(iter(self.measured.values()))
-        linear = first.numbers["alignment_error"]["this run"]["linear"]
+        linear = value_of(first.scores, "error", setting="linear")
         rows = [("linear stretch", linear, None, None, None), _row("time alone", first, "time only")]
         for modality, found in self.measured.items():
             rows.append(_row(f"untrained, by {modality}", found, "untrained"))
-            rows.append(_row(f"trained, by {modality}", found, "this run"))
+            rows.append(_row(f"trained, by {modality}", found, None))
         return rows
 
     def write(self, folder: Path | str, *, progress: Progress | None = None) -> list[Path]:
@@ -80,7 +80,7 @@ def run_demo(
     return Demo(measured, _align_pair(encoders[modalities[0]], recipes[modalities[0]], folder=Path(out) / "stage"))
 
 
-def _measure(encoder: Encoder, recipe: Recipe, *, cache: Path) -> Measured:
+def _measure(encoder: Encoder, recipe: Recipe, *, cache: Path) -> Evaluation:
     """Evaluate an encoder on the test split of the stage, with its controls."""
 
     def source() -> FrameSource:
@@ -95,10 +95,13 @@ def _load_test(recipe: Recipe, **changes: object) -> list[Video]:
     return stage_videos.load(split="test", **{**options, **changes})
 
 
-def _row(name: str, found: Measured, column: str) -> tuple[str, float | None, float | None, float | None, float | None]:
-    """Collect the numbers of one column of an evaluation."""
-    error, tau = found.numbers["alignment_error"][column], found.numbers["kendall_tau"][column]
-    return (name, error["dtw"], error["nearest"], tau["tau"], tau["tau/nc"])
+def _row(
+    name: str, found: Evaluation, control: str | None
+) -> tuple[str, float | None, float | None, float | None, float | None]:
+    """Collect the scores of an encoder, or of one of its controls."""
+    dtw, nearest = (value_of(found.scores, "error", setting=method, control=control) for method in ("dtw", "nearest"))
+    tau, unclamped = (value_of(found.scores, metric, control=control) for metric in ("tau", "tau_unclamped"))
+    return (name, dtw, nearest, tau, unclamped)
 
 
 def _align_pair(encoder: Encoder, recipe: Recipe, *, folder: Path) -> Aligned:

@@ -1,6 +1,6 @@
 """Figure 4: classification when few videos of each action are labelled."""
 
-from inphase.evaluation.few_shot import SHOTS
+from inphase.evaluation.tasks.few_shot import SHOTS, shots_name
 from inphase.reproduction import measures
 from inphase.reproduction.figures import few_shot_curves
 from inphase.reproduction.published import RECOGNITION
@@ -14,7 +14,10 @@ LAST_POINT = {method: {PAPER: fine} for method, (fine, _) in RECOGNITION["only_b
 
 def columns(setup: Setup) -> list[Column]:
     """Measure the accuracy from each number of labelled videos of an action."""
-    return [Column(f"{k}, %", "few_shot", f"k={k}", 100, PAPER if k == "all" else "") for k in SHOTS]
+    return [
+        Column(f"{k}, %", "few_shot", "accuracy", 100, PAPER if k == "all" else "", setting=shots_name(k))
+        for k in SHOTS
+    ]
 
 
 STUDY = Study(

@@ -2,6 +2,7 @@
 # MERGED: The plots of studies. matplotlib is imported where it is used: it is an extra, and reports do without it.
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -11,8 +12,9 @@ import torch
 from scipy.special import lambertw
 
 from inphase.align import min_gamma_penalty, smooth_min_penalty
-from inphase.evaluation.few_shot import plot_few_shot
+from inphase.evaluation import select
 from inphase.evaluation.report import Figure, Number, Report, Table, picture, versions
+from inphase.evaluation.tasks.few_shot import plot_few_shot
 from inphase.reproduction.results import LINEAR, Results
 from inphase.reproduction.study import Column, StudyRow
 
@@ -174,8 +176,8 @@ def scatter(results: Results) -> tuple[Figure, ...]:
     """Draw τ beside the error after nearest neighbours: the one rewards order in time, the other is what people see."""
     from matplotlib.figure import Figure as Drawing
 
-    tau = next((column for column in results.columns if column.key == "tau"), None)
-    error = next((column for column in results.columns if column.key in ("nearest", "nearest/mean")), None)
+    tau = next((column for column in results.columns if column.metric == "tau"), None)
+    error = next((column for column in results.columns if column.setting == "nearest"), None)
     if tau is None or error is None:
         return ()
     points = [(row.label, results.cell(row, tau), results.cell(row, error), OURS) for row in results.rows]
@@ -219,9 +221,12 @@ def few_shot_curves(results: Results) -> tuple[Figure, ...]:
     curves = {}
     for row in results.trained:
         found = [results.measured(row, results.columns[0], None, seed) for seed in range(results.setup.seeds)]
-        numbers = [item.numbers.get("few_shot", {}).get("this run", {}) for item in found if item is not None]
-        if numbers and all(numbers):
-            curves[row.label] = {key: float(np.mean([part[key] for part in numbers])) for key in numbers[0]}
+        seeds = [select(item.scores, task="few_shot", control=None) for item in found if item is not None]
+        if seeds and all(seeds):
+            curves[row.label] = [
+                replace(scores[0], value=float(np.mean([score.value for score in scores])))
+                for scores in zip(*seeds, strict=True)
+            ]
     if not curves:
         return ()
     return (picture(plot_few_shot(curves), title="Few-shot classification", caption=results.study.about),)
@@ -232,7 +237,7 @@ def heat(results: Results) -> tuple[Figure, ...]:
     """Draw rows and columns of one kind as coloured cells."""
     from matplotlib.figure import Figure as Drawing
 
-    columns = [column for column in results.columns if column.key == results.columns[0].key or "/" in column.key]
+    columns = [column for column in results.columns if column.task == results.columns[0].task]
     columns = [column for column in columns if column.scale == results.columns[0].scale and _drawn(results, column)]
     rows = results.trained
     if not columns or not rows:

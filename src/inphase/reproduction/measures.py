@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from inphase.data.golfdb import EVENTS
+from inphase.evaluation.tasks.phase_classification import classifier_name
 from inphase.reproduction.study import Changes, Column, Setup
 
 # Somebody stands still before the first event and after the last: when those are says little.
@@ -24,14 +25,24 @@ def accuracy(
 
     With `each` an action has its own classifier, and the mean over actions counts, as in GTA's and TCC's scripts.
     """
-    kinds = {"linear/raw": "SVM", "linear/standardised": "SVM, standardised"}
+    kinds = {
+        "SVM": classifier_name("linear", "raw"),
+        "SVM, standardized": classifier_name("linear", "standardized"),
+    }
     if setup.budget != "small":
-        kinds = {"rbf/raw": "SVM, RBF", **kinds}  # as those scripts have it
-    end = "/per_action" if each and setup.data != "golfdb" else ""  # which has one action
-    heads = {f"{name}, {kind}, %": f"{key}/1{end}" for key, kind in kinds.items()}
+        kinds = {"SVM, RBF": classifier_name("rbf", "raw"), **kinds}  # as those scripts have it
+    metric = "accuracy_per_action" if each and setup.data != "golfdb" else "accuracy"  # which has one action
     columns = [
-        Column(head, "phase_classification", key, 100, train=train or {}, test=test or {})
-        for head, key in heads.items()
+        Column(
+            f"{name}, {kind}, %",
+            "phase_classification",
+            metric,
+            100,
+            setting=setting,
+            train=train or {},
+            test=test or {},
+        )
+        for kind, setting in kinds.items()
     ]
     return [replace(columns[0], paper=paper), *columns[1:]]
 
@@ -40,26 +51,26 @@ def tau(*, paper: str = "") -> list[Column]:
     """Give the columns of Kendall's τ, in percent as the paper does; nc: frames whose context exists."""
     return [
         Column("τ, %", "kendall_tau", "tau", 100, paper),
-        Column("τ nc, %", "kendall_tau", "tau/nc", 100),
+        Column("τ nc, %", "kendall_tau", "tau_unclamped", 100),
     ]
 
 
 def events() -> list[Column]:
     """Give the columns of the event error, in frames."""
     return [
-        Column("event error, nearest", "event_error", "nearest/mean"),
-        Column("event error, DTW", "event_error", "dtw/mean"),
-        Column("median", "event_error", "dtw/median"),
-        Column("event error, contrastive DTW", "event_error", "contrastive/mean"),
-        Column("its median", "event_error", "contrastive/median"),
+        Column("event error, nearest", "event_error", "mean", setting="nearest"),
+        Column("event error, DTW", "event_error", "mean", setting="dtw"),
+        Column("median", "event_error", "median", setting="dtw"),
+        Column("event error, contrastive DTW", "event_error", "mean", setting="contrastive"),
+        Column("its median", "event_error", "median", setting="contrastive"),
     ]
 
 
 def alignment() -> list[Column]:
     """Give the columns of the alignment error, in percent of the action; the stage alone knows its true time."""
     return [
-        Column("alignment error, nearest, %", "alignment_error", "nearest", 100),
-        Column("alignment error, DTW, %", "alignment_error", "dtw", 100),
+        Column("alignment error, nearest, %", "alignment_error", "error", 100, setting="nearest"),
+        Column("alignment error, DTW, %", "alignment_error", "error", 100, setting="dtw"),
     ]
 
 
@@ -72,7 +83,7 @@ def others() -> list[Column]:
     """Give the columns of the other tasks."""
     return [
         Column("progression, R²", "phase_progression", "r2"),
-        Column("AP@5, %", "retrieval", "ap@5", 100),
+        Column("AP@5, %", "frame_retrieval", "ap@5", 100),
         Column("cycle missed, %", "cycle_error", "missed", 100),
     ]
 

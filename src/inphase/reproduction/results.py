@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from inphase.data import DATASETS
-from inphase.evaluation import TASKS
-from inphase.evaluation.measure import Measured
+from inphase.evaluation import TASKS, Score, select
+from inphase.evaluation.evaluate import Evaluation
 from inphase.evaluation.report import Cell, Number, Report, Table, versions
 from inphase.reproduction.bases import compose, list_actions
 from inphase.reproduction.machine import describe_machine
@@ -23,7 +23,7 @@ from inphase.training import Recipe
 from inphase.training.metrics import COLLAPSED
 
 LINEAR = "linear stretch"
-# The numbers of what looks at nothing but lengths, under the keys of a matching.
+# The ways of matching whose scores linear stretch is compared with.
 _STRETCHED = ("nearest", "dtw")
 
 
@@ -113,7 +113,7 @@ class Results:
         chosen = {task: given for task, given in options(self.setup).items() if task in tasks and given}
         return Test({**recipe.data, **column.test}, tasks, chosen)
 
-    def measured(self, row: StudyRow, column: Column, action: str | None, seed: int | None) -> Measured | None:
+    def measured(self, row: StudyRow, column: Column, action: str | None, seed: int | None) -> Evaluation | None:
         """Read what a run found; nothing where it failed."""
         if row.label in self.refused:
             return None
@@ -143,7 +143,7 @@ class Results:
         measured = self.measured(row, column, action, seed)
         if measured is None:
             return _FAILED
-        return measured.numbers.get(column.task, {}).get("this run", {}).get(column.key)
+        return _value(select(measured.scores, control=None, **_fields(column)))
 
     def by_action(self, row: StudyRow, column: Column) -> dict[str, Number]:
         """Average a number of each action over seeds, where a task tells it by action and no seed failed."""
@@ -151,11 +151,10 @@ class Results:
         for seed in range(self.setup.seeds):
             for action in self.actions:
                 measured = self.measured(row, column, action, seed)
-                numbers = measured.numbers.get(column.task, {}).get("this run", {}) if measured else {}
-                for key, value in numbers.items():
-                    name = key.removeprefix(f"{column.key}/")
-                    if name in self.action_names and name != key:
-                        found.setdefault(name, []).append(column.scale * value)
+                fields = {name: value for name, value in _fields(column).items() if name != "action"}
+                for score in select(measured.scores, control=None, **fields) if measured else []:
+                    if score.action is not None:
+                        found.setdefault(score.action, []).append(column.scale * score.value)
         return {name: Number.of(values) for name, values in sorted(found.items()) if len(values) == self.setup.seeds}
 
     @cached_property
@@ -170,18 +169,16 @@ class Results:
 
     def control(self, name: str, column: Column, *, row: StudyRow | None = None) -> Cell:
         """Give what a control scores beside a row's network: those of `CONTROLS`, and linear stretch."""
-        key, own = column.key, name
+        fields, control = _fields(column), None if name == "untrained" else name
         if name == LINEAR:
-            parts = key.split("/")
-            if column.task not in ("event_error", "alignment_error") or parts[0] not in _STRETCHED:
+            if column.setting not in _STRETCHED:
                 return None
-            key, own = "/".join(["linear", *parts[1:]]), "this run"
+            fields, control = {**fields, "setting": "linear"}, None
         row = row or self.trained[0]
         values = []
         for action in self.actions:
             measured = self.measured(row, column, action, None)
-            found = measured.numbers.get(column.task, {}) if measured else {}
-            value = found.get("this run" if own == "untrained" else own, {}).get(key)
+            value = _value(select(measured.scores, control=control, **fields)) if measured else None
             values.extend([] if value is None else [value])
         return Number(column.scale * sum(values) / len(values)) if values else None
 
@@ -209,13 +206,23 @@ class Results:
         return list(listed.values())
 
     @staticmethod
-    def _collapsed(measured: Measured | None) -> bool:
-        health = measured.numbers.get("health", {}).get("this run", {}) if measured else {}
-        cosine = health.get("mean_cosine", math.nan)
-        return math.isnan(cosine) or cosine > COLLAPSED if health else False
+    def _collapsed(measured: Evaluation | None) -> bool:
+        cosine = _value(select(measured.scores, metric="mean_cosine", control=None)) if measured else None
+        return cosine is not None and (math.isnan(cosine) or cosine > COLLAPSED)
 
 
 _FAILED = "failed"
+
+
+def _fields(column: Column) -> dict[str, str | None]:
+    """Give the fields of the score that a column shows."""
+    fields = ("task", "metric", "setting", "action")
+    return {**{name: getattr(column, name) for name in fields}, "event": None}
+
+
+def _value(scores: list[Score]) -> float | None:
+    """Give the value of the one score that was selected, or nothing."""
+    return scores[0].value if scores else None
 
 
 PAPER = "paper"
@@ -277,7 +284,7 @@ def action_tables(results: Results) -> list[Table]:
     """Lay τ out by action, a column for each method, where a study shows that and there are several."""
     if not results.study.by_action:
         return []
-    column = next(found for found in results.columns if (found.task, found.key) == ("kendall_tau", "tau"))
+    column = next(found for found in results.columns if (found.task, found.metric) == ("kendall_tau", "tau"))
     found = {row.label: results.by_action(row, column) for row in results.trained}
     names = sorted({name for numbers in found.values() for name in numbers})
     if len(names) < 2:
@@ -339,7 +346,9 @@ def _notes(results: Results) -> tuple[str, ...]:
 
 def _against_stretch(results: Results) -> list[str]:
     """Say how GTA's alignment error compares with linear stretch, where the true time is known."""
-    column = next((found for found in results.columns if (found.task, found.key) == ("alignment_error", "dtw")), None)
+    column = next(
+        (found for found in results.columns if (found.task, found.setting) == ("alignment_error", "dtw")), None
+    )
     row = _shown(results)
     if column is None or not row.whole:
         return []

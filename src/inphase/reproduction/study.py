@@ -75,16 +75,18 @@ class StudyRow:
 
 @dataclass(frozen=True)
 class Column:
-    """A number of a task, times `scale`; `paper` names the published figure that stands beside it.
+    """A score of a task, times `scale`; `paper` names the published figure that stands beside it.
 
     `train` changes the recipes of the networks that are measured, `test` the data they are measured on.
     """
 
     head: str
     task: str
-    key: str
+    metric: str
     scale: float = 1.0
     paper: str = ""
+    setting: str | None = None
+    action: str | None = None
     train: Changes = field(default_factory=dict)
     test: Mapping[str, Any] = field(default_factory=dict)
 

@@ -10,7 +10,6 @@ OUT/features/<hash>/…                              what frozen networks see, s
 
 import hashlib
 import json
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,8 +21,9 @@ import torch
 
 from inphase.data.frame_source import FrameSource, open_frame_source
 from inphase.data.recipe_tables import Table, load_videos
-from inphase.evaluation.measure import Measured, Progress, measure
+from inphase.evaluation.evaluate import Evaluation, measure
 from inphase.models import Encoder, load_encoder
+from inphase.progress import Progress
 from inphase.reproduction.machine import describe_machine
 from inphase.storage.files import atomic_write
 from inphase.training import Recipe, train
@@ -102,11 +102,8 @@ def _train(recipe: Recipe, folder: Path, *, out: Path, tell: Progress) -> None:
         return
     begin = time.perf_counter()
 
-    def progress(stage: str, done: int, total: int) -> None:
-        tell(stage, done / max(1, total))
-
     try:
-        train(recipe, folder, progress=progress, features=_features(out, recipe.data, recipe.encoder))
+        train(recipe, folder, progress=tell, features=_features(out, recipe.data, recipe.encoder))
         before = {**before, "steps": steps}
     finally:
         # A run that was stopped on the way took all its parts together.
@@ -135,7 +132,7 @@ def _measure(
         if not encoder.is_frozen:
             return sight
         kept = CachedFeatures(encoder, sight, folder=features)
-        kept.compute_all(lambda done, total: tell(f"computing features of {split}", done / total))
+        kept.compute_all(lambda done, total: tell(f"computing features of {split}", done, total))
         return kept.source
 
     measured = measure(
@@ -150,27 +147,12 @@ def _measure(
         progress=tell,
     )
     (folder / test.file.parent).mkdir(parents=True, exist_ok=True)
-    _write(folder / test.file, {**vars(measured), "numbers": _without_nan(measured.numbers)})
+    _write(folder / test.file, measured.to_dict())
 
 
-def read_measured(file: Path) -> Measured:
-    """Read the numbers of a run; what is null is undefined."""
-    found = json.loads(file.read_text(encoding="utf-8"))
-    numbers = {
-        task: {
-            column: {key: math.nan if value is None else value for key, value in values.items()}
-            for column, values in columns.items()
-        }
-        for task, columns in found["numbers"].items()
-    }
-    return Measured(numbers, found["left_out"], found["sizes"])
-
-
-def _without_nan(value: Any) -> Any:
-    """Replace what JSON cannot say."""
-    if isinstance(value, dict):
-        return {key: _without_nan(inner) for key, inner in value.items()}
-    return None if isinstance(value, float) and math.isnan(value) else value
+def read_measured(file: Path) -> Evaluation:
+    """Read the scores of a run."""
+    return Evaluation.from_dict(json.loads(file.read_text(encoding="utf-8")))
 
 
 def _on_gpu(recipe: Recipe) -> bool:

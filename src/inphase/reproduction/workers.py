@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inphase.evaluation.measure import Progress
+from inphase.progress import Progress
 from inphase.reproduction.machine import cores
 from inphase.reproduction.study_runs import TrainingJob, perform
 
@@ -56,8 +56,8 @@ def _one_by_one(jobs: Sequence[TrainingJob], out: Path, watch: OnWorkerEvent) ->
     return failed
 
 
-def _tell(watch: OnWorkerEvent, key: Path, doing: str, fraction: float) -> None:
-    watch(WorkerEvent(key, doing, fraction))
+def _tell(watch: OnWorkerEvent, key: Path, doing: str, done: int, total: int) -> None:
+    watch(WorkerEvent(key, doing, done / max(1, total)))
 
 
 def _try(job: TrainingJob, out: Path, tell: Progress) -> str:

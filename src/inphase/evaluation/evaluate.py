@@ -1,0 +1,299 @@
+"""Evaluate a run: embed the videos of its data once, run tasks on them and on controls, and report the scores."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from inphase.data.frame_source import FrameSource, open_frame_source
+from inphase.data.recipe_tables import find_loader, load_videos
+from inphase.data.video import Video
+from inphase.evaluation.embedded_videos import (
+    CONTROLS,
+    EmbeddedVideo,
+    NotApplicableError,
+    controls,
+    embed_videos,
+    untrained,
+)
+from inphase.evaluation.report import Report, summarize_scores, write_report
+from inphase.evaluation.scores import Score, select
+from inphase.evaluation.tasks import FITTED_TASKS, TASKS
+from inphase.evaluation.tasks.sound_recall import measure_sound_recall
+from inphase.models import Encoder, load_encoder
+from inphase.progress import Progress, ignore_progress
+from inphase.runs import Run
+from inphase.storage.errors import MissingExtraError
+
+# The task of runs with an audio encoder.
+SOUND_RECALL = "sound_recall"
+# Pairs of random networks that sound recall is averaged over.
+UNTRAINED_PAIRS = 5
+
+# Replaces the frames of a source by features of the encoder's frozen backbone, cached in a folder.
+CacheFeatures = Callable[..., FrameSource]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The scores of an encoder and its controls; the tasks that were left out, and why; the size of the data."""
+
+    scores: list[Score]
+    left_out: dict[str, str] = field(default_factory=dict)  # task → reason
+    sizes: dict[str, int] = field(default_factory=dict)  # as "test videos" → 24
+    title: str = ""
+    recipe: str = ""  # as TOML
+
+    @property
+    def report(self) -> Report:
+        """The report: a table for each task, with a column for each control."""
+        return summarize_scores(
+            self.scores, title=self.title, left_out=self.left_out, sizes=self.sizes, recipe=self.recipe
+        )
+
+    def write(self, folder: Path | str) -> list[Path]:
+        """Write report.md, report.json and report.html into a folder; return the files."""
+        return write_report(self.report, Path(folder))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready scores, one row each, with what was left out and the size of the data."""
+        return {
+            "title": self.title,
+            "scores": [score.to_dict() for score in self.scores],
+            "left_out": dict(self.left_out),
+            "sizes": dict(self.sizes),
+            "recipe": self.recipe,
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Evaluation":
+        """Read what `to_dict` returned."""
+        return cls(**{**content, "scores": [Score.from_dict(row) for row in content["scores"]]})
+
+
+def evaluate(
+    run: Path | str,
+    *,
+    tasks: Sequence[str] = (),
+    data: str | None = None,
+    root: Path | None = None,
+    store: Path | None = None,
+    split: str = "test",
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    compare: Collection[str] = CONTROLS,
+    device: torch.device | str = "cpu",
+    cache_features: CacheFeatures | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Evaluate a run folder, or an encoder file, on the data of its recipe.
+
+    `data` names another data set, `root` its folder, `store` the store of its frames or poses. `tasks` are the tasks to
+    run, by default all that the labels allow; classifiers are fitted on the split "train". `options` are keyword
+    arguments of tasks by name, as {"kendall_tau": {"stride": 1}}; `compare` names the controls. Embeddings are cached
+    in the run folder; nothing is written beside an encoder file. `cache_features(encoder, source, folder=…)`, as
+    `inphase.training.features.cache_features`, reuses the features that the training of a frozen backbone cached.
+    """
+    run = Path(run)
+    folder, cache = (run, run) if run.is_dir() else (run.parent, None)
+    encoder = load_encoder(run, device=device)
+    dataset = choose_data(folder, name=data, root=root, store=store)
+    is_trained_on = cache is not None and not (data or root or store)
+
+    def open_split(name: str) -> FrameSource:
+        source = dataset.open(encoder, name)
+        if cache_features is None or not is_trained_on or not encoder.is_frozen:
+            return source
+        return cache_features(encoder, source, folder=Run(folder).features)
+
+    others = tuple(task for task in tasks if task != SOUND_RECALL)
+    found = Evaluation([])
+    if others or not tasks:
+        found = measure(
+            encoder,
+            test=partial(open_split, split),
+            train=partial(open_split, "train"),
+            tasks=others or None,
+            options=options,
+            compare=compare,
+            cache=cache,
+            progress=progress,
+        )
+    if SOUND_RECALL in tasks or (not tasks and Run(folder).audio_file.is_file()):
+        try:
+            source = dataset.open(encoder, split)
+            found.sizes["test videos"] = len(source.videos)
+            found.scores.extend(
+                measure_sound_recall(
+                    encoder,
+                    Run(folder).audio_encoder(device=next(encoder.parameters()).device),
+                    source,
+                    untrained=UNTRAINED_PAIRS if compare else 0,
+                    cache=cache,
+                    progress=progress,
+                )
+            )
+        except NotApplicableError as error:
+            if tasks:
+                raise
+            found.left_out[SOUND_RECALL] = str(error)
+    return replace(found, title=f"{run.resolve().name} on {dataset.name}, {split}", recipe=dataset.recipe)
+
+
+def measure(
+    encoder: Encoder,
+    *,
+    test: Callable[[], FrameSource],
+    train: Callable[[], FrameSource],
+    tasks: Sequence[str] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    compare: Collection[str] = CONTROLS,
+    optional: bool = False,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Run tasks on an encoder's embeddings and on the controls `compare`.
+
+    Without `tasks`, all that the labels allow are run. A named task that the labels do not allow raises an error; with
+    `optional` it is left out. `train` is called only if a task is fitted on training videos. "time only" and "clamped
+    only" run no such task. Tasks with an option `device` run on that of the encoder. `cache` is a run folder.
+    """
+    wanted = tuple(TASKS if tasks is None else tasks)
+    unknown = [name for name in wanted if name not in TASKS]
+    if unknown:
+        raise ValueError(f"no task {', '.join(unknown)}: choose some of {', '.join(TASKS)}")
+    report = progress or ignore_progress
+    sources = {"test": test(), **({"train": train()} if set(wanted) & FITTED_TASKS else {})}
+
+    def embed(network: Encoder) -> dict[str, list[EmbeddedVideo]]:
+        return {
+            split: _embed_source(network, source, cache=cache, progress=report, stage=f"embedding {split}")
+            for split, source in sources.items()
+        }
+
+    run_tasks = partial(_run_tasks, options=options or {}, device=next(encoder.parameters()).device, progress=report)
+    videos = embed(encoder)
+    left_out: dict[str, str] = {}
+    columns: dict[str | None, list[Score]] = {}
+    columns[None] = run_tasks(wanted, videos, left_out=left_out if tasks is None or optional else None)
+    possible = [task for task in wanted if task not in left_out]
+    if "untrained" in compare:
+        columns["untrained"] = run_tasks(possible, embed(untrained(encoder)))
+    for name, found in controls(videos["test"]).items():
+        if name in compare:
+            columns[name] = run_tasks([task for task in possible if task not in FITTED_TASKS], {"test": found})
+    scores = [replace(score, control=control) for control, found in columns.items() for score in found]
+    sizes = {f"{split} videos": len(found) for split, found in videos.items()}
+    sizes["test frames"] = sum(map(len, videos["test"]))
+    ordered = [score for task in wanted for score in select(scores, task=task)]
+    return Evaluation(ordered, left_out, sizes)
+
+
+def validate(encoder: Encoder, source: FrameSource) -> dict[str, float]:
+    """Measure Kendall's τ on the validation videos: the `validate` of `inphase.training.train`."""
+    scores = TASKS["kendall_tau"]([], _embed_source(encoder, source))
+    return {
+        score.metric: score.value
+        for metric in ("tau", "tau_unclamped")
+        for score in select(scores, metric=metric, action=None)
+    }
+
+
+def _embed_source(
+    encoder: Encoder,
+    source: FrameSource,
+    *,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+    stage: str = "embedding",
+) -> list[EmbeddedVideo]:
+    return embed_videos(
+        encoder,
+        source.videos,
+        read=source.read,
+        frame_count=source.frame_count,
+        progress=progress,
+        stage=stage,
+        cache=cache,
+        source=source.source,
+        precomputed=source.precomputed,
+    )
+
+
+def _run_tasks(
+    tasks: Sequence[str],
+    videos: Mapping[str, list[EmbeddedVideo]],
+    *,
+    options: Mapping[str, Mapping[str, Any]],
+    device: torch.device,
+    progress: Progress,
+    left_out: dict[str, str] | None = None,
+) -> list[Score]:
+    scores: list[Score] = []
+    for task in tasks:
+        progress(task, 0, 1)
+        chosen, parameters = dict(options.get(task, {})), signature(TASKS[task]).parameters
+        if "progress" in parameters:
+            chosen["progress"] = progress
+        if "device" in parameters:
+            chosen.setdefault("device", device)
+        try:
+            scores += TASKS[task](videos.get("train", []), videos["test"], **chosen)
+        except (NotApplicableError, MissingExtraError) as error:
+            if left_out is None:
+                raise
+            left_out[task] = str(error)
+        progress(task, 1, 1)
+    return scores
+
+
+@dataclass(frozen=True)
+class EvaluationData:
+    """A data set, its options and the store of its frames; the text of the recipe that names them."""
+
+    name: str
+    root: Path | None
+    store: Path | None
+    options: Mapping[str, Any]
+    recipe: str = ""
+
+    def __str__(self) -> str:
+        """Identify this data: a video of the same id in other data is another video."""
+        return f"{self.name} {self.root} {sorted(self.options.items())}"
+
+    def load(self, split: str, *, size: int | None) -> list[Video]:
+        """List the videos of a split; drawn ones at the image size of the encoder."""
+        table = {**self.options, "name": self.name, "root": self.root}
+        if size is not None and self.root is None and "size" in signature(find_loader(self.name, None)).parameters:
+            table["size"] = size
+        return load_videos(table, split=split)
+
+    def open(self, encoder: Encoder, split: str) -> FrameSource:
+        """Open the videos of a split in the modality of an encoder."""
+        videos = self.load(split, size=encoder.image_size[0] if encoder.image_size else None)
+        if not videos:
+            raise ValueError(
+                f"{self.name} has no video in the split {split!r}: choose another, as --split train or all"
+            )
+        return open_frame_source(encoder, videos, store=self.store, name=str(self))
+
+
+def choose_data(
+    folder: Path, *, name: str | None = None, root: Path | None = None, store: Path | None = None
+) -> EvaluationData:
+    """Choose the data of a run's recipe, or the data set `name`; the recipe's options apply to its own data only."""
+    run = Run(folder)
+    text = run.recipe_file.read_text(encoding="utf-8") if run.recipe_file.is_file() else ""
+    options = dict(run.recipe.get("data", {}) if text else {})
+    own_name, own_root, own_store = (options.pop(key, None) for key in ("name", "root", "store"))
+    options.pop("split", None)
+    if name is None and own_name is None:
+        raise ValueError(f"{folder} has no recipe that names its data: name a data set and its folder")
+    if name is not None and name != own_name:
+        return EvaluationData(name, root, store, {}, text)
+    root = root or (None if own_root is None else Path(own_root))
+    store = store or (None if own_store is None else Path(own_store))
+    return EvaluationData(str(own_name), root, store, options, text)
