@@ -1,4 +1,4 @@
-"""`python -m inphase` is `inphase`: what torchrun starts."""
+"""Run the command line as `python -m inphase`, as torchrun does."""
 
 from inphase.cli import main
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 # Called as progress(stage, done, total): `stage` names the work in a few words ("embedding a.mp4"), `done` of `total`
-# units are finished. A stage may be reported from several threads; `total` 0 means that it is not known yet.
+# units are finished. A stage may be reported from several threads; a `total` of 0 is not known yet.
 Progress = Callable[[str, int, int], None]
 
 
 def ignore_progress(stage: str, done: int, total: int) -> None:
-    """Report to nobody: the default of functions that take a `Progress`."""
+    """Do nothing: the default of functions that take a `Progress`."""
 
 
 def stage_progress(progress: Progress | None, stage: str) -> Callable[[int, int], None]:

@@ -1,4 +1,4 @@
-"""The run folder: what training leaves, and what every other command takes as its model.
+"""The run folder: training writes it, and every other command takes it as a model.
 
 RUN/recipe.toml           the resolved recipe
 RUN/encoder.safetensors   the encoder, with the configuration that builds it

@@ -52,8 +52,8 @@ def frames(*shape: int, dtype: torch.dtype = torch.float32, device: str = "cpu")
         (frames(1, 2, 5, 3), frames(2, 4, 3), ValueError, r"x must be \[B, M, D\], got shape \[1, 2, 5, 3\]$"),
         (frames(2, 0, 3), frames(2, 4, 3), ValueError, r"x must be .* no empty dimension, got shape \[2, 0, 3\]"),
         (frames(2, 5, 3), frames(2, 4, 0), ValueError, r"y must be .* no empty dimension, got shape \[2, 4, 0\]"),
-        (frames(2, 5, 3), frames(3, 4, 3), ValueError, "as many sequences each, got 2 and 3"),
-        (frames(2, 5, 3), frames(2, 4, 7), ValueError, "one embedding dimension, got 3 and 7"),
+        (frames(2, 5, 3), frames(3, 4, 3), ValueError, "the same number of sequences, got 2 and 3"),
+        (frames(2, 5, 3), frames(2, 4, 7), ValueError, "the same embedding dimension, got 3 and 7"),
         (frames(2, 5, 3, dtype=torch.int64), frames(2, 4, 3), TypeError, r"x must be .*got torch.int64; use x.float()"),
         (frames(2, 5, 3), frames(2, 4, 3, dtype=torch.bool), TypeError, r"y must be .*got torch.bool; use y.float()"),
         (
@@ -140,7 +140,7 @@ def test_single_sequences() -> None:
         dtw(frames(1, 3, 4), frames(3, 4))
     with pytest.raises(ValueError, match=r"y must be \[N, D\], got shape \[3\]$"):
         dtw(frames(3, 4), frames(3))
-    with pytest.raises(ValueError, match="one embedding dimension, got 4 and 5"):
+    with pytest.raises(ValueError, match="the same embedding dimension, got 4 and 5"):
         dtw(frames(3, 4), frames(3, 5))
 
 

@@ -91,7 +91,7 @@ def test_path_stays_inside_whatever_cells_cost(value: float) -> None:
 def test_nan_is_refused(subsequence: bool, where: tuple[int, int]) -> None:
     grid = np.ones((5, 4))
     grid[where] = np.nan
-    with pytest.raises(ValueError, match=r"cost holds NaN.*mend the embeddings"):
+    with pytest.raises(ValueError, match=r"cost contains NaN.*check the embeddings"):
         align(grid, subsequence=subsequence)
 
 

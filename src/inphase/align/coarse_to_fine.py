@@ -1,8 +1,8 @@
-"""The cheapest path of sequences too long for one table: found coarsely, then exactly piece by piece.
+"""The cheapest path of sequences too long for one table: aligned coarsely first, then exactly piece by piece.
 
 Blocks of s frames are averaged and aligned; the coarse path is cut into pieces, and each is aligned frame by frame
-between the ends it has. An end is off by up to a block. So the path is cut again in the middle of the pieces, where it
-is right, and aligned once more. Costs that compare a frame with all others compare it with those of its piece.
+between its ends. An end is off by up to a block. So the path is cut again in the middle of the pieces, where it is
+exact, and aligned once more. Costs that compare a frame with all others use the frames of its piece.
 """
 
 import math

@@ -33,9 +33,9 @@ def require_pair(x: Tensor, y: Tensor) -> None:
     require_tensor("y", y, "[B, N, D]")
     require_alike("x", x, "y", y)
     if x.shape[0] != y.shape[0]:
-        raise ValueError(f"x and y must hold as many sequences each, got {x.shape[0]} and {y.shape[0]}")
+        raise ValueError(f"x and y must have the same number of sequences, got {x.shape[0]} and {y.shape[0]}")
     if x.shape[2] != y.shape[2]:
-        raise ValueError(f"x and y must have one embedding dimension, got {x.shape[2]} and {y.shape[2]}")
+        raise ValueError(f"x and y must have the same embedding dimension, got {x.shape[2]} and {y.shape[2]}")
 
 
 def require_alike(first: str, a: Tensor, second: str, b: Tensor) -> None:
@@ -53,7 +53,7 @@ def require_temperature(name: str, value: float, *, zero: bool = False) -> None:
 
 
 def valid(lengths: Lengths, *, name: str, batch: int, size: int, device: torch.device) -> Tensor | None:
-    """Mark the frames that are not padding, bool [B, size]; None where there is no padding.
+    """Mark the frames that are not padding, bool [B, size]; None without padding.
 
     Lengths on the CPU (a list or a CPU tensor) are checked without synchronizing with the GPU.
     """

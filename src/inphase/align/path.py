@@ -19,13 +19,13 @@ FramePairs = NDArray[np.int64]  # [L, 2]
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Which frame of x goes with which frame of y, as numpy arrays.
+    """Matched frames of x and y, as numpy arrays.
 
     `path` [L, 2] int64, from the first matched pair (i, j) to the last, each step by one in i, in j or in both; `cost`
     the sum of the costs along it; `shape` (M, N) the lengths of x and y; `distance` the mean of 1 − cos along the path,
-    whatever cost it was found by: it does not grow with length, so it compares alignments (NaN where only costs were
-    given). `confidence` [M], from 0 to 1 for each frame of x, where it was estimated. `cost_matrix` [M, N], where it
-    was computed in one piece and kept; `table` [M, N] the accumulated costs, where kept.
+    independent of the cost that the path minimizes: it does not grow with length, so it compares alignments (NaN where
+    only costs were given). `confidence` [M], from 0 to 1 for each frame of x, where it was estimated. `cost_matrix`
+    [M, N], where it was computed in one piece and stored; `table` [M, N] the accumulated costs, where stored.
     """
 
     path: FramePairs
@@ -37,7 +37,7 @@ class Alignment:
     table: NDArray[np.float64] | None = None
 
     def time_map(self, x_times: NDArray[np.float64], y_times: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Give for each frame of x the second of y that goes with it, [M], never decreasing.
+        """Return the second of y that matches each frame of x, [M], never decreasing.
 
         A frame of x matched with several of y gets the middle of their times. Read the map at other seconds by
         `np.interp(seconds, x_times, map)`.
@@ -52,7 +52,7 @@ class Alignment:
         return np.asarray((y_times[j[first]] + y_times[j[last]]) / 2)
 
     def frame_map(self) -> NDArray[np.float64]:
-        """Give for each frame of x the frame of y that goes with it, [M]: the middle where there are several."""
+        """Return the frame of y that matches each frame of x, [M]; the middle one of several."""
         m, n = self.shape
         return self.time_map(np.arange(m, dtype=np.float64), np.arange(n, dtype=np.float64))
 
@@ -77,7 +77,7 @@ def trace(
 ) -> Alignment:
     """Trace the cheapest path back through a hard table [M, N] of accumulated costs."""
     if np.isnan(table[-1, -1]):  # where one NaN anywhere ends up
-        raise ValueError("cost holds NaN, through which no path is shortest; mend the embeddings it comes from")
+        raise ValueError("cost contains NaN, so no path is shortest: check the embeddings it was computed from")
     m, n = table.shape
     end = int(table[-1].argmin()) if subsequence else n - 1
     path = backtrack(table, end, subsequence)

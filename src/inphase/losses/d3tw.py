@@ -40,7 +40,7 @@ class D3TW(PairLoss):
         beta: float = 0.1,
         pairs: Pairs = "anchor",
     ) -> None:
-        """Check and keep the settings; `fraction` is the most that all portions together drop."""
+        """Check and store the settings; `fraction` bounds the part of a sequence that all portions together drop."""
         super().__init__(pairs=pairs)
         require_temperature("gamma", gamma, zero=True)
         require_temperature("margin", margin, zero=True)
@@ -73,7 +73,7 @@ class D3TW(PairLoss):
     def drop(self, lengths: Tensor, *, size: int) -> tuple[Tensor, Tensor]:
         """Choose the steps to keep of sequences of lengths [B]: steps in order [B, size], and their number [B].
 
-        A very short sequence of which nothing would be left is kept whole.
+        A sequence so short that no step would remain is kept whole.
         """
         portion = (self.fraction * lengths / self.portions).floor().clamp_min(1).long()
         room = lengths - portion

@@ -19,7 +19,7 @@ class GTA(PairLoss):
 
     L = cycle_weight · L_GCC(x, y) + align_weight · (L_smoothDTW(x, y) + L_smoothDTW(y, x))
 
-    The defaults are the paper's. `variant="released"` computes what the authors' code does, whose cycle term is
+    The defaults are the paper's. `variant="released"` computes the loss of the authors' code, whose cycle term is
     averaged, label-smoothed and confined to about [2.2, 3.1] (docs/gta.md compares the two). The ablation of Table 1 is
     `cost="cosine"`, `cycle_weight=0` and `minimum="soft"` (min^γ).
 
@@ -40,7 +40,7 @@ class GTA(PairLoss):
         variant: Literal["paper", "released"] = "paper",
         pairs: Pairs = "anchor",
     ) -> None:
-        """Check and keep the settings."""
+        """Check and store the settings."""
         super().__init__(pairs=pairs)
         require_temperature("gamma", gamma, zero=True)
         require_temperature("beta", beta)

@@ -22,7 +22,7 @@ class LAV(Loss):
     Constants of the released code: γ 0.1, squared Euclidean cost, weight of I 0.5, margin λ 2, window σ 10 frames,
     weight 1 for frames within it, the sum over all i and j. Embeddings are normalized here.
 
-    Frames: the plain draw (the source takes one frame at random of each of 20 equal parts: give that as `draw`).
+    Frames: the plain draw (the source takes one frame at random of each of 20 equal parts: pass that as `draw`).
     Pairs: a batch of the source is one pair. Open: sequences of unequal length, where N is here the mean of both.
     """
 
@@ -35,7 +35,7 @@ class LAV(Loss):
         window: float = 10.0,
         pairs: Pairs = "anchor",
     ) -> None:
-        """Check and keep the settings; `window` counts frames of the video."""
+        """Check and store the settings; `window` counts frames of the video."""
         super().__init__()
         require_choice("pairs", pairs, ("anchor", "all"))
         require_temperature("gamma", gamma, zero=True)

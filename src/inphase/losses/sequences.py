@@ -123,10 +123,10 @@ def pair_up(sequences: Sequences, pairs: Pairs, *, ordered: bool = False) -> tup
 
 
 def gather_pairs(sequences: Sequences, pairs: Pairs) -> tuple[Tensor, Tensor, Lengths, Lengths]:
-    """Give both sides of every pair, x and y [P, T, D], and their lengths [P]: None where nothing is padded."""
+    """Return both sides of every pair, x and y [P, T, D], and their lengths [P], None without padding."""
     first, second = pair_up(sequences, pairs)
     values = sequences.values
-    if pairs == "anchor":  # without an index, whose copy to the GPU would have to be waited for
+    if pairs == "anchor":  # without an index: copying one to the GPU would synchronize
         x, y = values[:1].expand(len(values) - 1, -1, -1), values[1:]
     else:
         x, y = values[first], values[second]

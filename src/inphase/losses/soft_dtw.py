@@ -32,7 +32,7 @@ class SoftDTW(PairLoss):
         beta: float = 0.1,
         pairs: Pairs = "anchor",
     ) -> None:
-        """Check and keep the settings; `beta` is the contrastive cost's temperature."""
+        """Check and store the settings; `beta` is the contrastive cost's temperature."""
         super().__init__(pairs=pairs)
         require_temperature("gamma", gamma, zero=True)
         require_temperature("beta", beta)

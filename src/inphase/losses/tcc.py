@@ -55,7 +55,7 @@ class TCC(Loss):
         unit: bool = False,
         pairs: Pairs = "all",
     ) -> None:
-        """Check and keep the settings; `unit` normalizes the embeddings first."""
+        """Check and store the settings; `unit` normalizes the embeddings first."""
         super().__init__()
         require_choice("kind", kind, ("variance", "mse", "huber", "classification"))
         require_choice("similarity", similarity, ("l2", "cosine"))

@@ -44,7 +44,7 @@ class TCN(Loss):
         margin: float = 0.2,
         tau: float = 1.0,
     ) -> None:
-        """Check and keep the settings."""
+        """Check and store the settings."""
         super().__init__()
         require_choice("kind", kind, ("n-pairs", "triplet"))
         if window < 1:

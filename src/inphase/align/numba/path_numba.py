@@ -85,7 +85,7 @@ def _backtrack(table, end, free_start):
         path[at, 0], path[at, 1] = i, j
         if i == 0 and (j == 0 or (free_start and table[0, j - 1] >= 0.0)):
             return path[at:].copy()
-        # Along the border there is one way, whatever the table holds: costs may be infinite.
+        # On the border only one step is possible, whatever the table holds: costs may be infinite.
         if i == 0:
             j -= 1
             continue

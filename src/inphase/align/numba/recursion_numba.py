@@ -78,11 +78,11 @@ class _AccumulateNumba(torch.autograd.Function):
 
 
 def _cost_of(ctx: Any) -> Tensor:
-    """Give the cost to recompute weights from, which were not kept or were reused after a backward pass."""
+    """Return the cost, to recompute weights that were not stored or whose memory was reused after a backward pass."""
     if ctx.saved_tensors:
         return cast("Tensor", ctx.saved_tensors[0])
     if ctx.cost._version != ctx.version:
-        raise RuntimeError("cost was changed in place between two backward passes; give accumulate a copy of it")
+        raise RuntimeError("cost was changed in place between two backward passes: pass a copy of it to accumulate")
     return cast("Tensor", ctx.cost)
 
 
@@ -91,7 +91,7 @@ _spare_memory: list[NDArray[np.float64]] = []
 
 
 def _make_weights(batch: int, m: int, n: int) -> NDArray[np.float64]:
-    """Allocate ∂R/∂a, ∂R/∂b and ∂R/∂d of every cell, [B, strip, which, t, r], unless they are too many to keep.
+    """Allocate ∂R/∂a, ∂R/∂b and ∂R/∂d of every cell, [B, strip, which, t, r], unless they exceed MAX_KEPT_WEIGHTS.
 
     Entry r = lanes stands for the row after the strip.
     """
@@ -105,7 +105,7 @@ def _make_weights(batch: int, m: int, n: int) -> NDArray[np.float64]:
 
 
 def _take(arrays: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Pop the last array, so that no other thread uses it, or give `NO_WEIGHTS`."""
+    """Pop the last array, so that no other thread uses it, or return `NO_WEIGHTS`."""
     try:
         return arrays.pop()
     except IndexError:
@@ -179,7 +179,10 @@ def _backward(grad, cost, edges, weights, grad_cost, first, last, kind, gamma):
     block, values, recent = np.empty(size), np.empty(size), np.empty((3, lanes + 1))
     kept = len(weights) > 0
     own = np.empty((3, 1 if kept else steps + 2, lanes + 1))
-    below, above = np.empty(steps + 2), np.empty(steps + 2)  # what a strip passes to the row before it, from column −1
+    below, above = (
+        np.empty(steps + 2),
+        np.empty(steps + 2),
+    )  # gradients that a strip passes to the row before it, from column −1
     for pair in range(first, last):
         below[:] = 0.0
         for number in range(edges.shape[1] - 2, -1, -1):

@@ -8,7 +8,7 @@ which stays the specification:
     R, R' = the tables of c_xy, c_yx     align = R(M, N) + R'(M, N)                                            eq. (9)
     A = log softmax_j(−R/α)              B = log softmax_i(−R'/α)            cycle = −Σ_i logsumexp_j(A + B)   eq. (13)
 
-and backwards, with G, G' the slopes of the loss in R, R' and E, E' what the recursion makes of them:
+and backwards, with G, G' the slopes of the loss in R, R' and E, E' their backward recursion:
 
     G = ∂cycle/∂R                        G' = ∂cycle/∂R'                     both plus the weight of align at (M, N)
     ∂L/∂s = (e^(−c_xy) Σ_j E − E + e^(−c_yx) Σ_i E' − E')/β
@@ -249,7 +249,7 @@ def _cosine(p_x, p_y, m, n, dimension):
 
 @triton.jit
 def _frames(p_frames, length, start, dimension):
-    """Load some dimensions of all frames; give them and their offsets."""
+    """Load some dimensions of all frames; return them and their offsets."""
     frame, depth = tl.arange(0, LANES)[:, None], start + tl.arange(0, DEPTH)[None, :]
     at = frame * dimension + depth
     return tl.load(p_frames + at, mask=(frame < length) & (depth < dimension), other=0.0).to(tl.float32), at

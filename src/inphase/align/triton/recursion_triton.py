@@ -78,7 +78,7 @@ class _AccumulateTriton(torch.autograd.Function):
 def launch_forward(
     cost: Tensor, kind: int, gamma: float, free_start: bool, *, keep: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Fill the table and, where a backward pass will need it, `low`: what the table's rounding lost."""
+    """Fill the table and, where a backward pass will need it, `low`: the rounding error of the table."""
     batch, m, n = cost.shape
     strips = -(-m // 32)
     table = torch.empty_like(cost, memory_format=torch.contiguous_format)
@@ -304,7 +304,7 @@ def _step(
     c, top, top_low, k: tl.constexpr, high, small, high_a, small_a,
     gamma, sharpness, kind: tl.constexpr, several: tl.constexpr,
 ):  # fmt: skip
-    """Compute one cell in each lane from cost c and the step before; give it, and b, which is a of the next step."""
+    """Compute one cell in each lane from cost c and the previous step; return it and b, which is a of the next step."""
     high_b, small_b = _above(high, top, k, several), _above(small, top_low, k, several)
     ab = (high_a - high_b) + (small_a - small_b)
     ad = (high_a - high) + (small_a - small)
@@ -312,7 +312,7 @@ def _step(
     md = tl.minimum(ad, bd, propagate_nan=tl.PropagateNan.ALL)
     lesser, lesser_low = tl.where(ab <= 0, high_a, high_b), tl.where(ab <= 0, small_a, small_b)
     least, least_low = tl.where(md <= 0, lesser, high), tl.where(md <= 0, lesser_low, small)
-    # The sum of two floats and exactly what it rounds away.
+    # The sum of two floats and its exact rounding error.
     total = least + c
     part = total - least
     rest = ((least - (total - part)) + (c - part)) + least_low
@@ -330,7 +330,7 @@ def _step(
 
 @triton.jit
 def _step_back(g, below, k: tl.constexpr, w_a, w_b, w_d, to_d, to_above, to_a, several: tl.constexpr):
-    """Collect E in each lane from the gradient g and the step after; give it and what it passes on."""
+    """Collect E in each lane from the gradient g and the step after; return it and its parts for a, b and d."""
     e = g + to_d + _below(to_above, below, k, several)
     return e, w_d * e, w_b * e + to_a, w_a * e
 
@@ -378,7 +378,7 @@ def _ratio(x, y):
 
 @triton.jit
 def _above(x, top, k: tl.constexpr, several: tl.constexpr):
-    """Give each lane what the lane above holds, and the first what the strip above does: entry k of `top`."""
+    """Shift values down by a lane; the first lane gets entry k of `top`, the row of the strip above."""
     lane = tl.arange(0, LANES)
     first = tl.gather(top, tl.full([LANES], k, tl.int32), 0) if several else top
     return tl.where(lane == 0, first, tl.gather(x, tl.maximum(lane - 1, 0), 0))
@@ -386,7 +386,7 @@ def _above(x, top, k: tl.constexpr, several: tl.constexpr):
 
 @triton.jit
 def _below(x, below, k: tl.constexpr, several: tl.constexpr):
-    """Give each lane what the lane below holds, and the last entry k of `below`."""
+    """Shift values up by a lane; the last lane gets entry k of `below`, the row of the strip below."""
     lane = tl.arange(0, LANES)
     last = tl.gather(below, tl.full([LANES], k, tl.int32), 0) if several else below
     return tl.where(lane == LANES - 1, last, tl.gather(x, tl.minimum(lane + 1, LANES - 1), 0))

@@ -57,11 +57,11 @@ def tile(x0, x1, x2, x3, x4, x5, x6, x7):
     even = tl.reshape(tl.join(tl.join(x0, x4), tl.join(x2, x6)), [LANES, 4])
     odd = tl.reshape(tl.join(tl.join(x1, x5), tl.join(x3, x7)), [LANES, 4])
     joined = tl.reshape(tl.join(even, odd), [LANES, 8])
-    # Each lane gathers its own: that keeps the compiler from moving to the layout of the store with every join.
+    # Each lane gathers its own values: otherwise the compiler converts to the layout of the store at every join.
     return tl.gather(joined, tl.broadcast_to(tl.arange(0, LANES)[:, None], [LANES, 8]), 0)
 
 
-# A signaling NaN, which arithmetic never yields: what is handed over is written with its bits flipped, so never as 0.
+# A signaling NaN, which arithmetic never yields: values are handed over with its bits flipped, so never as 0.
 NEVER = tl.constexpr(0x7FF4000000000000)
 NEVER32 = tl.constexpr(0x7FA0000000000000)
 

@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 
-# Steps of the adjustment at most.
+# Maximum number of adjustment steps.
 ROUNDS = 30
 
 
@@ -57,9 +57,9 @@ class Priors:
 
     noise: float = 0.05  # of a joint in a view, beyond which the error counts linearly
     stretch: float = 0.03  # of a bone
-    acceleration: float = 0.1  # of a joint, a frame squared
+    acceleration: float = 0.1  # of a joint, per frame squared
     build: float = 0.2  # of the logarithm of a bone's length
-    nearness: float = 0.08  # one over the distance of the cameras: 6 metres for a torso of half a metre
+    nearness: float = 0.08  # one over the distance of the cameras: 6 meters for a torso of half a meter
 
     def __post_init__(self) -> None:
         """Raise if a deviation is not positive or nearness is out of range."""
@@ -204,7 +204,7 @@ class _Problem:
         body = np.einsum("nca,na->nc", rotation, joints[self._moment, self._joint])
         larger = _magnify(seen.nearness, body[:, 2])
         size = self._gain * seen.scales[self._view] * larger
-        # How the place in the picture changes with the body before the camera, [N, 2, 3].
+        # Derivative of the image position by the body in camera coordinates, [N, 2, 3].
         by_body = np.zeros((len(body), 2, 3))
         by_body[:, 0, 0] = by_body[:, 1, 1] = size
         by_body[:, :, 2] = -(size * larger * seen.nearness)[:, None] * body[:, :2]

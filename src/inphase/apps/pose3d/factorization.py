@@ -48,14 +48,14 @@ def factorize(
 ) -> Factors:
     """Find cameras and shape of least Σ w ‖x − A X − b‖² by alternating least squares.
 
-    `points` [V, T, J, 2], `weights` [V, T, J], 0 where unseen. Given the shape every camera is a linear problem of its
-    own, given the cameras every moment is. Ends when a round lowers the error by less than `tolerance` of what it is.
-    O(T (V J² + J³)) a round.
+    `points` [V, T, J, 2], `weights` [V, T, J], 0 where unseen. Given the shape, each camera is a separate linear
+    problem; given the cameras, each frame is. The rounds stop when one lowers the error by less than the fraction
+    `tolerance`. O(T (V J² + J³)) per round.
     """
     factors = start or _impute(points, weights)
     cameras, shape = factors.cameras, factors.shape
     centered = center(points, weights)
-    # [T, V, J, J]: weighs joints and takes out the position b, which every moment of a view has for itself.
+    # [T, V, J, J]: weights the joints and eliminates the position b, one for each view and frame.
     total = np.maximum(weights.sum(-1), 1e-12)
     projector = -weights[..., :, None] * weights[..., None, :] / total[..., None, None]
     projector[..., np.arange(points.shape[2]), np.arange(points.shape[2])] += weights
@@ -135,9 +135,9 @@ def _undo(matrix: Array, shape: Array) -> Array:
 def upgrade(factors: Factors, weights: Array | None = None, *, bones: Bones | None = None) -> tuple[Factors, bool]:
     """Find the 3 × 3 matrix that makes every camera a scaled orthographic one, and apply it.
 
-    With B = A·G both rows of every B are equally long and perpendicular: linear in Q = G Gᵀ, two equations a camera.
-    Where noise leaves Q without a root (not positive definite), or not clearly so, G itself is sought, as a triangular
-    matrix, by nonlinear least squares with a robust loss; `weights` [V] say how much a camera counts. Cameras on one
+    With B = A·G both rows of every B are equally long and perpendicular: linear in Q = G Gᵀ, two equations per
+    camera. Where noise makes Q indefinite or nearly so, nonlinear least squares with a robust loss finds G itself, as a
+    triangular matrix; `weights` [V] weight the cameras. Cameras on one
     side of the body barely constrain its depth (the bas-relief ambiguity); there `bones` of typical proportions decide.
     Returns the factors, up to a rotation and a reflection, and whether the linear solution was positive definite.
     """

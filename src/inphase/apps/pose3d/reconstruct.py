@@ -52,29 +52,29 @@ def reconstruct(
     themselves, the other views contribute depth. `progress(done, total)` reports percent.
     """
 
-    def tell(fraction: float) -> None:
+    def report(fraction: float) -> None:
         if progress is not None:
             progress(round(100 * fraction), 100)
 
     given = views
     bundle, trust = _factorize(views, query_weight=query_weight)
-    tell(0.3)
+    report(0.3)
     flipped = np.zeros(len(views.names), np.bool_)
     if flips:
         flipped = _flips(views, bundle)
         if flipped.any():
             views = _flip(views, flipped)
             bundle, trust = _factorize(views, query_weight=query_weight)
-    tell(0.5)
+    report(0.5)
     if not adjusts:
-        return _report(views, bundle, trust, flipped)
-    best = _adjust(views, bundle, trust, flipped, query_weight=query_weight, priors=priors, tell=tell)
+        return _collect(views, bundle, trust, flipped)
+    best = _adjust(views, bundle, trust, flipped, query_weight=query_weight, priors=priors, report=report)
     if best.implausible:
         bundle = _facing(given)
         trust, straight = _trust(given, given.points - bundle.project()), np.zeros_like(flipped)
-        other = _adjust(given, bundle, trust, straight, query_weight=query_weight, priors=priors, tell=tell)
+        other = _adjust(given, bundle, trust, straight, query_weight=query_weight, priors=priors, report=report)
         best = min(best, other, key=lambda each: (each.implausible, float(np.nanmedian(each.found.error))))
-    tell(1.0)
+    report(1.0)
     return best.found
 
 
@@ -94,7 +94,7 @@ def _adjust(
     *,
     query_weight: float,
     priors: Priors | None,
-    tell: Callable[[float], None],
+    report: Callable[[float], None],
 ) -> _Adjusted:
     """Run bundle adjustment twice, updating the trust of views in between."""
     for part in range(2):
@@ -107,10 +107,10 @@ def _adjust(
             sides=mirrored(views.joints),
             hips=(views.joints.index(HIPS[0]), views.joints.index(HIPS[1])),
             priors=priors or Priors(),
-            progress=partial(_report_steps, tell, 0.5 + 0.25 * part),
+            progress=partial(_report_steps, report, 0.5 + 0.25 * part),
         )
         trust = _trust(views, views.points - bundle.project())
-    found = _report(views, bundle, trust, flipped)
+    found = _collect(views, bundle, trust, flipped)
     return _Adjusted(found, bool(bundle.scales[0] > MAX_FORESHORTENING))
 
 
@@ -135,8 +135,8 @@ def _facing(views: Views) -> Bundle:
     return _centered(views, bundle, np.ones((count, moments)))
 
 
-def _report_steps(tell: Callable[[float], None], before: float, steps: int) -> None:
-    tell(before + 0.25 * min(steps / ROUNDS, 1))
+def _report_steps(report: Callable[[float], None], before: float, steps: int) -> None:
+    report(before + 0.25 * min(steps / ROUNDS, 1))
 
 
 def _factorize(views: Views, *, query_weight: float, rounds: int = 4) -> tuple[Bundle, Array]:
@@ -230,7 +230,7 @@ def _flip(views: Views, flipped: NDArray[np.bool_]) -> Views:
     return replace(views, points=points, seen=np.where(flipped[:, None, None], views.seen[:, :, order], views.seen))
 
 
-def _report(views: Views, bundle: Bundle, trust: Array, flipped: NDArray[np.bool_]) -> Reconstruction:
+def _collect(views: Views, bundle: Bundle, trust: Array, flipped: NDArray[np.bool_]) -> Reconstruction:
     """Collect the joints, their errors and their confidence."""
     bundle = _centered(views, bundle, trust)
     weights = views.seen * trust[..., None]
