@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import inphase
+from inphase.corpus.embed_corpus import embed_corpus
 from inphase.media.frame_store import Source
 from inphase.models import PoseEncoder, modality
 from inphase.models.embed_videos import embed_videos, estimate_poses
@@ -39,6 +40,7 @@ def test_image_embeddings_are_computed_once_for_all_commands(
     assert sorted(embedded) == ["a.mp4", "b.mp4"]
     inphase.search(videos[0], [tmp_path / "gym"], model=encoder)
     embed_videos(videos, model=encoder, cache=Cache(default_cache_folder()))
+    embed_corpus(tmp_path / "gym", tmp_path / "store", model=encoder, workers=0, device="cpu")
     assert sorted(embedded) == ["a.mp4", "b.mp4", "c.mp4"]
 
 
