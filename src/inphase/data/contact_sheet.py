@@ -64,15 +64,16 @@ def draw_contact_sheet(
     if not videos or columns < 1:
         raise ValueError(f"a sheet needs videos and columns, got {len(videos)} and {columns}")
     row_height = cell + _BAND + _GAP
-    seen: dict[tuple[int, str], None] = {}
+    legend: dict[tuple[int, str], None] = {}
     rows = [
-        _draw_row(video, columns=columns, cell=cell, read=read, frame_count=frame_count, seen=seen) for video in videos
+        _draw_row(video, columns=columns, cell=cell, read=read, frame_count=frame_count, legend=legend)
+        for video in videos
     ]
-    legend = _draw_legend(seen, width=_NAMES + columns * (cell + _GAP))
-    sheet = Image.new("RGB", (legend.width, len(rows) * row_height + legend.height), _PAPER)
+    footer = _draw_legend(legend, width=_NAMES + columns * (cell + _GAP))
+    sheet = Image.new("RGB", (footer.width, len(rows) * row_height + footer.height), _PAPER)
     for place, row in enumerate(rows):
         sheet.paste(row, (0, place * row_height))
-    sheet.paste(legend, (0, len(rows) * row_height))
+    sheet.paste(footer, (0, len(rows) * row_height))
     return sheet
 
 
@@ -93,7 +94,7 @@ def _draw_row(
     cell: int,
     read: Read,
     frame_count: Callable[[Video], int],
-    seen: dict[tuple[int, str], None],
+    legend: dict[tuple[int, str], None],
 ) -> Image.Image:
     """Draw the name, frames and phases of one video; add phases with long names to the legend."""
     row = Image.new("RGB", (_NAMES + columns * (cell + _GAP), cell + _BAND), _PAPER)
@@ -119,7 +120,7 @@ def _draw_row(
             text = name if fits else str(phase)
             _write(draw, (left + cell - 3, cell + 1), text, ink=ink, anchor="ra")
             if not fits:
-                seen[phase, name] = None
+                legend[phase, name] = None
     return row
 
 
@@ -157,15 +158,17 @@ def _draw_figures(video: Video, frames: Frames, *, cell: int, finer: int = 3) ->
     scale = 0.9 * cell * finer / max(float((high - low).max()), 1e-6)
     points = (video.keypoints[frames] - (low + high) / 2) * scale + cell * finer / 2
     images = []
-    for pose, seen in zip(points, visible[frames], strict=True):
+    for pose, shown in zip(points, visible[frames], strict=True):
         image = Image.new("RGB", (cell * finer, cell * finer), (246, 246, 246))
         draw = ImageDraw.Draw(image)
         inside = ((pose >= 0) & (pose < cell * finer)).all(-1)
         # Hidden limbs first, so that visible ones are on top; a hidden joint may be anywhere.
-        for a, b in sorted(bones(video.joints), key=lambda bone: bool(seen[bone[0]] and seen[bone[1]])):
-            if (seen[a] and seen[b]) or (inside[a] and inside[b]):
+        for a, b in sorted(bones(video.joints), key=lambda bone: bool(shown[bone[0]] and shown[bone[1]])):
+            if (shown[a] and shown[b]) or (inside[a] and inside[b]):
                 ends = (tuple(pose[a].tolist()), tuple(pose[b].tolist()))
-                draw.line(ends, fill=_side(video.joints[a], video.joints[b], seen=seen[a] and seen[b]), width=2 * finer)
+                draw.line(
+                    ends, fill=_side(video.joints[a], video.joints[b], visible=shown[a] and shown[b]), width=2 * finer
+                )
         if "head" in video.joints:
             x, y = pose[video.joints.index("head")].tolist()
             radius = 3 * finer
@@ -174,18 +177,18 @@ def _draw_figures(video: Video, frames: Frames, *, cell: int, finer: int = 3) ->
     return images
 
 
-def _side(a: str, b: str, *, seen: bool) -> tuple[int, int, int]:
+def _side(a: str, b: str, *, visible: bool) -> tuple[int, int, int]:
     """Choose the color of a limb by its side of the body."""
     sides = {name.split("_")[0] for name in (a, b)}
-    return _HIDDEN if not seen else _LEFT if sides == {"left"} else _RIGHT if sides == {"right"} else _INK
+    return _HIDDEN if not visible else _LEFT if sides == {"left"} else _RIGHT if sides == {"right"} else _INK
 
 
-def _draw_legend(seen: Iterable[tuple[int, str]], *, width: int) -> Image.Image:
+def _draw_legend(phases: Iterable[tuple[int, str]], *, width: int) -> Image.Image:
     """Draw the names of phases that did not fit under their frames, as far as they fit here."""
     legend = Image.new("RGB", (width, _LEGEND), _PAPER)
     draw = ImageDraw.Draw(legend)
     left = _NAMES
-    for phase, name in sorted(seen):
+    for phase, name in sorted(phases):
         text = f"{phase}  {shorten(name, width=24)}"
         needed = 18 + int(_length(text)) + 10
         if left + needed > width:

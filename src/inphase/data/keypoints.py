@@ -155,20 +155,20 @@ def _read_csv(file: Path) -> Contents:
     times = np.array([_number(row[clock], file, line, clock) for line, row in rows.items()])
     values = np.array([[_number(row[name], file, line, name) for name in wanted] for line, row in rows.items()])
     points = values.reshape(len(rows), len(joints), len(axes))
-    seen = np.ones(points.shape[:2])
+    confidence = np.ones(points.shape[:2])
     for column, joint in enumerate(joints):
         name = f"{joint}_visibility"
         if name in columns:
-            seen[:, column] = [_number(row[name], file, line, name) for line, row in rows.items()]
+            confidence[:, column] = [_number(row[name], file, line, name) for line, row in rows.items()]
     if not (np.diff(times) > 0).all():
         raise ValueError(f"{file}: {clock} must increase from row to row")
     if clock == "time":
         fps = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else None
-        return points, seen, joints, None if fps is None else float(fps), None
+        return points, confidence, joints, None if fps is None else float(fps), None
     places = (times - times[0]).round().astype(np.int64)
     whole = np.full((places[-1] + 1, *points.shape[1:]), np.nan)
     shown = np.zeros(whole.shape[:2])
-    whole[places], shown[places] = points, seen
+    whole[places], shown[places] = points, confidence
     return whole, shown, joints, None, None
 
 

@@ -81,8 +81,8 @@ def read_pose(video: Video, frames: Frames) -> tuple[NDArray[np.float32], NDArra
     if video.keypoints is None:
         raise ValueError(f"{video.id} has no keypoints: run pose estimation on it, or read its images")
     points = video.keypoints[frames]
-    seen = np.ones(points.shape[:2], np.bool_) if video.visibility is None else video.visibility[frames]
-    return _with_visibility(points, seen), frames / float(video.rate or 1.0)
+    visible = np.ones(points.shape[:2], np.bool_) if video.visibility is None else video.visibility[frames]
+    return _with_visibility(points, visible), frames / float(video.rate or 1.0)
 
 
 def read_pose3d(video: Video, frames: Frames) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
@@ -103,12 +103,12 @@ def read_stored_pose(
     the image size, on the video, which augmentation needs.
     """
     pose = store[video.id]
-    points, seen = pose.joints13()
-    return _with_visibility(points[frames], seen[frames]), pose.times[frames]
+    points, visible = pose.joints13()
+    return _with_visibility(points[frames], visible[frames]), pose.times[frames]
 
 
-def _with_visibility(points: NDArray[np.float32], seen: NDArray[np.bool_]) -> NDArray[np.float32]:
-    return np.concatenate([points, seen[..., None].astype(np.float32)], axis=-1).astype(np.float32)
+def _with_visibility(points: NDArray[np.float32], visible: NDArray[np.bool_]) -> NDArray[np.float32]:
+    return np.concatenate([points, visible[..., None].astype(np.float32)], axis=-1).astype(np.float32)
 
 
 def annotated_length(video: Video) -> int:

@@ -38,7 +38,7 @@ EmbedFile = Callable[[Encoder, Path | str, Cache, float | None, FrameProgress | 
 
 @dataclass(frozen=True)
 class ModalityReader:
-    """What embedding, evaluation and training need to know of a modality.
+    """How embedding, evaluation and training handle a modality.
 
     - `embed_file`    embeds a recording, or raises ValueError if this encoder cannot
     - `check`         raises ValueError if an encoder cannot embed video files
