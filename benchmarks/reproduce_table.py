@@ -1,6 +1,6 @@
-"""Insert the tables of reports into docs/reproduce.md, so that no number is copied by hand.
+"""Insert the tables of reports into docs/lab/reproduce.md, so that no number is copied by hand.
 
-    python -m benchmarks.reproduce_table reproduced/*/*/report.json [--page docs/reproduce.md]
+    python -m benchmarks.reproduce_table reproduced/*/*/report.json [--page docs/lab/reproduce.md]
 
 A report is identified by its study, data set, modality and budget: a new report replaces the previous one of the same
 key and leaves the others unchanged.
@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[1] / "docs" / "reproduce.md"
+PAGE = Path(__file__).parents[1] / "docs" / "lab" / "reproduce.md"
 BEGIN, END = "<!-- report {key} -->", "<!-- end of report -->"
 LAST = "<!-- reports end here -->"
 

@@ -201,7 +201,7 @@ NOTES = {
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write report.md with its pictures, report.json and report.html into a folder; return the files."""
+    """Write report.md with its images, report.json and report.html into a folder; return the files."""
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     names = [f"figure_{number}.png" for number in range(1, len(report.figures) + 1)]
@@ -268,7 +268,7 @@ def _json_table(table: Table) -> dict[str, Any]:
 
 
 def to_html(report: Report) -> str:
-    """Write the report as one page that asks nobody for anything: style and pictures are in it."""
+    """Write the report as one self-contained page: style and images are embedded."""
     parts = [f"<h1>{html.escape(report.title)}</h1>", *(f"<p>{html.escape(note)}</p>" for note in report.notes)]
     about = "".join(f"<dt>{html.escape(name)}<dd>{html.escape(text)}" for name, text in report.about.items())
     parts.append(f"<dl>{about}</dl>" if about else "")

@@ -2,7 +2,7 @@
 
 Near the ends of a video some context frames do not exist, and their substitutes can leak the position in the video to
 a network, whatever the action: on PennAction the bit "is my context clamped?" alone reaches a Kendall τ of .69
-(docs/reproduce.md). `Context.edges` chooses the substitutes:
+(docs/lab/reproduce.md). `Context.edges` chooses the substitutes:
 
 - "clamp"   the nearest existing frame, as in GTA and TCC. A context frame equal to the frame itself marks the
             beginning. `clamped` marks these frames: an evaluation reports scores without them, and of them alone.

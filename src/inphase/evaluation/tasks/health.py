@@ -4,7 +4,7 @@
 
     mean_cosine     of two different frames, over all pairs; 1: a point
     variance        mean ‖u − ū‖², from 0 to 1
-    effective_rank  exp of the entropy of the centerd vectors' singular values (Roy and Vetterli, 2007), 1 to D
+    effective_rank  exp of the entropy of the centered vectors' singular values (Roy and Vetterli, 2007), 1 to D
     within_videos   the share of the variance within videos, the rest being between them; 0: a point for each video
 """
 
