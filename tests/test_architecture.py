@@ -111,7 +111,7 @@ def test_no_drawers() -> None:
 def test_the_package_ships_code_recipes_pages_and_small_models() -> None:
     made = {".pyc", ".nbi", ".nbc"}  # by interpreter and compiler, and ignored by git
     files = [path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in made]
-    kinds = {".py", ".typed", ".toml", ".html", ".css", ".js", ".svg", ".safetensors"}
+    kinds = {".py", ".typed", ".toml", ".html", ".j2", ".css", ".js", ".svg", ".safetensors"}
     assert {path.suffix for path in files} <= kinds
     models = [path for path in files if path.suffix == ".safetensors"]
     assert {path.parent for path in models} == {PACKAGE / "models" / "shipped"}

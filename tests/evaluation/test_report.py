@@ -1,4 +1,5 @@
 import json
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from inphase.evaluation.report import (
     versions,
     write_report,
 )
+from inphase.storage.errors import MissingExtraError
 
 NASTY = '<script>alert("x")</script> | [a](b) `c` \\ *d*'
 
@@ -111,3 +113,9 @@ def test_a_cell_leads_to_another_page() -> None:
     assert '<th class="text">file' in page
     assert "a & " in to_markdown(Report("all", (table,)))
     assert json.loads(to_json(Report("all", (table,))))["tables"][0]["rows"] == [["a & <b>", "x"]]
+
+
+def test_a_missing_jinja_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(MissingExtraError, match=r"^HTML reports need Jinja2: pip install 'inphase\[eval\]'$"):
+        to_html(report())

@@ -1,7 +1,6 @@
 """Reports: tables, figures, the recipe and package versions, as Markdown, JSON and one self-contained HTML page."""
 
 import base64
-import html
 import io
 import json
 import math
@@ -18,6 +17,7 @@ import numpy as np
 
 from inphase.evaluation.scores import Score, select
 from inphase.evaluation.tasks.few_shot import plot_few_shot
+from inphase.storage.errors import MissingExtraError
 from inphase.storage.files import atomic_write, explain_os_errors
 
 if TYPE_CHECKING:
@@ -268,68 +268,43 @@ def _json_table(table: Table) -> dict[str, Any]:
 
 
 def to_html(report: Report) -> str:
-    """Write the report as one self-contained page: style and images are embedded."""
-    parts = [f"<h1>{html.escape(report.title)}</h1>", *(f"<p>{html.escape(note)}</p>" for note in report.notes)]
-    about = "".join(f"<dt>{html.escape(name)}<dd>{html.escape(text)}" for name, text in report.about.items())
-    parts.append(f"<dl>{about}</dl>" if about else "")
-    parts += [_html_table(table) for table in report.tables]
-    for figure in report.figures:
-        data, title = base64.b64encode(figure.png).decode(), html.escape(figure.title)
-        parts.append(f'<h2>{title}</h2><figure><img alt="{title}" src="data:image/png;base64,{data}">')
-        parts.append(f"<figcaption>{html.escape(figure.caption)}</figcaption></figure>")
-    parts += [_html_table(table) for table in report.details]
-    if report.recipe:
-        parts.append(f"<h2>Recipe</h2><pre>{html.escape(report.recipe)}</pre>")
-    made = ", ".join(f"{html.escape(name)} {html.escape(v)}" for name, v in report.versions.items())
-    parts.append(f"<p class=note>Made with {made}</p>" if made else "")
-    return _PAGE.format(title=html.escape(report.title), body="\n".join(part for part in parts if part))
+    """Render the report as one self-contained page: style and images are embedded."""
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError as error:
+        raise MissingExtraError("HTML reports need Jinja2: pip install 'inphase[eval]'") from error
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        tables=[_html_table(table) for table in report.tables],
+        figures=[(figure, base64.b64encode(figure.png).decode()) for figure in report.figures],
+        details=[_html_table(table) for table in report.details],
+    )
 
 
-def _html_table(table: Table) -> str:
+def _html_table(table: Table) -> dict[str, Any]:
+    """Prepare a table for the template: the class of each column, and the text and link of each cell."""
     kinds = [
-        [kind for kind, names in (("published", table.published), ("text", table.texts)) if name in names]
+        " ".join(kind for kind, names in (("published", table.published), ("text", table.texts)) if name in names)
         for name in table.head
     ]
-    marked = [f' class="{" ".join(kind)}"' if kind else "" for kind in kinds]
-    head = "".join(f"<th{mark}>{html.escape(name)}" for name, mark in zip(table.head, marked, strict=True))
-    rows = "".join(
-        "<tr>" + "".join(f"<td{mark}>{_cell(cell)}" for cell, mark in zip(row, marked, strict=True))
-        for row in table.rows
-    )
-    shown = f"<div class=wide><table><thead><tr>{head}</thead><tbody>{rows}</tbody></table></div>"
-    note = f"<p class=note>{html.escape(table.note)}</p>" if table.note else ""
-    return f"<h2>{html.escape(table.title)}</h2>\n{shown}\n{note}"
+    rows = [[_html_cell(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in table.rows]
+    return {"title": table.title, "note": table.note, "head": list(zip(table.head, kinds, strict=True)), "rows": rows}
 
 
-_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark }}
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 82rem; margin: 2rem auto; padding: 0 1rem }}
-h2 {{ margin: 2.2rem 0 .5rem; font-size: 1.15rem }}
-.wide {{ overflow-x: auto }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums }}
-th, td {{ padding: .25rem .9rem .25rem 0; text-align: right; white-space: nowrap }}
-th:first-child, td:first-child, .text {{ text-align: left }}
-@media (max-width: 40rem) {{ td:first-child {{ min-width: 9rem; white-space: normal; overflow-wrap: anywhere }} }}
-thead th {{ border-bottom: 1px solid; font-weight: 600; white-space: normal; vertical-align: bottom; max-width: 8rem }}
-tbody tr:nth-child(even) {{ background: color-mix(in srgb, currentColor 5%, transparent) }}
-.published, .undefined, .note {{ opacity: .65 }}
-dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; font-size: .93em }}
-dt {{ opacity: .65 }}
-dd {{ margin: 0; overflow-wrap: anywhere }}
-.undefined {{ font-style: italic }}
-figure {{ margin: 0 }}
-img {{ max-width: min(100%, 56rem); background: #fff }}
-pre {{ overflow-x: auto; padding: .8rem; background: color-mix(in srgb, currentColor 6%, transparent) }}
-</style>
-{body}
-</html>
-"""
+def _html_cell(cell: Cell, kind: str) -> dict[str, Any]:
+    return {
+        "text": _text(cell),
+        "kind": kind,
+        "href": quote(cell.to) if isinstance(cell, Link) else "",
+        "is_undefined": isinstance(cell, Number) and str(cell) == UNDEFINED,
+    }
 
 
 def _decimal(number: float) -> str:
@@ -342,13 +317,6 @@ def _decimal(number: float) -> str:
 
 def _text(cell: Cell) -> str:
     return "–" if cell is None else str(cell)
-
-
-def _cell(cell: Cell) -> str:
-    text = html.escape(_text(cell))
-    if isinstance(cell, Link):
-        return f'<a href="{html.escape(quote(cell.to))}">{text}</a>'
-    return f"<span class=undefined>{text}</span>" if isinstance(cell, Number) and text == UNDEFINED else text
 
 
 def _value(cell: Cell) -> Any:
