@@ -56,6 +56,12 @@ class Labels:
         """Count segments and events."""
         return len(self.segments) + len(self.events)
 
+    @property
+    def confidences(self) -> list[tuple[str, float]]:
+        """Return every label with its confidence, 0 where it has none."""
+        pairs = [(each.label, each.confidence or 0.0) for each in self.segments]
+        return pairs + [(each.label, each.confidence or 0.0) for each in self.events]
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values, times in seconds."""
         return {

@@ -12,8 +12,7 @@ from inphase.cli.options import CacheFolder, Workers, print_line, print_table, w
 from inphase.data import DATASETS
 
 if TYPE_CHECKING:
-    from inphase.data.check import DataReport
-    from inphase.media.frame_store import FillSummary, Source
+    from inphase.media.frame_store import FillSummary
 
 commands = SubcommandApp()
 
@@ -41,10 +40,12 @@ def check_data(name: Name, root: OptionalRoot = None, *, open: bool = False) -> 
     from inphase.data.recipe_tables import find_loader
 
     report = check(find_loader(name, root), root, name=name, frame_count=file_length if open else None)
-    _print_counts(report)
+    columns, rows = report.count_table(max_actions=MAX_LISTED_ACTIONS)
+    title = f"{report.name} · {report.root or 'drawn'}"
+    print_table(title, (columns[0], *(f">{name}" for name in columns[1:])), rows)
+    print_line(f"labels: {', '.join(f'{kind} ({n:,})' for kind, n in report.labels.items()) or 'none'}")
     if report.findings:
-        rows = [(finding.kind, finding.what, finding.fix) for finding in report.findings]
-        print_table("findings", ("", "finding", "fix"), rows)
+        print_table("findings", ("", "finding", "fix"), [(each.kind, each.what, each.fix) for each in report.findings])
     else:
         print_line(f"Nothing is missing or broken.{'' if report.opened else ' No file was opened.'}")
     sys.exit(0 if report.whole else 1)
@@ -95,10 +96,11 @@ def cache_data(
     Args:
         size: height and width of the images.
     """
+    from inphase.data.recipe_tables import list_sources
     from inphase.media.frame_store import fill_store
 
     with show_progress() as progress:
-        filled = fill_store(store, _sources(name, root, split=split), size=size, workers=workers, progress=progress)
+        filled = fill_store(store, list_sources(name, root, split=split), size=size, workers=workers, progress=progress)
     _print_filled(filled, store)
 
 
@@ -122,12 +124,13 @@ def pose_data(
         estimator: the pose estimator, by name or as an import path package.module:Class.
         complexity: an option of blazepose: the size of its network, 0 to 2; 1 is installed, the others are downloaded.
     """
+    from inphase.data.recipe_tables import list_sources
     from inphase.pose.pose_store import fill_poses
     from inphase.storage.cache import Cache, default_cache_folder
 
     kept = Cache(cache or default_cache_folder())
     with show_progress() as progress:
-        sources = _sources(name, root, split=split)
+        sources = list_sources(name, root, split=split)
         options = {} if complexity is None else {"complexity": complexity}
         filled = fill_poses(
             store, sources, estimator=estimator, options=options, workers=workers, cache=kept, progress=progress
@@ -171,17 +174,6 @@ def write_stage(
     print_line(f"{new + kept:,} videos in {root} ({new:,} new)")
 
 
-def _sources(name: str, root: Path, *, split: str) -> "dict[str, Source]":
-    """List the files of a data set."""
-    from inphase.data.reading import sources
-    from inphase.data.recipe_tables import find_loader
-
-    found = sources(find_loader(name, root)(root, split=split))
-    if not found:
-        raise ValueError(f"{name} in {root} has no video files: there is nothing to cache")
-    return found
-
-
 def _print_filled(filled: "FillSummary", store: Path) -> None:
     """Print what a store contains, and which videos it could not take."""
     from inphase.data.video import summarize
@@ -193,25 +185,3 @@ def _print_filled(filled: "FillSummary", store: Path) -> None:
     for kind, found in (("broken", filled.broken), ("damaged", filled.damaged)):
         if found:
             warn_line(f"{kind}: {summarize(found.values())}")
-
-
-def _print_counts(report: "DataReport") -> None:
-    """Print videos and frames by action and split, and their totals."""
-    splits = [split for split in ("train", "val", "test") if any(split == found for _, found in report.videos)]
-    rows = []
-    for action in report.actions:
-        counts = [report.videos[action, split] for split in splits]
-        rows.append((action, *(f"{count:,}" for count in (*counts, sum(counts))), _count(report.frames[action])))
-    if len(rows) > MAX_LISTED_ACTIONS:
-        rows[MAX_LISTED_ACTIONS:] = [(f"and {len(rows) - MAX_LISTED_ACTIONS} more", *[""] * (len(splits) + 2))]
-    totals = [sum(n for (_, found), n in report.videos.items() if found == split) for split in splits]
-    number = f"{len(report.actions)} action{'s' * (len(report.actions) != 1)}"
-    frames = _count(report.frames.total())
-    rows.append((number, *(f"{count:,}" for count in (*totals, report.videos.total())), frames))
-    columns = ("action", *(f">{name}" for name in (*splits, "videos", "frames")))
-    print_table(f"{report.name} · {report.root or 'drawn'}", columns, rows)
-    print_line(f"labels: {', '.join(f'{kind} ({n:,})' for kind, n in report.labels.items()) or 'none'}")
-
-
-def _count(number: int) -> str:
-    return f"{number:,}" if number else "?"

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
     from inphase.training import Status
 
-# Metrics that are recorded and not printed.
-HIDDEN_TERMS = {"lr", "frames_per_second", "variance"}
-
 
 def fit(
     folder: Annotated[
@@ -121,20 +118,11 @@ def print_status() -> "Callable[[Status], None]":
         last = status.step == status.steps
         if status.terms and (last or time.monotonic() - printed > LINE_INTERVAL):
             printed = time.monotonic()
-            console.print(f"{status.step:>6}/{status.steps}  {describe(status)}", soft_wrap=True, highlight=False)
+            console.print(str(status), soft_wrap=True, highlight=False, markup=False)
         if status.terms and last:
             console.print("[green]trained[/green]")
 
     return on_status
-
-
-def describe(status: "Status") -> str:
-    """Return the metrics of a run, its speed and the time left in a line."""
-    terms = [f"{name} {value:.3f}" for name, value in status.terms.items() if name not in HIDDEN_TERMS]
-    minutes, seconds = divmod(round(status.seconds_left), 60)
-    hours, minutes = divmod(minutes, 60)
-    left = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
-    return "  ".join([*terms, f"{status.frames_per_second:,.0f} frames/s", f"{left} left"])
 
 
 def demo(

@@ -19,8 +19,7 @@ Videos = Annotated[
 Video = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="VIDEO", help="a video file")]
 Out = Annotated[Path, tyro.conf.arg(metavar="DIR", help="the folder to write")]
 Model = Annotated[
-    Path | None,
-    tyro.conf.arg(metavar="RUN", help="a run folder or an encoder file; by default a shipped encoder"),
+    Path | None, tyro.conf.arg(metavar="RUN", help="a run folder or an encoder file; by default a shipped encoder")
 ]
 RequiredModel = Annotated[Path, tyro.conf.arg(metavar="RUN", help="a run folder or an encoder file")]
 Modality = Annotated[

@@ -131,8 +131,7 @@ def transfer(
     print_line(labeled.why)
     rows = []
     for video, found in zip(labeled.targets, labeled.transferred, strict=True):
-        pairs = [(each.label, each.confidence or 0.0) for each in found.segments]
-        pairs += [(each.label, each.confidence or 0.0) for each in found.events]
+        pairs = found.confidences
         number = f"{len(found)}" if len(found) == len(labeled.labels) else f"{len(found)} of {len(labeled.labels)}"
         mean = f"{sum(confidence for _, confidence in pairs) / len(pairs):.2f}" if pairs else ""
         least = "{} {:.2f}".format(*min(pairs, key=lambda pair: pair[1])) if pairs else ""
@@ -169,14 +168,7 @@ def search(
     require_folder(out)
     with show_progress() as progress:
         found = search_corpus(
-            query,
-            within,
-            at=at,
-            top=top,
-            subsequence=subsequence,
-            action=action,
-            progress=progress,
-            **vars(embedding),
+            query, within, at=at, top=top, subsequence=subsequence, action=action, progress=progress, **vars(embedding)
         )
         found.write(out, progress=progress)
     _warn_left_out(found.left_out)

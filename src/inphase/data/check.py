@@ -46,6 +46,25 @@ class DataReport:
         """List the actions by name."""
         return sorted({action for action, _ in self.videos})
 
+    def count_table(self, *, max_actions: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Tabulate videos and frames by action and split: the headings, and the rows with the totals last."""
+        splits = [split for split in ("train", "val", "test") if any(split == found for _, found in self.videos)]
+        rows = []
+        for action in self.actions:
+            counts = [self.videos[action, split] for split in splits]
+            rows.append((action, *(f"{count:,}" for count in (*counts, sum(counts))), _count(self.frames[action])))
+        if len(rows) > max_actions:
+            rows[max_actions:] = [(f"and {len(rows) - max_actions} more", *[""] * (len(splits) + 2))]
+        totals = [sum(number for (_, found), number in self.videos.items() if found == split) for split in splits]
+        name = f"{len(self.actions)} action{'s' * (len(self.actions) != 1)}"
+        counts = [*totals, self.videos.total()]
+        rows.append((name, *(f"{count:,}" for count in counts), _count(self.frames.total())))
+        return ("action", *splits, "videos", "frames"), rows
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number else "?"
+
 
 def check(
     load: Callable[..., list[Video]],

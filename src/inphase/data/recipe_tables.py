@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from inphase.data import DATASETS, OWN_JOINTS
+from inphase.data.reading import sources
 from inphase.data.video import Video
+from inphase.media.frame_store import Source
 
 Table = Mapping[str, Any]
 Made = TypeVar("Made")
@@ -64,6 +66,14 @@ def find_loader(name: str, root: Path | str | None) -> Callable[..., list[Video]
     if root is None and signature(load).parameters["root"].default is not None:
         raise ValueError(f"{name} is read from a folder: name it as root")
     return load
+
+
+def list_sources(name: str, root: Path, *, split: str) -> dict[str, Source]:
+    """List the files of a split of a data set, to fill a store with; raise if it has none."""
+    found = sources(find_loader(name, root)(root, split=split))
+    if not found:
+        raise ValueError(f"{name} in {root} has no video files: there is nothing to cache")
+    return found
 
 
 def fill_joints(encoder: Table, data: Table) -> Table:

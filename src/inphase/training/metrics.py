@@ -15,6 +15,8 @@ from inphase.storage.files import atomic_write
 
 # A mean cosine of 0.99 between embeddings of unrelated frames is an angle of 8 degrees: frames are indistinguishable.
 COLLAPSED = 0.99
+# Metrics that are recorded and left out of the printed status.
+UNPRINTED_TERMS = {"lr", "frames_per_second", "variance"}
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,15 @@ class Status:
     frames_per_second: float = 0.0
     seconds_left: float = 0.0
     messages: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the step, the loss terms, the speed and the time left in a line."""
+        terms = [f"{name} {value:.3f}" for name, value in self.terms.items() if name not in UNPRINTED_TERMS]
+        minutes, seconds = divmod(round(self.seconds_left), 60)
+        hours, minutes = divmod(minutes, 60)
+        left = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+        speed = f"{self.frames_per_second:,.0f} frames/s"
+        return "  ".join([f"{self.step:>6}/{self.steps}", *terms, speed, f"{left} left"])
 
 
 @dataclass(frozen=True)
