@@ -217,7 +217,7 @@ def test_a_full_disk_is_explained_and_spoils_nothing(tmp_path: Path, films: dict
     filler = run_python(code, tmp_path / "store", tmp_path / "films")
     err = filler.communicate(timeout=60)[1]
     assert "StoreError" in err
-    assert "keeps what is written so far, but the disk is full; make room" in err
+    assert "keeps the files written so far, but the disk is full; make room" in err
     assert list(FrameStore(tmp_path / "store")) == ["film 0"]
     assert FrameStore(tmp_path / "store").verify() == []
     assert not [path for path in (tmp_path / "store").iterdir() if is_draft(path)]
@@ -278,7 +278,7 @@ def test_a_file_that_may_be_read_later_is_tried_again(
         closed.setattr("av.open", refuse)
         filled, _ = fill(tmp_path / "store", films)
     assert len(filled.broken) == 4
-    assert "may not be read: give yourself the right to" in filled.broken["film 0"]
+    assert "is not readable: change its permissions" in filled.broken["film 0"]
     assert fill(tmp_path / "store", films)[0] == FillSummary(written=4, frames=86)
 
 

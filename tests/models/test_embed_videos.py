@@ -214,7 +214,7 @@ def test_a_glance_is_enough_where_nobody_is(
 ) -> None:
     monkeypatch.setattr(module, "first_without_person", lambda paths, **_: paths[1])
     monkeypatch.setattr(module, "cached_pose", lambda *_, **__: pytest.fail("searched every frame"))
-    assert "b.mp4 shows nobody" in embed_videos(videos).why
+    assert "b.mp4 shows no person" in embed_videos(videos).why
 
 
 def test_without_mediapipe_the_reason_says_how_to_get_it(

@@ -65,7 +65,7 @@ def test_what_is_wrong_is_named_with_what_would_be_right(file: Path) -> None:
     with pytest.raises(ValueError, match=r"mine\.toml is not valid TOML"):
         read_recipe(file)
     file.write_text("steps = 3\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="steps stands outside a table"):
+    with pytest.raises(ValueError, match="steps is outside of a table"):
         read_recipe(file)
     file.write_text("[data]\n[encoder]\n[augmentatoin]\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"'augmentatoin': did you mean augmentation\? it takes data, encoder"):
@@ -137,8 +137,8 @@ def test_bases_in_a_circle_are_refused(tmp_path: Path) -> None:
     [
         ('base = "nowhere"\n', "no recipe nowhere"),
         ("base = 3\n", "base must be the name or the path of a recipe, got 3"),
-        ("[variants]\ntcc = 3\n", "tcc stands outside a table"),
-        ("[variants.tcc]\nsteps = 3\n", "steps stands outside a table"),
+        ("[variants]\ntcc = 3\n", "tcc is outside of a table"),
+        ("[variants.tcc]\nsteps = 3\n", "steps is outside of a table"),
     ],
 )
 def test_what_is_wrong_with_a_base_or_a_variant_is_named(tmp_path: Path, text: str, message: str) -> None:

@@ -1,7 +1,7 @@
 """Costs of matching every frame of one sequence with every frame of another, with padding masked.
 
-All take x [B, M, D] and y [B, N, D] and give a cost [B, M, N] in float32 (float64 for float64). Cells of padded frames
-cost 0 and carry no gradient, whatever the padding holds.
+All take x [B, M, D] and y [B, N, D] and return a cost [B, M, N] in float32 (float64 for float64). Cells of padded
+frames cost 0 and carry no gradient, whatever the padding holds.
 """
 
 from typing import Literal

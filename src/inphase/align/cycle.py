@@ -75,7 +75,7 @@ def released_cycle_consistency(
 def _log_transitions(
     table_xy: Tensor, table_yx: Tensor, alpha: float, x_lengths: Lengths, y_lengths: Lengths
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Give log p_xy [B, M, N], log p_yx [B, N, M] and which frames of x are not padding."""
+    """Return log p_xy [B, M, N], log p_yx [B, N, M] and a mask of the frames of x that are not padding."""
     require_tensor("table_xy", table_xy, "[B, M, N]")
     require_tensor("table_yx", table_yx, "[B, N, M]")
     require_alike("table_xy", table_xy, "table_yx", table_yx)

@@ -1,4 +1,4 @@
-"""The alignment of two sequences: its path, its cost, and the map of time it gives."""
+"""The alignment of two sequences: its path, its cost and its time map."""
 
 import math
 from dataclasses import dataclass

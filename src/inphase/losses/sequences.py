@@ -56,13 +56,13 @@ class Sequences:
 
     @property
     def clean(self) -> Tensor:
-        """Give the embeddings in float32 or float64 with padding set to 0, [K, T, D]."""
+        """Return the embeddings in float32 or float64 with padding set to 0, [K, T, D]."""
         (values,) = single_precision(self.values)
         return values if self.unpadded else values.where(self.mask[:, :, None], 0)
 
     @property
     def positions(self) -> Tensor:
-        """Give the relative position of each frame in its video, frame / total, [K, T]; 0 in the padding."""
+        """Return the relative position of each frame in its video, frame / total, [K, T]; 0 in the padding."""
         positions = self.frames / self.totals[:, None]
         return positions.to(self.clean.dtype).where(self.mask, 0)
 

@@ -20,8 +20,8 @@ class Supervised(Loss):
     """Predict each frame's phase, or its time since every key event, by one linear layer.
 
     TCC's paper trains its supervised baseline by cross entropy of phases; the targets of "progress" are those of its
-    evaluation. Open: the layer and the normalization (the encoders here end in unit vectors). `outputs` is how many
-    phases or key events there are; several actions share one layer, so their phases are numbered through.
+    evaluation. Open: the layer and the normalization (the encoders here end in unit vectors). `outputs` is the number
+    of phases or key events; several actions share one layer, so their phases are numbered through.
 
     Frames: the plain draw. Pairs: none. Frames without a label, and events without a time, do not count.
     """

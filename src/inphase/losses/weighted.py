@@ -73,7 +73,7 @@ class Weighted(Loss):
         return {"loss": loss, **terms}
 
     def _views(self, sequences: Sequences) -> dict[str, Sequences]:
-        """Give each loss its own blocks of frames."""
+        """Assign each loss its own blocks of frames."""
         parts = self._parts()
         own = {name: part.blocks - part.shares for name, part in parts.items()}
         blocks = list(sequences.blocks(self.blocks))

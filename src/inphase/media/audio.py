@@ -179,7 +179,7 @@ def log_mel_patches(sound: Sound) -> NDArray[np.float64]:
 def log_mel_windows(sound: Sound, starts: NDArray[np.float64], *, seconds: float = 1.0) -> NDArray[np.float32]:
     """Compute the log-mel spectrum of the first 0.96 s of each stretch that begins at `starts`: [N, 96, 64].
 
-    The stretches are `seconds` long; outside of the sound there is silence.
+    The stretches are `seconds` long; outside of the sound they are silent.
     """
     min_seconds = (PATCH - 1) * HOP / RATE + WINDOW / RATE
     if seconds < min_seconds:

@@ -47,7 +47,7 @@ def open_container(path: Path) -> InputContainer:
     try:
         return av.open(str(path), metadata_errors="replace")
     except PermissionError as error:
-        raise MediaError(f"{path} may not be read: give yourself the right to, as `chmod u+r` does") from error
+        raise MediaError(f"{path} is not readable: change its permissions, for example by `chmod u+r`") from error
     except av.error.FFmpegError as error:
         raise MediaError(
             f"{path} cannot be opened ({error.strerror}): it is not a video or sound file, or it was cut short before "
@@ -116,7 +116,7 @@ def orientation(frame: VideoFrame) -> tuple[bool, bool, bool]:
 
     The display matrix sends a pixel (x, y) to (a·x + c·y, b·x + d·y); cameras write quarter turns and mirrors.
     """
-    attached: Any = frame.side_data  # its stub says otherwise, but it is a collection of SideData
+    attached: Any = frame.side_data  # despite its stub, this is a collection of SideData
     matrix = next((bytes(data) for data in attached if data.type is Type.DISPLAYMATRIX), None)
     if matrix is None:
         return False, False, False

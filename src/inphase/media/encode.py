@@ -81,7 +81,7 @@ def _encode(
                 samples += block.samples
                 container.mux(audio.encode(block))
         if not count:
-            raise ValueError("there is no image to write: check the clips and the clock")
+            raise ValueError("no image to write: check the clips and the clock")
         container.mux(stream.encode())
         if audio is not None:
             container.mux(audio.encode())

@@ -42,7 +42,7 @@ class FrameStore(ArrayStore[Clip]):
     """
 
     def __init__(self, folder: Path | str) -> None:
-        """Open the store in `folder`; recordings that are added later are not seen."""
+        """Open the store in `folder`; recordings added later are not visible."""
         super().__init__(Path(folder), format=FRAMES)
         height, width = self.settings["size"]
         self.size = (int(height), int(width))

@@ -86,7 +86,7 @@ class LayoutPlan:
 def plan_layout(sizes: Sequence[tuple[int, int]], *, layout: Layout, height: int) -> LayoutPlan:
     """Lay out images of the given (height, width) in rows of `height`, keeping every aspect."""
     if not sizes:
-        raise ValueError("there is nothing to lay out: give at least one clip")
+        raise ValueError("nothing to lay out: give at least one clip")
     widths = [max(2, round(height * w / h)) for h, w in sizes]
     if layout == "overlay":
         return LayoutPlan((height, widths[0]), tuple((0, 0, height, widths[0]) for _ in sizes), blended=True)

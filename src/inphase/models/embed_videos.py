@@ -47,7 +47,7 @@ def embed_video(
     pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> Embedding:
-    """Embed the frames of a recording, all of them or `fps` a second.
+    """Embed the frames of a recording, all of them or `fps` per second.
 
     An image encoder embeds decoded frames, scaled to its size; a pose encoder the estimated pose of the main person.
     Embeddings of images are cached by the contents of the file and of the encoder, poses by those of the file and the
@@ -83,7 +83,7 @@ def embed_videos(
         pose_encoder = load_shipped("pose")
         unknown = [path for path in paths if not is_pose_cached(path, cache=cache, fps=fps, estimator=pose_estimator)]
         if (empty := first_without_person(unknown, estimator=pose_estimator)) is not None:
-            raise NoPersonError(f"{empty} shows nobody in most of {PREVIEW_FRAMES} sampled frames")
+            raise NoPersonError(f"{empty} shows no person in most of {PREVIEW_FRAMES} sampled frames")
         poses = _track_all(paths, cache, fps, pose_estimator, report)
     except (NoPersonError, MissingExtraError, FileNotFoundError) as error:
         encoder, name = load_image_encoder()

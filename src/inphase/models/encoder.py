@@ -45,7 +45,7 @@ class Encoder(nn.Module):
         super().__init__()
         if rate is not None and not rate > 0:
             raise ValueError(
-                f"rate must be above 0 frames per second, or None to count frames whatever their rate; got {rate}"
+                f"rate must be above 0 frames per second, or None for offsets in frames at any rate; got {rate}"
             )
         self.context, self.rate = Context(tuple(context), edges), rate
         self.config = {"context": list(context), "edges": edges, "rate": rate}

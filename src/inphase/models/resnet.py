@@ -162,4 +162,4 @@ def _arrays_by_layer(file: "h5py.File", path: Path | str) -> dict[str, list[NDAr
     if "layer_names" in file.attrs:  # as published: each layer lists its weights by name
         listed = {name: group.attrs["weight_names"] for name, group in file.items()}
         return {name: [file[name][weight][()] for weight in weights] for name, weights in listed.items()}
-    raise ValueError(f"{path} holds no weights that Keras saved: give what `model.save_weights` wrote")
+    raise ValueError(f"{path} holds no weights that Keras saved: give a file written by `model.save_weights`")

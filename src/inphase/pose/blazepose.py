@@ -1,4 +1,4 @@
-"""The pose estimator BlazePose by MediaPipe: the only module that knows MediaPipe and its 33 joints.
+"""The pose estimator BlazePose by MediaPipe: the only module that depends on MediaPipe and its 33 joints.
 
 Two graphs are built from parts of the wheel of mediapipe 0.10.14: one finds all people in an image, the other reads the
 joints of the person in a given region. MediaPipe's own solution joins them for one person, which cannot be chosen.
@@ -134,7 +134,7 @@ class BlazePose:
         return [replace(region, x=region.x - edge, y=region.y - edge) for region in regions]
 
     def read(self, image: NDArray[np.uint8], region: Region) -> Body | None:
-        """Read the joints of the person in a region; None if nobody is there."""
+        """Read the joints of the person in a region; None if no person is there."""
         height, width = image.shape[:2]
         rectangle = self._rectangle(
             x_center=(region.x + 0.5) / width,

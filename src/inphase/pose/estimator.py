@@ -26,7 +26,7 @@ DEFAULT_ESTIMATOR = "blazepose"
 MIN_FOUND_FRACTION = 0.1
 # Frames in memory at a time.
 CLIP_LENGTH = 16
-# Before all frames of a recording are searched for a person, a few are; if that fraction is empty, it shows nobody.
+# A few sampled frames are searched first; a recording with no person in this fraction of them is taken to show none.
 PREVIEW_FRAMES, EMPTY_FRACTION = 12, 0.75
 
 
@@ -49,7 +49,7 @@ def find_estimator(name: str) -> Callable[..., PoseEstimator]:
     module, _, attribute = POSE_ESTIMATORS.get(name, name).partition(":")
     if not attribute:
         known = ", ".join(sorted(POSE_ESTIMATORS))
-        raise ValueError(f"there is no pose estimator {name!r}: use {known}, or an import path 'package.module:Class'")
+        raise ValueError(f"no pose estimator {name!r}: use {known}, or an import path 'package.module:Class'")
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
@@ -144,7 +144,7 @@ def estimate_recording(
 
 
 def first_without_person(paths: Sequence[Path], *, estimator: str = DEFAULT_ESTIMATOR) -> Path | None:
-    """Search a few frames of each recording; return the first recording that shows nobody in most of them."""
+    """Search a few frames of each recording; return the first recording without a person in most of them."""
     if not paths:
         return None
     with open_estimator(estimator) as opened:

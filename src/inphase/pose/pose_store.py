@@ -40,7 +40,7 @@ class PoseStore(ArrayStore[Pose]):
     """The poses of a store by the id of their recording; `broken` includes recordings without a person."""
 
     def __init__(self, folder: Path | str) -> None:
-        """Open the poses in `folder`; recordings that are added later are not seen."""
+        """Open the poses in `folder`; recordings added later are not visible."""
         super().__init__(Path(folder) / FOLDER, format=POSES)
         self.joints: tuple[str, ...] = tuple(self.settings["joints"])
         self.frame_bytes = frame_dtype(len(self.joints)).itemsize
@@ -161,7 +161,7 @@ def cached_pose(
     progress: Progress | None = None,
     estimate: Callable[[], Pose] | None = None,
 ) -> Pose:
-    """Estimate the pose in a recording like `estimate_pose`, or return it from the cache; "nobody" is cached too.
+    """Estimate the pose in a recording like `estimate_pose`, with a cache; a negative result is cached too.
 
     Estimation takes about a second of processor time per second of video. `estimate` replaces the call of
     `estimate_pose`.

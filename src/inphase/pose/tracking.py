@@ -27,7 +27,7 @@ SEARCH_FRAMES, SEARCH_SECONDS = 8, 0.26
 # People to track at a time, the largest first, and the smallest radius as a fraction of the largest: no motion would
 # make smaller people the most prominent.
 MAX_PEOPLE, MIN_SIZE = 4, 0.4
-# Frames to look for a lost person at their last place.
+# Frames in which a lost person is searched for at their last position.
 MAX_LOST_FRAMES = 8
 # Searches in a row that find somebody else in a person's circle before the track ends.
 MAX_DOUBTS = 2
@@ -69,7 +69,7 @@ class PersonDetector(Protocol):
         ...
 
     def read(self, image: NDArray[np.uint8], region: Region) -> Body | None:
-        """Read the joints of the person in a region; None if nobody is there."""
+        """Read the joints of the person in a region; None if no person is there."""
         ...
 
 
@@ -93,8 +93,8 @@ class PersonTrack:
     frames: list[int] = field(default_factory=list)
     bodies: list[Body] = field(default_factory=list)
     checks: int = 0  # searches that found somebody in this person's circle
-    confirmed: int = 0  # those that found the same person
-    doubts: int = 0  # those since then that found somebody else
+    confirmed: int = 0  # searches that found the same person
+    doubts: int = 0  # searches since then that found somebody else
 
     def add(self, frame: int, body: Body) -> None:
         """Append the body at a frame."""

@@ -58,7 +58,7 @@ class ArrayStore(Mapping[str, Item]):
     frame_bytes: int  # size of a frame in the files
 
     def __init__(self, folder: Path, *, format: str) -> None:
-        """Open the store in `folder`; recordings that are added later are not seen."""
+        """Open the store in `folder`; recordings added later are not visible."""
         self.folder = folder
         self.settings, entries = read_index(folder, format=format)
         self._entries = {id: entry for id, entry in entries.items() if not entry.broken}

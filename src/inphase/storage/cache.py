@@ -29,7 +29,7 @@ class Cache:
         self.folder = folder
 
     def get(self, key: str) -> dict[str, NDArray[Any]] | None:
-        """Return the arrays of a key; None where there are none or they are damaged."""
+        """Return the arrays of a key; None if they are missing or damaged."""
         if self.folder is None:
             return None
         try:
@@ -84,6 +84,6 @@ def _hash_files(path: Path, stamped: tuple[tuple[Path, tuple[int, ...]], ...]) -
             with file.open("rb") as opened:
                 digest.update(hashlib.file_digest(opened, hashlib.blake2b).digest())
         except PermissionError as error:
-            raise MediaError(f"{file} may not be read: give yourself the right to, as `chmod u+r` does") from error
+            raise MediaError(f"{file} is not readable: change its permissions, for example by `chmod u+r`") from error
         digest.update(file.name.encode(errors="surrogatepass") if path.is_dir() else b"")
     return digest.hexdigest()

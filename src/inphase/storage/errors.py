@@ -17,11 +17,11 @@ class StoreError(MediaError):
 
 
 class DamagedMediaWarning(UserWarning):
-    """A file is damaged: the rest was decoded, and the message counts what was lost."""
+    """A file is damaged: the rest was decoded, and the message counts the losses."""
 
 
 class MissingExtraError(ImportError):
-    """An optional dependency is not installed; the message says how to install it."""
+    """An optional dependency is not installed; the message gives the command that installs it."""
 
 
 def import_extra(module: str, *, extra: str) -> Any:

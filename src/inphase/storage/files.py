@@ -223,7 +223,7 @@ def explain_os_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreError(f"{folder} keeps what is written so far, but {explain_os_error(error)}") from error
+        raise StoreError(f"{folder} keeps the files written so far, but {explain_os_error(error)}") from error
 
 
 def explain_os_error(error: OSError) -> str:

@@ -1,4 +1,4 @@
-"""Build what a recipe names: the network, the sources of frames, the stream of batches."""
+"""Build the parts that a recipe names: the network, the sources of frames, the stream of batches."""
 
 import hashlib
 from collections import defaultdict
@@ -26,7 +26,7 @@ DEFAULT_VALIDATION_FRACTION = 0.1
 
 @dataclass(frozen=True, eq=False)
 class TrainingSources:
-    """The frames to train on, and those of the validation videos where there are any."""
+    """The frames to train on, and those of the validation videos, if any."""
 
     train: FrameSource
     validation: FrameSource | None
@@ -137,7 +137,7 @@ def _by_action(videos: Sequence[Video]) -> dict[str, list[Video]]:
 def build_stream(
     recipe: Recipe, network: EncoderWithLoss, source: FrameSource, *, seed: int, rank: int, world: int
 ) -> Stream:
-    """Build the stream of batches that a network trains on; `source` gives features where the network takes those."""
+    """Build the stream of batches that a network trains on; `source` reads features if the network takes features."""
     encoder = network.encoder
     common: dict[str, Any] = {
         "collection": source.videos,

@@ -264,7 +264,7 @@ def _parse(file: Path) -> dict[str, Any]:
 def _require_tables(tables: Mapping[str, Any], file: Path) -> None:
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise ValueError(f"{file}: {name} stands outside a table: put it under [run], [data] …")
+            raise ValueError(f"{file}: {name} is outside of a table: put it under [run], [data] …")
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
