@@ -204,3 +204,13 @@ def test_the_function_returns_what_the_command_writes(folder: Path, tmp_path: Pa
     assert list(stages) == ["embedding test", "embedding train", "health", "few_shot"]
     assert all(0 <= done <= total for _, done, total in calls)
     assert calls[-1] == ("few_shot", 1, 1)
+
+
+def test_the_command_prints_rows_as_json(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--tasks", "health", "--no-controls", "--json", "--out", str(tmp_path / "out"))
+    assert run(monkeypatch, str(folder), *words) == 0
+    rows = [Score.from_dict(row) for row in json.loads(capsys.readouterr().out)["scores"]]
+    assert [score.metric for score in rows] == ["mean_cosine", "variance", "effective_rank", "within_videos"]
+    assert (tmp_path / "out" / "report.html").is_file()

@@ -84,7 +84,7 @@ def test_the_page_is_text_only_where_text_was_given_and_fetches_nothing() -> Non
 
 
 def test_markdown_keeps_its_columns_whatever_the_names() -> None:
-    lines = to_markdown(report(), pictures=["figure_1.png"]).splitlines()
+    lines = to_markdown(report(), image_files=["figure_1.png"]).splitlines()
     rows = [line for line in lines if line.startswith("|")]
     assert rows[0] == "| method | ours | paper (published) |"
     assert rows[2] == "| gta | 0.7500 ± 0.0707 | 74.84 |"

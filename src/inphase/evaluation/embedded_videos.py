@@ -241,10 +241,10 @@ def all_constant(videos: Sequence[EmbeddedVideo]) -> bool:
 
 
 def require_two(videos: Sequence[EmbeddedVideo]) -> dict[str, list[EmbeddedVideo]]:
-    """Group videos by action and keep the actions with at least two; raise if there is none."""
+    """Group videos by action and keep the actions with at least two; raise if no action is left."""
     found = {action: items for action, items in by_action(videos).items() if len(items) > 1}
     if not found:
-        raise NotApplicableError(f"no action has two videos among {len(videos)}: there is nothing to compare them with")
+        raise NotApplicableError(f"no action has two videos among {len(videos)}: add videos of the same action")
     return found
 
 

@@ -60,7 +60,7 @@ class Evaluation:
         return write_report(self.report, Path(folder))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready scores, one row each, with what was left out and the size of the data."""
+        """Return JSON-ready values: the scores, one row each, the tasks left out and the size of the data."""
         return {
             "title": self.title,
             "scores": [score.to_dict() for score in self.scores],

@@ -127,9 +127,9 @@ def versions(*packages: str) -> dict[str, str]:
 
 def picture(drawing: "Drawing", *, title: str, caption: str = "") -> Figure:
     """Save a matplotlib figure as PNG."""
-    kept = io.BytesIO()
-    drawing.savefig(kept, format="png", dpi=150)
-    return Figure(title, kept.getvalue(), caption)
+    buffer = io.BytesIO()
+    drawing.savefig(buffer, format="png", dpi=150)
+    return Figure(title, buffer.getvalue(), caption)
 
 
 def summarize_scores(
@@ -207,7 +207,7 @@ def write_report(report: Report, folder: Path) -> list[Path]:
     names = [f"figure_{number}.png" for number in range(1, len(report.figures) + 1)]
     contents = {
         **{name: figure.png for name, figure in zip(names, report.figures, strict=True)},
-        "report.md": to_markdown(report, pictures=names).encode(),
+        "report.md": to_markdown(report, image_files=names).encode(),
         "report.json": to_json(report).encode(),
         "report.html": to_html(report).encode(),
     }
@@ -217,12 +217,12 @@ def write_report(report: Report, folder: Path) -> list[Path]:
     return [folder / name for name in contents]
 
 
-def to_markdown(report: Report, *, pictures: Sequence[str] = ()) -> str:
-    """Format the report as Markdown; `pictures` are the names of the figures' files."""
+def to_markdown(report: Report, *, image_files: Sequence[str] = ()) -> str:
+    """Format the report as Markdown; `image_files` are the names of the figures' files."""
     parts = [f"# {_plain(report.title)}", *map(_plain, report.notes)]
     parts.append("\n".join(f"- {_plain(name)}: {_plain(text)}" for name, text in report.about.items()))
     parts += [_markdown_table(table) for table in report.tables]
-    for figure, name in zip(report.figures, pictures, strict=False):
+    for figure, name in zip(report.figures, image_files, strict=False):
         parts += [f"## {_plain(figure.title)}", f"![{_plain(figure.title)}]({name})", _plain(figure.caption)]
     parts += [_markdown_table(table) for table in report.details]
     if report.recipe:

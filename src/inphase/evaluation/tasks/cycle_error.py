@@ -26,8 +26,8 @@ def cycle_error(
     """
     chosen = draw_pairs(test, pairs=pairs, seed=seed)
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    for x, alike in similarities([pair for pair in chosen if not is_undefined(pair)]):
-        back = alike.argmax(0)[alike.argmax(1)]
+    for x, cosines in similarities([pair for pair in chosen if not is_undefined(pair)]):
+        back = cosines.argmax(0)[cosines.argmax(1)]
         gaps = np.abs(back - np.arange(len(x)))
         found[x.video.action].append((float((gaps > 0).mean()), float(gaps.mean()), float(gaps.mean()) / x.length))
     means = [np.mean(rows, axis=0) for rows in found.values()]

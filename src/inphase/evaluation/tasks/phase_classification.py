@@ -3,7 +3,7 @@
 The classifier is fitted on the labeled frames of the first n % of each action's training videos and scored on every
 labeled frame of the test videos: the fraction it classifies correctly. Once over all actions, whose phases are
 different classes, and once for each action alone, averaged over actions. On raw embeddings, as in papers, and on
-standardized ones: a radial kernel cannot tell a small scale from a collapse.
+standardized ones: a radial kernel cannot distinguish a small scale from a collapse.
 
     linear   scikit-learn's LinearSVC: one against the rest, squared hinge, C = 1, the intercept regularized
     rbf      scikit-learn's SVC with its defaults: C = 1, gamma "scale", one against one; used by TCC's code

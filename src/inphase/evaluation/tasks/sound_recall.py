@@ -181,7 +181,7 @@ def _recall(queries: _Corpus, corpus: _Corpus, *, direction: str, ks: Sequence[i
                 found.setdefault(("action@1", setting, None), []).append(float(same[allowed][results[0]]))
                 found.setdefault(("action@1", setting, CHANCE), []).append(float(same[allowed].mean()))
     if not found:
-        raise NotApplicableError("no action has two videos with sound and an event: there is nothing to retrieve")
+        raise NotApplicableError("no action has two videos with sound and an event: nothing can be retrieved")
     return [
         Score("sound_recall", metric, mean(values), setting=setting, control=control)
         for (metric, setting, control), values in found.items()
