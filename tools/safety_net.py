@@ -47,7 +47,7 @@ class Step:
 
 
 RUN = {"encoder": "encoder.safetensors", "metrics": "metrics.jsonl"}
-SOUND_RUN = {**RUN, "sound": "sound.safetensors"}
+SOUND_RUN = {**RUN, "sound": "audio.safetensors"}
 PLAYBACK = {"playback": "playback.json", "files": "*.[mpj][pn]*"}  # mp4, png, jpg
 ALIGNED = {**PLAYBACK, "path": "path.csv"}
 LABELED = {**PLAYBACK, "labels": "*.csv"}
@@ -60,12 +60,12 @@ KNOTS = "{data}/knot_tying/videos"
 
 STEPS: dict[str, Step] = {
     "train_pose": Step("train demo_pose --out train_pose --set run.steps=60", RUN),
-    "train_pixels": Step("train demo_pixels --out train_pixels --set run.steps=20 --set data.videos=4", RUN),
+    "train_pixels": Step("train demo_image --out train_pixels --set run.steps=20 --set data.videos=4", RUN),
     "train_sound": Step("train stage_sound --out train_sound --set run.steps=10 --set data.videos=4", SOUND_RUN),
     "evaluate_pose": Step("evaluate train_pose --out evaluate_pose", REPORT, ("train_pose",)),
     "evaluate_sound": Step("evaluate train_sound --tasks sound_recall --out evaluate_sound", REPORT, ("train_sound",)),
     "ablation": Step(
-        "reproduce ablation --data stage --see poses --seeds 2 --jobs 1 --out ablation --set run.steps=4"
+        "reproduce ablation --data stage --modality pose --seeds 2 --jobs 1 --out ablation --set run.steps=4"
         """ --set data.videos=4 --set 'data.actions=["golf_swing","kick","squat"]'""",
         {"report": "ablation/report.json"},
     ),
@@ -114,7 +114,7 @@ STEPS: dict[str, Step] = {
         real=True,
     ),
     "align_knots": Step(  # nobody in view, so the image encoder is chosen without a flag
-        f"align {KNOTS}/Knot_Tying_S02_T01.mp4 {KNOTS}/Knot_Tying_S02_T02.mp4 --rate 2 --out align_knots --cache cache",
+        f"align {KNOTS}/Knot_Tying_S02_T01.mp4 {KNOTS}/Knot_Tying_S02_T02.mp4 --fps 2 --out align_knots --cache cache",
         ALIGNED,
         real=True,
     ),
