@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from benchmarks.timing import lay_out, machine
 from inphase.align.matching import match
 from inphase.align.path import shortest_path
-from inphase.apps.pose3d.factorization import factorize, orthonormalize, upgrade
-from inphase.apps.pose3d.orientation import procrustes
+from inphase.apps.pose3d.factorization import factorize, orthonormalize, procrustes, upgrade
 from inphase.apps.pose3d.reconstruct import reconstruct
 from inphase.apps.pose3d.views import Performance, Views, gather
 from inphase.data import stage_videos, utd_mhad
@@ -32,11 +31,10 @@ from inphase.data.reading import read_pose
 from inphase.data.stream import GroupStream
 from inphase.data.video import Video
 from inphase.losses import GTA
-from inphase.losses.sequences import Sequences
+from inphase.losses.loss import Sequences
 from inphase.media.sampling import Context
 from inphase.models import Embedding, PoseEncoder, embed
-from inphase.pose.pose import JOINTS13
-from inphase.pose.skeleton import bones
+from inphase.pose.pose import JOINTS13, bones
 
 Array = NDArray[np.float64]
 Maps = Callable[[Video, Video], Array]  # the other's second for each frame of the query

@@ -4,8 +4,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.align.coarse_to_fine import align_coarse_to_fine, average_blocks
 from inphase.align.cost import cosine_cost
+from inphase.align.matching import align_coarse_to_fine, average_blocks
 from inphase.align.path import shortest_path
 from tests.oracles import is_monotone
 

@@ -148,7 +148,7 @@ def test_wrong_inputs_are_named() -> None:
         for subsequence in (False, True):
             with pytest.raises(ValueError, match="cost must be 'contrastive' or 'cosine', got 'euclid'"):
                 find(x, y, cost="euclid", subsequence=subsequence)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="cost holds NaN"):
+        with pytest.raises(ValueError, match="cost contains NaN"):
             find(np.where(np.arange(len(x))[:, None] == 1, np.float32(np.nan), x), y)
 
 

@@ -3,8 +3,7 @@ import pytest
 
 from inphase.data.frame_source import select_joints
 from inphase.data.video import Video
-from inphase.pose.pose import JOINTS13
-from inphase.pose.skeleton import bones, mirrored
+from inphase.pose.pose import JOINTS13, bones, mirrored
 from inphase.stage import JOINTS
 
 

@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inphase.losses.loss import Loss
-from inphase.losses.sequences import Sequences
+from inphase.losses.loss import Loss, Sequences
 
 
 def make_group(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from inphase.losses.sequences import Sequences
+from inphase.losses.loss import Sequences
 from inphase.losses.speednet import SpeedNet
 from tests.losses.groups import assert_descends, assert_padding_is_silent, curve, make_group, random_group
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from inphase.losses.sequences import Sequences
+from inphase.losses.loss import Sequences
 from inphase.losses.supervised import Supervised
 from tests.losses.groups import aligned_group, assert_descends, make_group, random_group, shuffled
 

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inphase.pose.pose import JOINTS13
-from inphase.pose.skeleton import bones
+from inphase.pose.pose import JOINTS13, bones
 from inphase.stage import ACTIONS, JOINTS
 from inphase.stage.actions import Action, interpolate
 from inphase.stage.physique import COLUMN, JOINT, STANDING, Physique, pose_body, reach, sample_physique

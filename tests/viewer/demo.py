@@ -32,7 +32,7 @@ from inphase.playback import (
     principal_curves,
     write_playback,
 )
-from inphase.pose.skeleton import bones
+from inphase.pose.pose import bones
 
 RATE = 30.0
 NAMES = ("Ana", "Ben", "Chloe")

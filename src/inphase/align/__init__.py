@@ -18,9 +18,8 @@ from inphase.align.cost import contrastive_cost, cosine_cost, squared_euclidean_
 from inphase.align.cycle import cycle_consistency
 from inphase.align.dtw import Warping, dtw, smooth_dtw, soft_dtw
 from inphase.align.matching import match, match_many
-from inphase.align.minimum import min_gamma, min_gamma_penalty, smooth_min, smooth_min_penalty
 from inphase.align.path import Alignment, expected_path, shortest_path
-from inphase.align.recursion import accumulate
+from inphase.align.recursion import accumulate, min_gamma, min_gamma_penalty, smooth_min, smooth_min_penalty
 
 __all__ = [
     "Alignment",

@@ -7,9 +7,8 @@ from torch import Tensor
 
 from inphase.align.cost import BETA, Cost, pairwise_cost
 from inphase.align.inputs import Lengths, last_frame, require_tensor, valid
-from inphase.align.minimum import min_gamma, smooth_min
 from inphase.align.path import Alignment, cosine_distance, shortest_path
-from inphase.align.recursion import Kind, accumulate
+from inphase.align.recursion import Kind, accumulate, min_gamma, smooth_min
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,13 @@
-"""Checks of inputs and their precision, shared by all functions of this package."""
+"""Checks of inputs, their precision and first-order gradients, shared by all functions of this package."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 Lengths = Tensor | Sequence[int] | None
 
@@ -89,3 +92,18 @@ def no_autocast(tensor: Tensor) -> AbstractContextManager[object]:
     kind = tensor.device.type
     lowers = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
     return torch.autocast(kind, enabled=False) if lowers else nullcontext()
+
+
+def cheap_once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Raise on a second derivative, as `once_differentiable` does, at no cost to a plain backward pass.
+
+    torch's guard takes as long as a kernel over short sequences. Gradients are enabled in a backward pass only under
+    `create_graph`, so only then is the guard needed.
+    """
+    guarded = once_differentiable(backward)
+
+    @wraps(backward)
+    def guarded_if_needed(ctx: Any, *grads: Any) -> Any:
+        return (guarded if torch.is_grad_enabled() else backward)(ctx, *grads)
+
+    return guarded_if_needed

@@ -10,6 +10,14 @@ predecessors r and E = ∂L/∂R, the gradient of any loss of the whole table ru
 
 Lengths are not needed: a cell depends only on cells before it, so padding never reaches the cell that is read.
 The border ∞ is a large finite number, since smoothMin multiplies a weight of 0 by it.
+
+The smooth minima, eq. (4)–(6): with a₀ = min(a) and γ > 0 each is a₀ plus a penalty that depends on (a − a₀)/γ alone:
+
+    smoothMin(a; γ) = Σ aᵢ e^(−aᵢ/γ) / Σ e^(−aᵢ/γ) = a₀ + d,    0 ≤ d ≤ γ (x(N) − 1),  where x − 1 = (N − 1) e^(−x)
+    min^γ(a; γ)     = −γ log Σ e^(−aᵢ/γ)           = a₀ + d,    −γ log N ≤ d ≤ 0
+
+smoothMin bounds the minimum from above and rewards a clear winner once the runner-up is more than about 1.5 γ away;
+min^γ bounds it from below and rewards ties.
 """
 
 from typing import Literal
@@ -18,8 +26,51 @@ import torch
 from torch import Tensor
 
 from inphase.align.inputs import no_autocast, require_temperature, require_tensor, single_precision
-from inphase.align.minimum import min_gamma, smooth_min
 from inphase.align.numba import recursion_numba
+
+
+def smooth_min(values: Tensor, *, gamma: float, dim: int = -1) -> Tensor:
+    """Take the expected value under softmax(−values/γ); γ = 0 is the exact minimum.
+
+    >>> smooth_min(torch.tensor([1.0, 1.0, 50.0]), gamma=0.1)
+    tensor(1.)
+    """
+    return _exact(values, dim) + smooth_min_penalty(values, gamma=gamma, dim=dim)
+
+
+def min_gamma(values: Tensor, *, gamma: float, dim: int = -1) -> Tensor:
+    """Take −γ log Σ e^(−values/γ); γ = 0 is the exact minimum.
+
+    >>> min_gamma(torch.tensor([1.0, 50.0]), gamma=0.1)
+    tensor(1.)
+    """
+    return _exact(values, dim) + min_gamma_penalty(values, gamma=gamma, dim=dim)
+
+
+def smooth_min_penalty(values: Tensor, *, gamma: float, dim: int = -1) -> Tensor:
+    """Measure d = smoothMin − min ≥ 0 without subtracting the two."""
+    require_temperature("gamma", gamma, zero=True)
+    if gamma == 0:
+        return torch.zeros_like(_exact(values, dim))
+    above = (values - _exact(values, dim).unsqueeze(dim)) / gamma
+    weights = torch.softmax(-above, dim)
+    # A weight of 0 silences its value even where that is infinite.
+    return gamma * (weights * above.where(weights > 0, 0)).sum(dim)
+
+
+def min_gamma_penalty(values: Tensor, *, gamma: float, dim: int = -1) -> Tensor:
+    """Measure d = min^γ − min ≤ 0 without subtracting the two."""
+    require_temperature("gamma", gamma, zero=True)
+    if gamma == 0:
+        return torch.zeros_like(_exact(values, dim))
+    above = (values - _exact(values, dim).unsqueeze(dim)) / gamma
+    return -gamma * torch.logsumexp(-above, dim)
+
+
+def _exact(values: Tensor, dim: int) -> Tensor:
+    # The first of equal minima, as every kernel does, so that the gradient of a tie has one meaning.
+    return values.gather(dim, values.argmin(dim, keepdim=True)).squeeze(dim)
+
 
 Kind = Literal["smooth", "soft", "hard"]
 BORDER = 1e30

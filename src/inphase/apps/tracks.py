@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inphase.align.coarse_to_fine import MAX_CELLS, average_blocks
-from inphase.align.matching import PairCost, pair_cost
+from inphase.align.matching import MAX_CELLS, PairCost, average_blocks, pair_cost
 from inphase.align.path import Alignment
 from inphase.media.probe import Properties, is_playable, probe
 from inphase.media.render import make_playable

@@ -22,8 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inphase.align.coarse_to_fine import MAX_CELLS
-from inphase.align.matching import match, pair_cost
+from inphase.align.matching import MAX_CELLS, match, pair_cost
 from inphase.align.path import Alignment, align_with_itself, expected_path
 from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
 from inphase.apps.labels import SECONDS_ROUNDING, Event, Labels, Segment, label_track, read_labels, tabulate

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inphase.data.video import Video
-from inphase.pose.skeleton import mirrored
+from inphase.pose.pose import mirrored
 
 
 class Augmentation(Protocol):

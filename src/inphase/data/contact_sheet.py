@@ -14,7 +14,7 @@ from inphase.data.reading import Read, annotated_length, measured_length, read_i
 from inphase.data.video import Video
 from inphase.media.render import choose_font
 from inphase.media.sampling import Frames
-from inphase.pose.skeleton import bones
+from inphase.pose.pose import bones
 from inphase.storage.errors import MediaError
 from inphase.storage.files import atomic_write
 

@@ -22,8 +22,7 @@ from scipy.io import loadmat
 from scipy.io.matlab import MatReadError
 
 from inphase.data.video import Problem, Video, check_split
-from inphase.pose.pose import JOINTS13
-from inphase.pose.skeleton import mirrored
+from inphase.pose.pose import JOINTS13, mirrored
 
 SPLITS = ("train", "test")
 ACTIONS = (

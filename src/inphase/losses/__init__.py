@@ -3,9 +3,8 @@
 from inphase.losses.d3tw import D3TW
 from inphase.losses.gta import GTA
 from inphase.losses.lav import LAV
-from inphase.losses.loss import Loss
+from inphase.losses.loss import Loss, Sequences
 from inphase.losses.sal import SaL
-from inphase.losses.sequences import Sequences
 from inphase.losses.soft_dtw import SoftDTW
 from inphase.losses.speednet import SpeedNet
 from inphase.losses.supervised import Supervised

@@ -14,8 +14,7 @@ from torch import Tensor
 from inphase.align.cost import Cost
 from inphase.align.dtw import soft_dtw
 from inphase.align.inputs import Lengths, require_pair, require_temperature
-from inphase.losses.loss import PairLoss
-from inphase.losses.sequences import Pairs, require_choice
+from inphase.losses.loss import PairLoss, Pairs, require_choice
 
 
 class D3TW(PairLoss):

@@ -10,8 +10,7 @@ from inphase.align.cycle import cycle_consistency, released_cycle_consistency
 from inphase.align.dtw import read_out
 from inphase.align.inputs import Lengths, require_pair, require_temperature
 from inphase.align.recursion import accumulate
-from inphase.losses.loss import PairLoss
-from inphase.losses.sequences import Pairs, require_choice
+from inphase.losses.loss import PairLoss, Pairs, require_choice
 
 
 class GTA(PairLoss):

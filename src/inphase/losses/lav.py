@@ -12,8 +12,7 @@ from torch import Tensor
 from inphase.align.cost import squared_euclidean_cost
 from inphase.align.dtw import soft_dtw
 from inphase.align.inputs import no_autocast, require_temperature
-from inphase.losses.loss import Loss, normalize
-from inphase.losses.sequences import Pairs, Sequences, pair_up, require_choice
+from inphase.losses.loss import Loss, Pairs, Sequences, normalize, pair_up, require_choice
 
 
 class LAV(Loss):

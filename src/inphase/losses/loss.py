@@ -1,15 +1,148 @@
-"""The base class of all losses: which frames of a video to embed, and the loss of a group of embedded sequences."""
+"""The base class of all losses, and its input: embeddings of K sequences of one action and the pairs of them."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from inphase.align.inputs import Lengths
-from inphase.losses.sequences import Pairs, Sequences, gather_pairs, require_choice
+from inphase.align.inputs import Lengths, require_tensor, single_precision
+
+Pairs = Literal["anchor", "all"]
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """Embeddings of K sequences of one action, padded to the longest; padding may hold anything, NaN included.
+
+    `inphase.data.stream.Group` has the same fields for the frames before they are embedded. Lengths are moved to the
+    CPU, so that reading them never synchronizes with a GPU; all other tensors are on the device of the values. Of a
+    sequence of audio, a "frame" is a segment and the total the number of segments.
+    """
+
+    values: Tensor  # [K, T, D]
+    lengths: Tensor  # [K] int64, on the CPU
+    frames: Tensor  # [K, T] int64, which frame of its video
+    totals: Tensor  # [K] int64, frames in the whole video
+    labels: Tensor | None = None  # [K, T] int64 phase of each frame, negative where unknown
+    progress: Tensor | None = None  # [K, T, E] time since each of E key events over the total, NaN where unknown
+
+    def __post_init__(self) -> None:
+        """Raise if shapes contradict each other or lengths exceed them."""
+        require_tensor("values", self.values, "[K, T, D]")
+        k, t, _ = self.values.shape
+        shapes = {"lengths": (k,), "frames": (k, t), "totals": (k,), "labels": (k, t)}
+        for name, shape in shapes.items():
+            given = getattr(self, name)
+            if given is not None and (tuple(given.shape) != shape or given.is_floating_point()):
+                raise ValueError(f"{name} must be {list(shape)} integers, got {given.dtype} {list(given.shape)}")
+        if self.progress is not None and (self.progress.ndim != 3 or self.progress.shape[:2] != (k, t)):
+            raise ValueError(f"progress must be [{k}, {t}, E], got {list(self.progress.shape)}")
+        object.__setattr__(self, "lengths", self.lengths.cpu())
+        low, high = int(self.lengths.min()), int(self.lengths.max())
+        if low < 1 or high > t:
+            raise ValueError(f"lengths must lie between 1 and the padded length {t}, got {low} to {high}")
+
+    @property
+    def unpadded(self) -> bool:
+        """Test whether all sequences have the full length."""
+        return bool((self.lengths == self.values.shape[1]).all())
+
+    @property
+    def mask(self) -> Tensor:
+        """Mark the steps that are not padding, bool [K, T]."""
+        steps = torch.arange(self.values.shape[1], device=self.values.device)
+        return steps < self.lengths.to(self.values.device, non_blocking=True)[:, None]
+
+    @property
+    def clean(self) -> Tensor:
+        """Return the embeddings in float32 or float64 with padding set to 0, [K, T, D]."""
+        (values,) = single_precision(self.values)
+        return values if self.unpadded else values.where(self.mask[:, :, None], 0)
+
+    @property
+    def positions(self) -> Tensor:
+        """Return the relative position of each frame in its video, frame / total, [K, T]; 0 in the padding."""
+        positions = self.frames / self.totals[:, None]
+        return positions.to(self.clean.dtype).where(self.mask, 0)
+
+    def blocks(self, number: int) -> tuple["Sequences", ...]:
+        """Split each sequence into `number` blocks of equal length, one after another."""
+        if number == 1:
+            return (self,)
+        if (self.lengths % number).any():
+            raise ValueError(f"lengths must be multiples of {number}, one for each block; got {self.lengths.tolist()}")
+        size = self.lengths // number
+        return tuple(self._cut(size * index, size) for index in range(number))
+
+    def _cut(self, first: Tensor, size: Tensor) -> "Sequences":
+        """Keep `size` [K] steps of each sequence from its step `first` [K] on."""
+        steps = first[:, None] + torch.arange(int(size.max()))
+        steps = steps.clamp(max=self.values.shape[1] - 1).to(self.values.device)
+        rows = torch.arange(len(steps), device=steps.device)[:, None]
+        return replace(
+            self,
+            values=self.values[rows, steps],
+            lengths=size,
+            frames=self.frames[rows, steps],
+            labels=None if self.labels is None else self.labels[rows, steps],
+            progress=None if self.progress is None else self.progress[rows, steps],
+        )
+
+    def join(self, other: "Sequences") -> "Sequences":
+        """Append to each sequence the steps of the same sequence of `other`."""
+        size = self.lengths + other.lengths
+        steps = torch.arange(int(size.max())).expand(len(size), -1)
+        mine = self.values.shape[1]
+        source = torch.where(steps < self.lengths[:, None], steps, mine + steps - self.lengths[:, None])
+        source = source.clamp(max=mine + other.values.shape[1] - 1)
+        both = {
+            name: torch.cat([getattr(self, name), getattr(other, name)], 1)
+            for name in ("values", "frames", "labels", "progress")
+            if getattr(self, name) is not None
+        }
+        whole = replace(self, **both, lengths=size)
+        rows = torch.arange(len(size), device=self.values.device)[:, None]
+        source = source.to(self.values.device)
+        return replace(whole, **{name: value[rows, source] for name, value in both.items()})
+
+
+def pair_up(sequences: Sequences, pairs: Pairs, *, ordered: bool = False) -> tuple[list[int], list[int]]:
+    """List the pairs (i, j) of a group: the first with each other one ("anchor", K − 1) or "all" K (K − 1) / 2.
+
+    Where the order within a pair matters, `ordered` adds (j, i) to every (i, j).
+    """
+    require_choice("pairs", pairs, ("anchor", "all"))
+    k = len(sequences.values)
+    if k < 2:
+        raise ValueError(f"a group needs two sequences to form a pair, got {k}")
+    found = [(i, j) for i in range(1 if pairs == "anchor" else k) for j in range(i + 1, k)]
+    if ordered:
+        found += [(j, i) for i, j in found]
+    return [i for i, _ in found], [j for _, j in found]
+
+
+def gather_pairs(sequences: Sequences, pairs: Pairs) -> tuple[Tensor, Tensor, Lengths, Lengths]:
+    """Return both sides of every pair, x and y [P, T, D], and their lengths [P], None without padding."""
+    first, second = pair_up(sequences, pairs)
+    values = sequences.values
+    if pairs == "anchor":  # without an index: copying one to the GPU would synchronize
+        x, y = values[:1].expand(len(values) - 1, -1, -1), values[1:]
+    else:
+        x, y = values[first], values[second]
+    if sequences.unpadded:
+        return x, y, None, None
+    return x, y, sequences.lengths[first], sequences.lengths[second]
+
+
+def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise if a value is not one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
+
 
 Frames = NDArray[np.int64]
 

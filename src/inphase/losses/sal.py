@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from inphase.align.inputs import single_precision
-from inphase.losses.loss import Loss
-from inphase.losses.sequences import Sequences
+from inphase.losses.loss import Loss, Sequences
 
 
 class SaL(Loss):

@@ -2,7 +2,7 @@
 
     L = min^γ over all monotone paths of Σ c(i, j),    c(i, j) = ‖x_i − y_j‖²
 
-min^γ as in `inphase.align.minimum`. It pulls matching frames together and pushes none apart: embeddings that are all
+min^γ as in `inphase.align.recursion`. It pulls matching frames together and pushes none apart: embeddings that are all
 equal cost nothing. The contrastive cost, `cost="contrastive"`, keeps them apart.
 """
 
@@ -11,8 +11,7 @@ from torch import Tensor
 from inphase.align.cost import Cost
 from inphase.align.dtw import soft_dtw
 from inphase.align.inputs import Lengths, require_temperature
-from inphase.losses.loss import PairLoss
-from inphase.losses.sequences import Pairs, require_choice
+from inphase.losses.loss import PairLoss, Pairs, require_choice
 
 
 class SoftDTW(PairLoss):

@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from inphase.align.inputs import single_precision
-from inphase.losses.loss import Draw, Frames, Loss, draw_distinct, masked_mean
-from inphase.losses.sequences import Sequences
+from inphase.losses.loss import Draw, Frames, Loss, Sequences, draw_distinct, masked_mean
 
 
 class SpeedNet(Loss):

@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from inphase.align.inputs import single_precision
-from inphase.losses.loss import Loss, masked_mean, normalize
-from inphase.losses.sequences import Sequences, require_choice
+from inphase.losses.loss import Loss, Sequences, masked_mean, normalize, require_choice
 
 
 class Supervised(Loss):

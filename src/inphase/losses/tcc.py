@@ -23,8 +23,7 @@ from torch import Tensor
 
 from inphase.align.cost import squared_euclidean_cost
 from inphase.align.inputs import no_autocast, require_temperature
-from inphase.losses.loss import Loss, masked_mean, normalize
-from inphase.losses.sequences import Pairs, Sequences, pair_up, require_choice
+from inphase.losses.loss import Loss, Pairs, Sequences, masked_mean, normalize, pair_up, require_choice
 
 CycleLoss = Literal["variance", "mse", "huber", "classification"]
 

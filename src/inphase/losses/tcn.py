@@ -16,8 +16,7 @@ from torch import Tensor
 
 from inphase.align.cost import squared_euclidean_cost
 from inphase.align.inputs import no_autocast, require_temperature
-from inphase.losses.loss import Draw, Frames, Loss, draw_distinct, masked_mean
-from inphase.losses.sequences import Sequences, require_choice
+from inphase.losses.loss import Draw, Frames, Loss, Sequences, draw_distinct, masked_mean, require_choice
 
 
 class TCN(Loss):

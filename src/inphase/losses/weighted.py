@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from inphase.align.inputs import require_temperature
-from inphase.losses.loss import Draw, Frames, Loss, draw_distinct
-from inphase.losses.sequences import Sequences
+from inphase.losses.loss import Draw, Frames, Loss, Sequences, draw_distinct
 
 
 class Weighted(Loss):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.pose.skeleton import bones
+from inphase.pose.pose import bones
 
 # Meters: points nearer to the camera, or behind it, are projected as if at this depth.
 MIN_DEPTH = 0.05

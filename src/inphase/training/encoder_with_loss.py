@@ -10,8 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from inphase.data.augmentation import apply_augmentations
 from inphase.data.stream import Batch, Group
-from inphase.losses.loss import Loss
-from inphase.losses.sequences import Sequences
+from inphase.losses.loss import Loss, Sequences
 from inphase.models.encoder import Encoder
 
 

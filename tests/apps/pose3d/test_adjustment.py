@@ -3,9 +3,8 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from inphase.apps.pose3d.adjustment import Bundle, Priors, _Problem, adjust
-from inphase.apps.pose3d.orientation import typical_lengths
-from inphase.pose.pose import JOINTS13
-from inphase.pose.skeleton import bones, mirrored
+from inphase.apps.pose3d.factorization import typical_lengths
+from inphase.pose.pose import JOINTS13, bones, mirrored
 from tests.apps.pose3d.scenes import Array, Scene, distance, film
 
 BONES = bones(JOINTS13)

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from inphase.apps.pose3d.factorization import Factors, factorize, orthonormalize, residuals, upgrade
-from inphase.apps.pose3d.orientation import procrustes
+from inphase.apps.pose3d.factorization import Factors, factorize, orthonormalize, procrustes, residuals, upgrade
 from tests.apps.pose3d.scenes import distance, film
 
 

@@ -12,8 +12,7 @@ from inphase.apps.pose3d.reconstruction_files import draw_reconstruction, make_p
 from inphase.apps.pose3d.views import Views
 from inphase.data.video import Video
 from inphase.playback import read_playback, write_playback
-from inphase.pose.pose import JOINTS13
-from inphase.pose.skeleton import mirrored
+from inphase.pose.pose import JOINTS13, mirrored
 from tests.apps.pose3d.scenes import about_hips, distance, film, videos
 
 reconstruction = sys.modules["inphase.apps.pose3d.reconstruct"]  # the package's name of it is the function

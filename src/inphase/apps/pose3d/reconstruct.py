@@ -14,13 +14,16 @@ from inphase.apps.pose3d.factorization import (
     center,
     factorize,
     fit_cameras,
+    occlusion_vote,
     orthonormalize,
+    reflect,
     residuals,
+    typical_lengths,
     upgrade,
+    uprightness_votes,
 )
-from inphase.apps.pose3d.orientation import occlusion_vote, reflect, typical_lengths, uprightness_votes
 from inphase.apps.pose3d.views import HIPS, SHOULDERS, Reconstruction, Views
-from inphase.pose.skeleton import bones, mirrored
+from inphase.pose.pose import bones, mirrored
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from inphase.apps.pose3d.views import Performance, Reconstruction
 from inphase.playback import Keypoints, Playback, Skeleton, TimeMap, VideoTrack
-from inphase.pose.skeleton import bones
+from inphase.pose.pose import bones
 from inphase.storage.files import atomic_write
 
 Array = NDArray[np.float64]

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from inphase.losses.loss import Loss, draw_distinct
-from inphase.losses.sequences import Sequences, pair_up
+from inphase.losses.loss import Loss, Sequences, draw_distinct, pair_up
 from inphase.media.sampling import sample
 from tests.losses.groups import make_group, random_group
 
