@@ -10,6 +10,8 @@ from tempfile import mkdtemp
 import matplotlib.image
 import pytest
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 

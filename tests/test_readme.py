@@ -10,6 +10,8 @@ from inphase.data import stage_videos
 from inphase.media.probe import probe
 from tests.commands import type_command
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [Path("README.md"), *sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/**/*.md"))]

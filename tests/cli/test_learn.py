@@ -12,6 +12,8 @@ from inphase.storage.errors import MissingExtraError
 from inphase.training import read_recipe
 from tests.commands import type_command as run
 
+pytestmark = pytest.mark.slow
+
 SMALL = {
     "pose": ["run.steps=30"],
     "image": ["run.steps=3", "data.size=32", "encoder.size=[32, 32]"],

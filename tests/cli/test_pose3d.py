@@ -16,6 +16,8 @@ from inphase.storage.errors import NoPersonError
 from tests.commands import type_command as run
 from tests.media.recordings import write_video
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:

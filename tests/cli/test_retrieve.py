@@ -16,6 +16,8 @@ from tests.apps.test_retrieve_sound import clap, ears
 from tests.commands import type_command
 from tests.media.recordings import write_video
 
+pytestmark = pytest.mark.slow
+
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
     return type_command(monkeypatch, "retrieve", *words)

@@ -20,6 +20,8 @@ from tests.commands import type_command as run
 from tests.media.recordings import clicks, number_of, numbered, write_video
 from tests.models.test_embed_videos import small
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -26,6 +26,8 @@ from tests.commands import type_command as run
 from tests.corpus.made import small_corpus, small_encoder
 from tests.media.recordings import write_video
 
+pytestmark = pytest.mark.slow
+
 
 def embed(place: Path, *, model: str = "model.safetensors", videos: int = 2) -> EmbeddedCorpus:
     return embed_corpus(place / "gym", place / "store", model=place / model, workers=0, shard_videos=videos)

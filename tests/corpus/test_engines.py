@@ -16,6 +16,8 @@ from inphase.storage.errors import MissingExtraError
 from tests.commands import type_command as run
 from tests.corpus.made import small_corpus, small_encoder
 
+pytestmark = pytest.mark.slow
+
 
 class Backwards:
     """A toy engine: it runs all items in this thread, the last one first."""

@@ -14,6 +14,8 @@ from inphase.storage.errors import MediaError
 from tests.commands import type_command as run
 from tests.corpus.made import made_store, row, small_corpus, small_encoder, walk
 
+pytestmark = pytest.mark.slow
+
 ROOMS = range(0, 2**20, 2**13)
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.scale import STAGES, Measured, Size, measure
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 # All videos of the larger corpus would take 82 MB as they are computed with; batches are small, so that both corpora
 # have several: shards of 1 MB, 4 MB of vectors to train centroids on, all pairs of 20 videos.

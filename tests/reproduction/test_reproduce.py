@@ -18,6 +18,8 @@ from tests.commands import type_command as run
 from tests.data.test_finegym import CATEGORIES, annotate
 from tests.media.recordings import write_video
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 

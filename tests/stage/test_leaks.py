@@ -17,6 +17,8 @@ from inphase.stage import ACTIONS, LEVELS
 from inphase.stage.scene import render
 from inphase.stage.take import Slate, Take, sample_take
 
+pytestmark = pytest.mark.slow
+
 Array = NDArray[np.float64]
 CHANCE = 0.02
 

@@ -22,6 +22,8 @@ from inphase.training.metrics import read_metrics
 from tests.media.recordings import write_video
 from tests.training.conftest import make_recipe
 
+pytestmark = pytest.mark.slow
+
 AUDIO = {"convolutions": [[2], [4]], "norm": True, "hidden": [8], "dimension": 8}
 
 

@@ -28,6 +28,8 @@ from inphase.training.encoder_with_loss import EncoderWithLoss
 from inphase.training.metrics import read_metrics
 from tests.training.conftest import make_recipe
 
+pytestmark = pytest.mark.slow
+
 INPHASE = "from inphase.cli import main; main()"
 
 

@@ -19,6 +19,8 @@ from inphase.training.metrics import read_metrics
 from inphase.training.recipe import Recipe
 from tests.training.conftest import make_recipe
 
+pytestmark = pytest.mark.slow
+
 FIRST, SECOND = "10.77.0.1", "10.77.0.2"
 PATIENCE = 600  # seconds: importing torch four times takes minutes on a machine with much else to do
 

@@ -24,6 +24,8 @@ from inphase.playback import (
 )
 from tests.viewer.conftest import EVIL, RATE, answered, where
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 

@@ -11,6 +11,8 @@ import pytest
 from inphase.playback import Playback, TimeMap, VideoTrack, write_playback
 from tests.viewer.conftest import KNOTS, RATE, answered, settle, where
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
