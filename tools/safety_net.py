@@ -65,7 +65,7 @@ STEPS: dict[str, Step] = {
     "evaluate_pose": Step("evaluate train_pose --out evaluate_pose", REPORT, ("train_pose",)),
     "evaluate_sound": Step("evaluate train_sound --tasks sound_recall --out evaluate_sound", REPORT, ("train_sound",)),
     "ablation": Step(
-        "reproduce ablation --data stage --modality pose --seeds 2 --jobs 1 --out ablation --set run.steps=4"
+        "reproduce ablation --data stage --modality pose --seeds 2 --workers 1 --out ablation --set run.steps=4"
         """ --set data.videos=4 --set 'data.actions=["golf_swing","kick","squat"]'""",
         {"report": "ablation/report.json"},
     ),

@@ -14,6 +14,7 @@ and a JSON-ready `.to_dict()`:
     fit(folder, out)                          Fitted, a run folder from your own videos
     train(recipe, out)                        Trained, a run folder from a recipe
     evaluate(run)                             Evaluation, scores of a run beside its controls
+    reproduce(study, out)                     Reproduction, a table or figure of the paper
     export(folder, out)                       Exported, a web page for any static host
 
 Below them are nouns and the functions between them:
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from inphase.models import Embedding, embed, load_encoder
     from inphase.models.embed_videos import embed_video, embed_videos
     from inphase.playback import Playback, read_playback, write_playback
+    from inphase.reproduction import Reproduction, reproduce
     from inphase.runs import Run
     from inphase.training import Fitted, Trained, fit, read_recipe, train
     from inphase.viewer.page import Exported, export
@@ -70,6 +72,7 @@ __all__ = [
     "Labeled",
     "Playback",
     "ReconstructedPose",
+    "Reproduction",
     "RetrievedSound",
     "Run",
     "SearchResult",
@@ -93,6 +96,7 @@ __all__ = [
     "read_playback",
     "read_recipe",
     "reconstruct_pose",
+    "reproduce",
     "retrieve_sound",
     "search",
     "smooth_dtw",
@@ -117,6 +121,7 @@ _HOME = {
     "Exported": "inphase.viewer.page",
     "Labeled": "inphase.apps.transfer_labels",
     "Fitted": "inphase.training",
+    "Reproduction": "inphase.reproduction",
     "Run": "inphase.runs",
     "Trained": "inphase.training",
     "Playback": "inphase.playback",
@@ -141,6 +146,7 @@ _HOME = {
     "read_clip": "inphase.media.frames",
     "read_playback": "inphase.playback",
     "read_recipe": "inphase.training",
+    "reproduce": "inphase.reproduction",
     "retrieve_sound": "inphase.apps.retrieve_sound",
     "search": "inphase.corpus.store_search",
     "reconstruct_pose": "inphase.apps.pose3d.reconstruct_pose",

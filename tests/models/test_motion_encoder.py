@@ -1,4 +1,5 @@
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ from torch.nn import functional as F
 
 from inphase.media.frames import Clip
 from inphase.media.sampling import context_frames
-from inphase.models import MotionEncoder, embed
+from inphase.models import MotionEncoder, embed, load_encoder, save_encoder
+from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint
 
 
@@ -93,3 +95,11 @@ def test_what_does_not_go_together_is_refused() -> None:
         build(size=(8, 8))
     with pytest.raises(ValueError, match="takes 3 context frames, got 2"):
         build().combine(torch.zeros(1, 2, 112, 2, 2))
+
+
+def test_pooled_features_are_saved_and_loaded(tmp_path: Path) -> None:
+    encoder = PooledFeatures(size=64, grid=2, weights=None)
+    save_encoder(tmp_path / "pooled.safetensors", encoder)
+    loaded = load_encoder(tmp_path / "pooled.safetensors")
+    assert isinstance(loaded, PooledFeatures)
+    assert (loaded.shape, fingerprint(loaded)) == (encoder.shape, fingerprint(encoder))

@@ -8,11 +8,11 @@ import pytest
 
 from inphase.evaluation import select, value_of
 from inphase.evaluation.report import to_json
-from inphase.reproduction import STUDIES, Setup, reproduce
+from inphase.reproduction import STUDIES, STUDY_DATA, Reproduction, Setup, StudyData, reproduce
 from inphase.reproduction import study_runs as runs_module
 from inphase.reproduction.results import Results
-from inphase.reproduction.study_runs import fingerprint, read_measured
-from inphase.reproduction.workers import WorkerEvent, perform_all
+from inphase.reproduction.study_runs import make_recipe, read_measured, recipe_hash
+from inphase.reproduction.workers import WorkerEvent, run_jobs
 from inphase.training import Recipe, Trained, TrainingError, train
 from tests.commands import type_command as run
 from tests.data.test_finegym import CATEGORIES, annotate
@@ -30,6 +30,13 @@ TINY = ('data.actions=["kick", "squat"]', "data.videos=3", "data.level=plain", "
 
 def setup(*methods: str, seeds: int = 1) -> Setup:
     return Setup(methods=methods, seeds=seeds, changes=TINY)
+
+
+def reproduce_tiny(name: str, out: Path, *methods: str, seeds: int = 1) -> Reproduction:
+    """Reproduce a study at a tiny size, and write its report."""
+    result = reproduce(name, out, seeds=seeds, methods=methods, changes=TINY, workers=1)
+    result.write(out / name)
+    return result
 
 
 def rows_of(report: Any) -> dict[str, dict[str, Any]]:
@@ -54,13 +61,13 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_the_command_trains_measures_and_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["reproduce", "synchronisation", "--data", "stage", "--seeds", "1", "--out", str(tmp_path), "--jobs", "1",
-             "--methods", "gta", "soft_dtw"]  # fmt: skip
+    words = ["reproduce", "synchronization", "--data", "stage", "--seeds", "1", "--out", str(tmp_path),
+             "--workers", "1", "--methods", "gta", "soft_dtw"]  # fmt: skip
     assert run(monkeypatch, *words, *(word for change in TINY for word in ("--set", change))) == 0
     out = capsys.readouterr().out
     assert "3 runs and controls" in out
     assert "linear stretch" in out
-    report = json.loads((tmp_path / "synchronisation" / "report.json").read_text())
+    report = json.loads((tmp_path / "synchronization" / "report.json").read_text())
     rows = rows_of(report)
     assert list(rows) == ["soft-DTW", "GTA", "untrained", "time only", "clamped only", "linear stretch"]
     assert rows["GTA"]["paper: PennAction τ"] == "74.84"
@@ -76,21 +83,22 @@ def test_the_command_trains_measures_and_reports(
     mean_of_both = sum(row[2]["mean"] for row in by_action["rows"]) / 2
     assert mean_of_both == pytest.approx(rows["GTA"]["τ, %"]["mean"])
     assert "--methods gta soft_dtw" in report["about"]["command"]
-    assert "this one poses" in report["about"]["not comparable"]
+    assert "this one pose" in report["about"]["not comparable"]
     assert any("times as much" in note for note in report["notes"])
-    page = (tmp_path / "synchronisation" / "report.html").read_text()
+    page = (tmp_path / "synchronization" / "report.html").read_text()
     assert page.count("<img") == 3
     assert 'src="http' not in page
 
 
 def test_nothing_is_trained_twice_and_studies_share_runs(tmp_path: Path, trained: list[str]) -> None:
-    first = reproduce(STUDIES["synchronisation"], setup("gta", seeds=2), tmp_path)
+    first = reproduce_tiny("synchronization", tmp_path, "gta", seeds=2)
     assert len(trained) == len(set(trained)) == 2
-    again = reproduce(STUDIES["synchronisation"], setup("gta", seeds=2), tmp_path)
-    assert to_json(again) == to_json(first)
-    reproduce(STUDIES["few-shot"], setup("gta", seeds=1), tmp_path)
+    again = reproduce_tiny("synchronization", tmp_path, "gta", seeds=2)
+    assert to_json(again.report) == to_json(first.report)
+    assert (first.runs, first.kept, again.kept) == (3, 0, 3)
+    reproduce_tiny("few-shot", tmp_path, "gta", seeds=1)
     assert len(trained) == 2
-    reproduce(STUDIES["recognition"], setup("gta", seeds=3), tmp_path)
+    reproduce_tiny("recognition", tmp_path, "gta", seeds=3)
     assert len(trained) == 3
 
 
@@ -104,15 +112,22 @@ def test_a_study_that_was_stopped_goes_on(tmp_path: Path, trained: list[str], mo
 
     monkeypatch.setattr(runs_module, "train", stopped)
     with pytest.raises(KeyboardInterrupt):
-        reproduce(STUDIES["ablation"], setup(), tmp_path)
+        reproduce_tiny("ablation", tmp_path)
     monkeypatch.setattr(runs_module, "train", counted)
-    started: list[int] = []
-    report = reproduce(
-        STUDIES["ablation"], setup(), tmp_path, begin=lambda left, total: started.extend([len(left), total])
-    )
-    assert started == [4, 6]  # the controls and one run were done
+    stages: list[tuple[str, int, int]] = []
+    result = reproduce("ablation", tmp_path, seeds=1, changes=TINY, workers=1, progress=lambda *now: stages.append(now))
+    assert (result.kept, result.runs) == (2, 6)  # the controls and one run were done
+    assert [now[1:] for now in stages if now[0] == "ablation: runs"] == [(done, 6) for done in range(2, 7)]
+    assert {stage.split(": ")[1] for stage, _, _ in stages} >= {"training", "phase_classification"}
+    # Every stage of a run is reported as finished, so that its bar goes.
+    assert all(done == total for done, total in {stage: (done, total) for stage, done, total in stages}.values())
     assert len(trained) == len(set(trained)) == 5
-    assert len(report.details[0].rows) == 5
+    assert len(result.report.details[0].rows) == 5
+    found = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    names = [row["name"] for row in found["rows"]]
+    assert names[:5] == [row.label for row in STUDIES["ablation"].rows(setup())]
+    assert found["rows"][0]["scores"]["paper: FineGym101"] == "28.20"
+    assert found["rows"][0]["scores"]["phases, SVM, %"]["seeds"] == 1
 
 
 def test_a_run_that_fails_is_reported_and_the_rest_goes_on(
@@ -126,7 +141,8 @@ def test_a_run_that_fails_is_reported_and_the_rest_goes_on(
         return counted(recipe, out, **given)
 
     monkeypatch.setattr(runs_module, "train", failing)
-    reproduce(STUDIES["recognition"], setup("tcc", "gta"), tmp_path)
+    result = reproduce_tiny("recognition", tmp_path, "tcc", "gta")
+    assert list(result.failed.values()) == ["TrainingError: the loss of step 7 is nan"]
     report = json.loads((tmp_path / "recognition" / "report.json").read_text())
     rows = rows_of(report)
     assert rows["TCC"]["phases, SVM, %"] == "failed"
@@ -136,7 +152,7 @@ def test_a_run_that_fails_is_reported_and_the_rest_goes_on(
     states = {row[0]: row[4] for row in report["tables"][1]["rows"]}
     assert states["TCC"].startswith("failed: TrainingError: the loss of step 7")
     monkeypatch.setattr(runs_module, "train", counted)
-    reproduce(STUDIES["recognition"], setup("tcc", "gta"), tmp_path)
+    reproduce_tiny("recognition", tmp_path, "tcc", "gta")
     assert rows_of(json.loads((tmp_path / "recognition" / "report.json").read_text()))["TCC"]["phases, SVM, %"]["mean"]
     assert len(trained) == 2
 
@@ -144,7 +160,7 @@ def test_a_run_that_fails_is_reported_and_the_rest_goes_on(
 def test_one_failed_seed_of_several_is_not_averaged_away(tmp_path: Path) -> None:
     results = Results(STUDIES["recognition"], setup("gta", seeds=2), tmp_path)
     jobs = results.jobs()
-    failed = perform_all(jobs[:2], tmp_path, processes=1, watch=lambda _: None)
+    failed = run_jobs(jobs[:2], tmp_path, workers=1, on_event=lambda _: None)
     assert not failed
     assert results.cell(results.rows[0], results.columns[0]) == "1 of 2 failed"
 
@@ -155,11 +171,11 @@ def test_runs_side_by_side_fail_alone(tmp_path: Path) -> None:
         STUDIES["recognition"], Setup(methods=("gta",), seeds=1, changes=(*TINY, "loss.gamma=-1")), tmp_path
     ).jobs()[1:]
     events: list[WorkerEvent] = []
-    failed = perform_all([*wrong, *jobs], tmp_path, processes=2, watch=events.append)
+    failed = run_jobs([*wrong, *jobs], tmp_path, workers=2, on_event=events.append)
     assert list(failed) == [wrong[0].folder]
     assert "gamma" in failed[wrong[0].folder]
-    assert (tmp_path / jobs[0].folder / jobs[0].tests[0].file).is_file()
-    assert {event.doing for event in events if event.key == jobs[0].folder} >= {"training", "phase_classification"}
+    assert (tmp_path / jobs[0].folder / jobs[0].measurements[0].file).is_file()
+    assert {event.stage for event in events if event.key == jobs[0].folder} >= {"training", "phase_classification"}
     assert [event.key for event in events if event.ended and not event.failed] == [jobs[0].folder]
 
 
@@ -167,11 +183,11 @@ def test_a_run_is_named_by_what_it_learns() -> None:
     recipe = Recipe({"name": "stage"}, {"name": "pose"}, {"name": "gta"}, run={"steps": 5, "seed": 1})
     elsewhere = Recipe({"name": "stage"}, {"name": "pose"}, {"name": "gta"}, run={"steps": 5, "accelerator": "cuda"})
     longer = Recipe({"name": "stage"}, {"name": "pose"}, {"name": "gta"}, run={"steps": 6})
-    assert fingerprint(recipe) == fingerprint(elsewhere) != fingerprint(longer)
+    assert recipe_hash(recipe) == recipe_hash(elsewhere) != recipe_hash(longer)
 
 
 def test_a_network_for_each_action_is_measured_on_that_action(tmp_path: Path, trained: list[str]) -> None:
-    reproduce(STUDIES["per-class"], setup("gta"), tmp_path)
+    reproduce_tiny("per-class", tmp_path, "gta")
     assert len(trained) == 2
     report = json.loads((tmp_path / "per-class" / "report.json").read_text())
     by_action, runs = report["tables"][1:]
@@ -215,15 +231,15 @@ def test_a_miniature_finegym_runs_at_all_its_labels(gym: Path, tmp_path: Path, t
     small = ("encoder.size=[32, 32]", "encoder.convolutions=[4]", "encoder.hidden=[8]", "encoder.dimension=8",
              "run.steps=2", "batch.actions=2", "batch.videos=2", "batch.frames=6",
              "run.accelerator=cpu")  # fmt: skip
-    chosen = Setup("finegym", gym, modality="image", seeds=1, methods=("gta",), changes=small)
-    reproduce(STUDIES["recognition"], chosen, tmp_path)
+    chosen: dict[str, Any] = {"data": "finegym", "root": gym, "seeds": 1, "methods": ["gta"], "changes": small}
+    reproduce("recognition", tmp_path, **chosen).write(tmp_path / "recognition")
     assert len(trained) == 2  # one for 101 and 99, one for 290 and 288
     cells = rows_of(json.loads((tmp_path / "recognition" / "report.json").read_text()))["GTA"]
     for name, paper in {"101": 49.51, "99 clips": 27.81, "290": 46.54, "288 clips": 24.16}.items():
         assert 0 <= cells[f"{name}, SVM, %"]["mean"] <= 100
         assert cells[f"paper: FineGym{name.removesuffix(' clips')}"] == f"{paper:.2f}"
     assert len(list(tmp_path.glob("features/*/*.times.npy"))) == 48  # clips of 101, 290, 99 and 288
-    reproduce(STUDIES["events"], chosen, tmp_path)
+    reproduce("events", tmp_path, **chosen).write(tmp_path / "events")
     cells = rows_of(json.loads((tmp_path / "events" / "report.json").read_text()))["GTA"]
     assert cells["paper: FineGym101 vault"] == "70.69"
     assert {cells["vault, %"]["mean"], cells["floor exercise, %"]["mean"]} > set()
@@ -236,9 +252,8 @@ def test_a_frozen_network_looks_at_a_frame_once_whoever_trains_and_whatever_is_m
              'data.actions=["kick", "squat"]', "data.videos=2", "data.level=plain", "run.steps=2",
              "run.accelerator=cpu", "batch.actions=2", "batch.videos=2", "batch.frames=6")  # fmt: skip
     for methods, seeds in (("gta",), 1), (("gta", "tcn"), 2):
-        chosen = Setup(modality="image", seeds=seeds, methods=methods, changes=small)
-        for name in ("synchronisation", "few-shot"):
-            reproduce(STUDIES[name], chosen, tmp_path)
+        for name in ("synchronization", "few-shot"):
+            reproduce(name, tmp_path, modality="image", seeds=seeds, methods=methods, changes=small)
     assert len(looked) == len(set(looked)) > 4
 
 
@@ -258,3 +273,19 @@ def test_wrong_words_are_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "no study 'tables': choose one of ablation" in capsys.readouterr().err
     assert run(monkeypatch, "reproduce", "ablation", "--data", "golfdb") == 1
     assert "golfdb is read from a folder" in capsys.readouterr().err
+    assert run(monkeypatch, "reproduce", "ablation", "--modality", "both") == 1
+    assert "modality 'both' is not available yet" in capsys.readouterr().err
+
+
+def test_a_data_set_is_added_by_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    toy = StudyData("the toy", "golf", options={"level": "plain"}, needs_root=False, events=("impact",))
+    monkeypatch.setitem(STUDY_DATA, "toy", toy)
+    chosen = Setup("toy", budget="full")
+    recipe = make_recipe(chosen, "tcc")
+    golf = make_recipe(Setup("golfdb", Path("golf"), budget="full"), "tcc")
+    assert recipe.data == {"name": "toy", "level": "plain"}
+    assert (recipe.loss, recipe.batch, recipe.run) == (golf.loss, golf.batch, golf.run)
+    heads = [column.head for column in STUDIES["synchronization"].columns(chosen)]
+    assert "event error, DTW" in heads
+    assert "alignment error, DTW, %" not in heads
+    assert "these of the toy" in STUDIES["ablation"].differences(chosen)

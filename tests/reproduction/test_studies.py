@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from inphase.cli.reproduce import NAMES
+from inphase.cli.measurement import NAMES
 from inphase.evaluation import TASKS
 from inphase.reproduction import STUDIES, Setup, Study
-from inphase.reproduction.bases import compose, families
-from inphase.reproduction.measures import INNER_EVENTS, options
 from inphase.reproduction.results import Results
-from inphase.reproduction.study import BUDGETS, DATA, LABELS, MODALITIES
+from inphase.reproduction.study import BUDGETS, LABELS, MODALITIES, STUDY_DATA, task_options
+from inphase.reproduction.study_runs import make_recipe, recipe_families
 from inphase.training.build import build_loss
 
 # The rows of the paper's tables as its source has them: method & figures.
@@ -65,17 +64,17 @@ def test_recognition_has_the_papers_numbers_in_three_settings() -> None:
     assert names == ["FineGym101", "FineGym99", "FineGym290", "FineGym288"]
 
 
-def test_events_and_synchronisation_have_the_papers_numbers() -> None:
+def test_events_and_synchronization_have_the_papers_numbers() -> None:
     assert published(STUDIES["events"], FULL) == read(EVENTS)
     names = [column.paper for column in STUDIES["events"].columns(FULL) if column.paper]
     assert names == [f"FineGym101 {name}" for name in ("vault", "floor exercise", "balance beam", "uneven bars")]
-    assert published(STUDIES["synchronisation"], PENN) == read(JOINT)
+    assert published(STUDIES["synchronization"], PENN) == read(JOINT)
     assert published(STUDIES["per-class"], PENN) == read(PER_CLASS)
     assert published(STUDIES["few-shot"], FULL)["GTA"] == [49.51]
 
 
 @pytest.mark.parametrize("study", [study for study in STUDIES.values() if study.name != "events"], ids=lambda s: s.name)
-@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("data", STUDY_DATA)
 def test_every_row_can_be_built_and_every_column_is_of_a_task(study: Study, data: str) -> None:
     for see in MODALITIES:
         for budget in BUDGETS:
@@ -87,7 +86,7 @@ def test_every_row_can_be_built_and_every_column_is_of_a_task(study: Study, data
             shown = {name for row in rows for name in row.published}
             assert {column.paper for column in columns if column.paper} <= shown
             for row in rows:
-                recipe = compose(setup, row.method, row.changes)
+                recipe = make_recipe(setup, row.method, row.changes)
                 build_loss(recipe, dimension=recipe.encoder.get("dimension", 128))
                 assert recipe.data["name"] == data
                 assert (recipe.encoder["name"] == "pose") == (see == "pose")
@@ -95,10 +94,10 @@ def test_every_row_can_be_built_and_every_column_is_of_a_task(study: Study, data
 
 
 def test_a_full_budget_for_pictures_is_the_papers_network_and_steps() -> None:
-    recipe = compose(FULL, "tcc")
+    recipe = make_recipe(FULL, "tcc")
     assert (recipe.encoder["backbone"], recipe.encoder["mode"]) == ("resnet50v2", "only_bn")
     assert (recipe.run["steps"], recipe.loss) == (150_000, {"name": "tcc"})
-    small = compose(replace(FULL, budget="small"), "tcc")
+    small = make_recipe(replace(FULL, budget="small"), "tcc")
     assert (small.encoder["backbone"], small.encoder["mode"], small.run["steps"]) == (
         "efficientnet_lite0",
         "frozen",
@@ -116,25 +115,25 @@ def test_a_method_has_its_own_recipe_where_one_ships(tmp_path: Path, monkeypatch
         (tmp_path / f"{name}.toml").write_text(general.format(method, count))
     monkeypatch.setattr("inphase.training.recipe.SHIPPED", tmp_path)
     golf = Setup("golfdb", Path("golf"), budget="full")
-    assert families(golf) == ["golf_pose", "penn_pose"]
-    steps = {(s.data, method): compose(s, method).run["steps"] for s in (golf, replace(PENN, budget="full"))
+    assert recipe_families(golf) == ["golf_pose", "penn_pose"]
+    steps = {(s.data, method): make_recipe(s, method).run["steps"] for s in (golf, replace(PENN, budget="full"))
              for method in ("gta", "tcc", "tcn")}  # fmt: skip
     assert steps == {
         ("golfdb", "gta"): 80, ("golfdb", "tcc"): 8, ("golfdb", "tcn"): 80,
         ("penn_action", "gta"): 80, ("penn_action", "tcc"): 800, ("penn_action", "tcn"): 80,
     }  # fmt: skip
-    assert compose(golf, "tcn").loss == {"name": "tcn"}
-    assert compose(replace(golf, budget="small"), "gta").run["steps"] == 10
+    assert make_recipe(golf, "tcn").loss == {"name": "tcn"}
+    assert make_recipe(replace(golf, budget="small"), "gta").run["steps"] == 10
 
 
 def test_changes_of_the_user_come_before_those_of_a_row() -> None:
     setup = Setup(changes=("loss.cost=cosine", "loss.gamma=0.5", "data.videos=4"))
-    recipe = compose(setup, "gta", {"loss": {"cost": "contrastive"}})
+    recipe = make_recipe(setup, "gta", {"loss": {"cost": "contrastive"}})
     assert (recipe.loss["cost"], recipe.loss["gamma"], recipe.data["videos"]) == ("contrastive", 0.5, 4)
 
 
 def test_a_supervised_network_tells_as_many_phases_as_there_are() -> None:
-    recipe = compose(Setup(changes=('data.actions=["kick", "squat"]', "data.videos=2")), "supervised")
+    recipe = make_recipe(Setup(changes=('data.actions=["kick", "squat"]', "data.videos=2")), "supervised")
     from inphase.data import stage_videos
 
     kick, squat = (stage_videos.load(split="train", actions=[name], videos=1)[0] for name in ("kick", "squat"))
@@ -142,8 +141,8 @@ def test_a_supervised_network_tells_as_many_phases_as_there_are() -> None:
 
 
 def test_golf_swings_are_measured_at_their_inner_events() -> None:
-    assert options(Setup("golfdb", Path("golf")))["event_error"]["events"] == list(INNER_EVENTS)
-    assert INNER_EVENTS == ("toe_up", "mid_backswing", "top", "mid_downswing", "impact", "mid_follow_through")
+    inner = ["toe_up", "mid_backswing", "top", "mid_downswing", "impact", "mid_follow_through"]
+    assert task_options(Setup("golfdb", Path("golf")))["event_error"]["events"] == inner
 
 
 def test_wrong_setups_are_refused() -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
-from inphase.cli import corpora, datasets, evaluate, learn, reproduce, use, viewing
+from inphase.cli import corpora, datasets, learn, measurement, use, viewing
 from inphase.storage.files import explain_os_error
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -26,8 +26,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "align-all": corpora.align_all,
     "fit": learn.fit,
     "train": learn.train,
-    "evaluate": evaluate.evaluate,
-    "reproduce": reproduce.reproduce,
+    "evaluate": measurement.evaluate,
+    "reproduce": measurement.reproduce,
     "view": viewing.view,
     "export": viewing.export,
 }

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from inphase.cli.bars import LINE_INTERVAL, show_progress
-from inphase.cli.evaluate import evaluate
+from inphase.cli.measurement import evaluate
 from inphase.cli.options import (
     CacheFolder,
     Changes,

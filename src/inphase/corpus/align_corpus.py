@@ -300,7 +300,7 @@ def write_overview(actions: Sequence[ActionSummary], store: Path, out: Path) -> 
     rows, worst = [], []
     for each in actions:
         page = Link(each.action, Path(os.path.relpath(each.folder / "report.html", out)).as_posix())
-        misfits = "too few to tell" if each.bound is None else f"{each.misfits:,}"
+        misfits = "too few videos" if each.bound is None else f"{each.misfits:,}"
         counts = f"{each.videos:,}", misfits, f"{each.pairs:,}", f"{each.pairs_per_second:,.0f}"
         rows.append((page, *counts, each.reference))
         worst += [(score / (each.bound or 1.0), id, page, path) for id, path, score in each.worst]

@@ -30,7 +30,7 @@ from inphase.storage.cache import Cache, content_hash, default_cache_folder
 from inphase.storage.errors import MediaError
 from inphase.storage.files import atomic_write, exclusive_lock, explain_os_errors
 
-# Videos in a shard before shards are merged: a killed process loses the work on so many, at most.
+# Videos in a shard before shards are merged: a killed process loses the work on one shard, at most.
 SHARD_VIDEOS = 32
 # Broken videos whose reasons are returned; the store has the reason of each.
 MAX_REASONS = 1000

@@ -54,7 +54,7 @@ class Threads:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        """Raise where the workers or the device cannot be."""
+        """Raise if the number of workers or the device is invalid."""
         _check(self.workers, self.device)
 
     def map(
@@ -106,7 +106,7 @@ class Processes:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        """Raise where the workers or the device cannot be."""
+        """Raise if the number of workers or the device is invalid."""
         _check(self.workers, self.device)
 
     def map(
@@ -202,7 +202,7 @@ class RayCluster:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        """Raise where the workers cannot be; machines choose their device themselves."""
+        """Raise if the number of workers is invalid; every machine chooses its device."""
         _check(self.workers, "auto")
 
     def map(

@@ -28,7 +28,7 @@ BLOCK_SIDE = 32
 WINDOW_VIDEOS, WINDOW_VALUES = 256, 2**22
 # Listed videos that are farthest from the reference, and distances that the bound is estimated from.
 MAX_FAR, MAX_DISTANCES = 200, 2**16
-# A video does not fit from so many robust deviations above the median on; with fewer videos no bound is set.
+# Robust deviations above the median from which a video does not fit; videos below which no bound is set.
 MAX_DEVIATIONS, MIN_VIDEOS = 3.5, 4
 # Videos up to which the branches of the cluster tree are turned so that neighbors are alike, O(n³) in the worst case.
 MAX_REORDERED = 500

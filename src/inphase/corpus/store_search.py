@@ -208,12 +208,12 @@ def find_videos(
     voted = vote(index.nearest(asking, k=NEIGHBORS_PER_FRAME * max(1, top // 4), action=action))
     proposed = [entry for entry in voted if Path(entry.path) != file][: max(32, ALIGNED_PER_HIT * top)]
     proposed.sort(key=lambda entry: (entry.shard, entry.row))
-    seen: dict[str, tuple[CatalogEntry, Embedding]] = {}
+    aligned: dict[str, tuple[CatalogEntry, Embedding]] = {}
     for entry, row in zip(proposed, store.read(proposed), strict=True):
         if row.embedding is not None:
-            seen[entry.id] = entry, row.embedding
-    corpus = {id: embedding for id, (_, embedding) in seen.items()}
-    return nearest_recordings(query, corpus, top=top, subsequence=subsequence), seen
+            aligned[entry.id] = entry, row.embedding
+    corpus = {id: embedding for id, (_, embedding) in aligned.items()}
+    return nearest_recordings(query, corpus, top=top, subsequence=subsequence), aligned
 
 
 def vote(found: Sequence[Sequence[Candidate]]) -> list[CatalogEntry]:

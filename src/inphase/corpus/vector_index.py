@@ -26,7 +26,7 @@ from inphase.storage.files import atomic_write, explain_os_errors, is_draft, swe
 
 # Frames up to which all of them are compared: a few seconds.
 MAX_EXHAUSTIVE = 1_000_000
-# Recall is measured at so many neighbors of so many queries, and has to reach the target.
+# Neighbors and queries that the recall is measured with, and the recall that the index has to reach.
 NEIGHBORS, QUERIES, TARGET_RECALL = 10, 64, 0.95
 # Vectors that a centroid is trained on, and all of them at most, which bounds memory; growth of the store by which
 # centroids are trained again.

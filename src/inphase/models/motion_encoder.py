@@ -79,6 +79,7 @@ class PooledFeatures(GridFeatures):
     def __init__(self, *, size: int = 112, grid: int = 3, weights: str | None = "published") -> None:
         """Load the published weights; if `weights` is None, none."""
         super().__init__(context=(0,), backbone="efficientnet_lite0", weights=weights, size=(size, size), grid=grid)
+        self.config = {"size": size, "grid": grid, "weights": self.config["weights"]}
         self.head = nn.Identity()
 
     def combine(self, features: Tensor) -> Tensor:

@@ -1,19 +1,10 @@
-"""The tables and figures of the paper, each by one command: what is trained, what is measured, what the paper found.
+"""The tables and figures of the paper, each by one call: what is trained, what is measured, what the paper reports.
 
-A study is a declaration in the file of its name; `reproduce` trains and measures what it needs and reports it.
+A study is a declaration in `studies.py`; `reproduce` trains and measures what it needs and reports it.
 """
 
-from inphase.reproduction.ablation import STUDY as ABLATION
-from inphase.reproduction.events import STUDY as EVENTS
-from inphase.reproduction.few_shot import STUDY as FEW_SHOT
-from inphase.reproduction.per_class import STUDY as PER_CLASS
-from inphase.reproduction.recognition import STUDY as RECOGNITION
-from inphase.reproduction.reproduce import reproduce
-from inphase.reproduction.study import Setup, Study
-from inphase.reproduction.synchronisation import STUDY as SYNCHRONISATION
+from inphase.reproduction.reproduce import Reproduction, reproduce
+from inphase.reproduction.studies import STUDIES
+from inphase.reproduction.study import STUDY_DATA, Setup, Study, StudyData
 
-STUDIES: dict[str, Study] = {
-    study.name: study for study in (ABLATION, RECOGNITION, EVENTS, FEW_SHOT, SYNCHRONISATION, PER_CLASS)
-}
-
-__all__ = ["STUDIES", "Setup", "Study", "reproduce"]
+__all__ = ["STUDIES", "STUDY_DATA", "Reproduction", "Setup", "Study", "StudyData", "reproduce"]

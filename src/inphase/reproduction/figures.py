@@ -1,5 +1,4 @@
-"""Figure 3: what smoothMin and min^γ add to the minimum of three costs."""
-# MERGED: The plots of studies. matplotlib is imported where it is used: it is an extra, and reports do without it.
+"""The plots of studies, and Figure 3, which needs no data. Plots are left out where matplotlib is not installed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
 
 
 TITLE = "The smooth minima (Figure 3)"
-FAR = 1e6
+FAR_COST = 1e6
 CASES = ("r3 = r2", "r3 → ∞")
 # The supplement: of N costs the largest penalty is x − 1, in γ, where x − 1 = (N − 1) e^(−x): W((N − 1)/e) by Lambert.
 LARGEST = {case: float(lambertw((count - 1) / np.e).real) for case, count in zip(CASES, (3, 2), strict=True)}
 
 
-def minima() -> Report:
+def report_minima() -> Report:
     """Report the penalties d = s(r) − min(r) of three costs r1 ≤ r2 ≤ r3, in units of γ."""
     rows = []
     for case in CASES:
@@ -61,9 +60,9 @@ def minima() -> Report:
 
 
 def _curves(case: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Give Δ, and both penalties, in units of γ."""
+    """Return Δ and both penalties, in units of γ."""
     delta = torch.linspace(0, 6, 6001, dtype=torch.float64)
-    third = delta if case == CASES[0] else torch.full_like(delta, FAR)
+    third = delta if case == CASES[0] else torch.full_like(delta, FAR_COST)
     costs = torch.stack([torch.zeros_like(delta), delta, third], 1)
     return delta, smooth_min_penalty(costs, gamma=1), min_gamma_penalty(costs, gamma=1)
 
@@ -101,9 +100,9 @@ def _draw_contours() -> Figure:
     costs = torch.from_numpy(np.stack([np.zeros_like(second), second, third], -1))
     figure = Drawing(figsize=(9, 4.6), layout="constrained")
     kinds = (("smoothMin", smooth_min_penalty, "Blues"), ("min$^γ$", min_gamma_penalty, "Reds_r"))
-    for axes, (name, penalty, colours) in zip(figure.subplots(1, 2, sharey=True), kinds, strict=True):
+    for axes, (name, penalty, color_map) in zip(figure.subplots(1, 2, sharey=True), kinds, strict=True):
         values = penalty(costs, gamma=1).numpy()
-        filled = axes.contourf(second, third, values, 12, cmap=colours)
+        filled = axes.contourf(second, third, values, 12, cmap=color_map)
         axes.contour(second, third, values, 12, colors="k", linewidths=0.3)
         figure.colorbar(filled, ax=axes)
         axes.set(title=name, xlabel="r2 − r1, in γ", aspect="equal")
@@ -117,8 +116,8 @@ OURS, PAPER, GREY = "#2f6fde", "#b9bec9", "#8a8f99"
 Draw = Callable[[Results], tuple[Figure, ...]]
 
 
-def where_installed(draw: Draw) -> Draw:
-    """Draw where matplotlib is installed, otherwise nothing."""
+def needs_matplotlib(draw: Draw) -> Draw:
+    """Make a function return no figures where matplotlib is not installed."""
 
     @wraps(draw)
     def drawn(results: Results) -> tuple[Figure, ...]:
@@ -127,16 +126,16 @@ def where_installed(draw: Draw) -> Draw:
     return drawn
 
 
-@where_installed
-def bars(results: Results) -> tuple[Figure, ...]:
-    """Draw the first column of each kind that the paper has figures for, ours beside the paper's."""
+@needs_matplotlib
+def draw_bars(results: Results) -> tuple[Figure, ...]:
+    """Draw every column that the paper has numbers for, ours beside the paper's."""
     return tuple(_bars(results, column) for column in results.columns if column.paper and _drawn(results, column))
 
 
-@where_installed
-def bars_and_errors(results: Results) -> tuple[Figure, ...]:
-    """Draw the bars, and τ beside the error that people feel."""
-    return (*bars(results), *scatter(results))
+@needs_matplotlib
+def draw_bars_and_errors(results: Results) -> tuple[Figure, ...]:
+    """Draw the bars, and τ against the error."""
+    return (*draw_bars(results), *draw_scatter(results))
 
 
 def _bars(results: Results, column: Column) -> Figure:
@@ -165,15 +164,15 @@ def _bars(results: Results, column: Column) -> Figure:
     axes.set(xlabel=column.head)
     axes.margins(x=0.12)
     _finish(axes)
-    return picture(figure, title=column.head, caption=results.study.unlike(results.setup))
+    return picture(figure, title=column.head, caption=results.study.differences(results.setup))
 
 
 _WORDS = {"textcoords": "offset points", "va": "center", "fontsize": "small"}
 
 
-@where_installed
-def scatter(results: Results) -> tuple[Figure, ...]:
-    """Draw τ beside the error after nearest neighbours: the one rewards order in time, the other is what people see."""
+@needs_matplotlib
+def draw_scatter(results: Results) -> tuple[Figure, ...]:
+    """Draw τ, which rewards order in time, against the error of nearest neighbors, which people see."""
     from matplotlib.figure import Figure as Drawing
 
     tau = next((column for column in results.columns if column.metric == "tau"), None)
@@ -182,14 +181,14 @@ def scatter(results: Results) -> tuple[Figure, ...]:
         return ()
     points = [(row.label, results.cell(row, tau), results.cell(row, error), OURS) for row in results.rows]
     blind = [("untrained", "#d2691e"), ("time only", GREY), ("clamped only", GREY)]
-    points += [(name, results.control(name, tau), results.control(name, error), colour) for name, colour in blind]
+    points += [(name, results.control(name, tau), results.control(name, error), color) for name, color in blind]
     figure = Drawing(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
     shown = []
-    for label, x, y, colour in points:
+    for label, x, y, color in points:
         if isinstance(x, Number) and isinstance(y, Number) and not np.isnan([x.mean, y.mean]).any():
-            axes.errorbar(x.mean, y.mean, y.deviation, x.deviation, "o", color=colour, capsize=2, markersize=5)
-            shown.append((label, x.mean, y.mean, colour))
+            axes.errorbar(x.mean, y.mean, y.deviation, x.deviation, "o", color=color, capsize=2, markersize=5)
+            shown.append((label, x.mean, y.mean, color))
     stretched = results.control(LINEAR, error)
     if isinstance(stretched, Number):
         axes.axhline(stretched.mean, color=GREY, linestyle=":", label=LINEAR)
@@ -199,24 +198,24 @@ def scatter(results: Results) -> tuple[Figure, ...]:
     axes.autoscale_view()
     _name_points(axes, shown)
     _finish(axes)
-    caption = "Right and below is better. What knows only the time has a high τ and misses as linear stretch does."
+    caption = "Right and below is better. Position alone has a high τ and the error of linear stretch."
     return (picture(figure, title="Order in time, and error", caption=caption),)
 
 
 def _name_points(axes: "Axes", points: Sequence[tuple[str, float, float, str]]) -> None:
-    """Write names beside points, one below the other where they would lie on each other."""
+    """Write names beside points, shifted where they would overlap."""
     taken: list[tuple[float, float]] = []
-    for label, x, y, colour in points:
+    for label, x, y, color in points:
         across, up = axes.transData.transform((x, y))
         lift = 5.0
         while any(abs(across - other) < 130 and abs(up + lift - height) < 12 for other, height in taken):
             lift -= 3
         taken.append((across, up + lift))
-        axes.annotate(label, (x, y), (7, lift), textcoords="offset points", fontsize="small", color=colour)
+        axes.annotate(label, (x, y), (7, lift), textcoords="offset points", fontsize="small", color=color)
 
 
-@where_installed
-def few_shot_curves(results: Results) -> tuple[Figure, ...]:
+@needs_matplotlib
+def draw_few_shot(results: Results) -> tuple[Figure, ...]:
     """Draw Figure 4: accuracy over labelled videos, means over seeds."""
     curves = {}
     for row in results.trained:
@@ -232,9 +231,9 @@ def few_shot_curves(results: Results) -> tuple[Figure, ...]:
     return (picture(plot_few_shot(curves), title="Few-shot classification", caption=results.study.about),)
 
 
-@where_installed
-def heat(results: Results) -> tuple[Figure, ...]:
-    """Draw rows and columns of one kind as coloured cells."""
+@needs_matplotlib
+def draw_heat_map(results: Results) -> tuple[Figure, ...]:
+    """Draw the scores of one task as colored cells."""
     from matplotlib.figure import Figure as Drawing
 
     columns = [column for column in results.columns if column.task == results.columns[0].task]
@@ -261,13 +260,13 @@ def _mean(results: Results, row: StudyRow, column: Column) -> float:
 
 
 def _drawn(results: Results, column: Column) -> Sequence[tuple[StudyRow, Number]]:
-    """List the rows that have a defined number."""
+    """List the rows that have a defined score."""
     cells = [(row, results.cell(row, column)) for row in results.rows]
     return [(row, cell) for row, cell in cells if isinstance(cell, Number) and not np.isnan(cell.mean)]
 
 
 def _finish(axes: "Axes") -> None:
-    """Leave out what carries nothing."""
+    """Add a grid and a legend, and remove the frame."""
     axes.grid(alpha=0.25)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,5 +1,4 @@
-"""What the runs of a study found: jobs from rows and columns, and cells from what the jobs wrote."""
-# MERGED: The report of a study: its table with the paper's figures beside ours, plots, every run, recipe and versions.
+"""The results of a study: jobs from rows and columns, cells from their scores, and the report."""
 
 import math
 from collections.abc import Mapping
@@ -14,11 +13,16 @@ from inphase.data import DATASETS
 from inphase.evaluation import TASKS, Score, select
 from inphase.evaluation.evaluate import Evaluation
 from inphase.evaluation.report import Cell, Number, Report, Table, versions
-from inphase.reproduction.bases import compose, list_actions
-from inphase.reproduction.machine import describe_machine
-from inphase.reproduction.measures import options
-from inphase.reproduction.study import Changes, Column, Setup, Study, StudyRow
-from inphase.reproduction.study_runs import Test, TrainingJob, read_measured, read_trained
+from inphase.reproduction.study import Changes, Column, Setup, Study, StudyRow, task_options
+from inphase.reproduction.study_runs import (
+    Measurement,
+    TrainingJob,
+    describe_machine,
+    list_actions,
+    make_recipe,
+    read_measured,
+    read_trained,
+)
 from inphase.training import Recipe
 from inphase.training.metrics import COLLAPSED
 
@@ -29,7 +33,7 @@ _STRETCHED = ("nearest", "dtw")
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """A study on a setup, and the folder its runs are in; `failed` are those that came to nothing, and why."""
+    """A study on a setup, and the folder of its runs; `failed` maps the folders of failed runs to reasons."""
 
     study: Study
     setup: Setup
@@ -38,17 +42,17 @@ class Results:
 
     @cached_property
     def rows(self) -> list[StudyRow]:
-        """List the rows that are asked for."""
+        """The rows of the chosen methods."""
         return self.study.chosen_rows(self.setup)
 
     @cached_property
     def columns(self) -> list[Column]:
-        """List the columns of this setup."""
+        """The columns of this setup."""
         return list(self.study.columns(self.setup))
 
     @cached_property
     def actions(self) -> list[str | None]:
-        """List the actions that have a network of their own; none where one is for all."""
+        """The actions that have a network of their own; [None] where one network is for all."""
         if not self.study.each_action:
             return [None]
         found = sorted(self.action_names)
@@ -60,7 +64,7 @@ class Results:
 
     @cached_property
     def refused(self) -> dict[str, str]:
-        """Name the rows that cannot be trained on this data, and why."""
+        """The rows that cannot be trained on this data, with the reasons."""
         found = {}
         for row in self.rows:
             try:
@@ -71,23 +75,23 @@ class Results:
 
     @cached_property
     def trained(self) -> list[StudyRow]:
-        """List the rows that can be trained; where none can, refuse."""
+        """The rows that can be trained; raise where none can."""
         found = [row for row in self.rows if row.label not in self.refused]
         if not found:
             raise ValueError(next(iter(self.refused.values())))
         return found
 
     def recipe(self, row: StudyRow, column: Column, action: str | None) -> Recipe:
-        """Compose the recipe of the network behind a cell."""
+        """Make the recipe of the network of a cell."""
         alone: Changes = {"data": {"actions": [action]}} if action is not None else {}
         changes = {
             table: {**row.changes.get(table, {}), **column.train.get(table, {}), **alone.get(table, {})}
             for table in {**row.changes, **column.train, **alone}
         }
-        return compose(self.setup, row.method, changes)
+        return make_recipe(self.setup, row.method, changes)
 
     def jobs(self) -> list[TrainingJob]:
-        """List the runs of all rows, seeds first so that a stopped study has whole rows; the controls before them."""
+        """List the runs of all rows seed by seed, so that a stopped study has complete rows; the controls are first."""
         found: dict[Path, TrainingJob] = {}
         for seed in (None, *range(self.setup.seeds)):
             for row in self.trained:
@@ -95,34 +99,33 @@ class Results:
                     for action in self.actions:
                         job = self._job(row, column, action, seed)
                         before = found.get(job.folder)
-                        tests = dict.fromkeys(test.file for test in (before.tests if before else ()))
                         if before is None:
                             found[job.folder] = job
-                        elif job.tests[0].file not in tests:
-                            found[job.folder] = TrainingJob(job.recipe, seed, (*before.tests, *job.tests))
+                        elif job.measurements[0].file not in {each.file for each in before.measurements}:
+                            found[job.folder] = TrainingJob(job.recipe, seed, (*before.measurements, *job.measurements))
         return list(found.values())
 
     def _job(self, row: StudyRow, column: Column, action: str | None, seed: int | None) -> TrainingJob:
         recipe = self.recipe(row, column, action)
-        return TrainingJob(recipe, seed, (self._test(recipe, column),))
+        return TrainingJob(recipe, seed, (self._measurement(recipe, column),))
 
-    def _test(self, recipe: Recipe, column: Column) -> Test:
-        """Measure together what is measured on the same data."""
+    def _measurement(self, recipe: Recipe, column: Column) -> Measurement:
+        """Combine the columns that are measured on the same data."""
         alike = [other.task for other in self.columns if other.test == column.test]
         tasks = tuple(task for task in TASKS if task in alike)
-        chosen = {task: given for task, given in options(self.setup).items() if task in tasks and given}
-        return Test({**recipe.data, **column.test}, tasks, chosen)
+        chosen = {task: given for task, given in task_options(self.setup).items() if task in tasks and given}
+        return Measurement({**recipe.data, **column.test}, tasks, chosen)
 
     def measured(self, row: StudyRow, column: Column, action: str | None, seed: int | None) -> Evaluation | None:
-        """Read what a run found; nothing where it failed."""
+        """Read the scores of a run; None where it failed."""
         if row.label in self.refused:
             return None
         job = self._job(row, column, action, seed)
-        file = self.out / job.folder / job.tests[0].file
+        file = self.out / job.folder / job.measurements[0].file
         return None if job.folder in self.failed or not file.is_file() else read_measured(file)
 
     def cell(self, row: StudyRow, column: Column) -> Cell:
-        """Average a number over seeds; where a seed failed say so: a mean over what happened to work would flatter."""
+        """Average a score over seeds; a failed seed is shown as such, since a mean over the others would flatter."""
         if row.label in self.refused:
             return None
         values = []
@@ -146,7 +149,7 @@ class Results:
         return _value(select(measured.scores, control=None, **_fields(column)))
 
     def by_action(self, row: StudyRow, column: Column) -> dict[str, Number]:
-        """Average a number of each action over seeds, where a task tells it by action and no seed failed."""
+        """Average the score of each action over seeds, where a task has it by action and no seed failed."""
         found: dict[str, list[float]] = {}
         for seed in range(self.setup.seeds):
             for action in self.actions:
@@ -159,16 +162,16 @@ class Results:
 
     @cached_property
     def action_names(self) -> set[str]:
-        """Name the actions of the test videos."""
+        """The actions of the test videos."""
         return set(list_actions(self.setup))
 
     def untrained(self) -> dict[str, StudyRow]:
-        """Name the networks before training, and give a row of each."""
+        """Return a row for each untrained network, by its name."""
         modes = {row.changes.get("encoder", {}).get("mode", ""): row for row in reversed(self.trained)}
         return {f"untrained, {mode}" if len(modes) > 1 else "untrained": modes[mode] for mode in reversed(modes)}
 
     def control(self, name: str, column: Column, *, row: StudyRow | None = None) -> Cell:
-        """Give what a control scores beside a row's network: those of `CONTROLS`, and linear stretch."""
+        """Return the score of a control of a row's network: one of `CONTROLS`, or linear stretch."""
         fields, control = _fields(column), None if name == "untrained" else name
         if name == LINEAR:
             if column.setting not in _STRETCHED:
@@ -183,12 +186,12 @@ class Results:
         return Number(column.scale * sum(values) / len(values)) if values else None
 
     def left_out(self) -> dict[str, str]:
-        """Name the tasks that the labels do not allow."""
+        """Return the tasks that the labels do not allow, with the reasons."""
         found = (self.measured(row, column, self.actions[0], None) for row in self.trained for column in self.columns)
         return {task: reason for measured in found if measured for task, reason in measured.left_out.items()}
 
     def runs(self) -> list[dict[str, Any]]:
-        """Tell of every run how it went."""
+        """List every run with its label, seed, state and training time."""
         listed: dict[Path, dict[str, Any]] = {}
         for row in self.trained:
             for seed in range(self.setup.seeds):
@@ -215,21 +218,21 @@ _FAILED = "failed"
 
 
 def _fields(column: Column) -> dict[str, str | None]:
-    """Give the fields of the score that a column shows."""
+    """Return the fields of the score that a column shows."""
     fields = ("task", "metric", "setting", "action")
     return {**{name: getattr(column, name) for name in fields}, "event": None}
 
 
 def _value(scores: list[Score]) -> float | None:
-    """Give the value of the one score that was selected, or nothing."""
+    """Return the value of the selected score, or None."""
     return scores[0].value if scores else None
 
 
 PAPER = "paper"
 
 
-def summarise_study(results: Results) -> Report:
-    """Lay out what a study found."""
+def summarize_study(results: Results) -> Report:
+    """Make the report of a study: its table, plots, every run, a recipe and the versions."""
     study, setup = results.study, results.setup
     runs = results.runs()
     return Report(
@@ -244,20 +247,20 @@ def summarise_study(results: Results) -> Report:
             "trained on": "; ".join(sorted({run["machine"] for run in runs if "machine" in run})) or describe_machine(),
             "training took": _duration(sum(run.get("seconds", 0.0) for run in runs)) + f", {len(runs)} runs together",
             "seeds": str(setup.seeds),
-            "not comparable": study.unlike(setup) or "nothing known of speaks against comparing with the paper",
+            "not comparable": study.differences(setup) or "no known difference from the paper",
         },
         versions=versions(),
     )
 
 
 def _shown(results: Results) -> StudyRow:
-    """Choose the row whose recipe is shown: GTA as it is, or failing that the last."""
+    """Choose the row whose recipe is shown: the complete GTA, or failing that the last."""
     return next((row for row in results.trained if row.whole), results.trained[-1])
 
 
 def main_table(results: Results) -> Table:
-    """Lay out rows and columns, the controls below; the paper's figures stand beside the column they belong to."""
-    columns = [column for column in results.columns if _says_something(results, column)]
+    """Make the table of rows and columns, with the controls below and the paper's numbers beside their columns."""
+    columns = [column for column in results.columns if _has_scores(results, column)]
     head = [""]
     for column in columns:
         head += [column.head, f"{PAPER}: {column.paper}"] if column.paper else [column.head]
@@ -269,7 +272,7 @@ def main_table(results: Results) -> Table:
             if column.paper:
                 cells.append(_percent(row.published.get(column.paper)))
         rows.append(tuple(cells))
-    rows += [_control_row(results, name, columns) for name in (*results.untrained(), *_BLIND)]
+    rows += [_control_row(results, name, columns) for name in (*results.untrained(), *_CONTROLS)]
     kept = [row for row in rows if any(cell is not None for cell in row[1:])]
     return Table(
         results.study.title,
@@ -281,7 +284,7 @@ def main_table(results: Results) -> Table:
 
 
 def action_tables(results: Results) -> list[Table]:
-    """Lay τ out by action, a column for each method, where a study shows that and there are several."""
+    """Make the table of τ by action, a column for each method, where a study has it and several actions."""
     if not results.study.by_action:
         return []
     column = next(found for found in results.columns if (found.task, found.metric) == ("kendall_tau", "tau"))
@@ -295,14 +298,14 @@ def action_tables(results: Results) -> list[Table]:
 
 
 def _spread(seeds: int) -> str:
-    return "One seed: nothing is known of chance." if seeds == 1 else f"Mean ± deviation over {seeds} seeds."
+    return "One seed: the spread is unknown." if seeds == 1 else f"Mean ± deviation over {seeds} seeds."
 
 
-_BLIND = ("time only", "clamped only", LINEAR)
+_CONTROLS = ("time only", "clamped only", LINEAR)
 
 
 def _control_row(results: Results, name: str, columns: list[Column]) -> tuple[Cell, ...]:
-    """Give the numbers of what was not trained."""
+    """Return the scores of a control."""
     row = results.untrained().get(name)
     cells: list[Cell] = [name]
     for column in columns:
@@ -312,8 +315,8 @@ def _control_row(results: Results, name: str, columns: list[Column]) -> tuple[Ce
     return tuple(cells)
 
 
-def _says_something(results: Results, column: Column) -> bool:
-    """Tell whether any row has a number here; a task that the labels do not allow leaves an empty column."""
+def _has_scores(results: Results, column: Column) -> bool:
+    """Return whether any row has a score; a task that the labels do not allow leaves an empty column."""
     return any(results.cell(row, column) is not None for row in results.rows)
 
 
@@ -345,7 +348,7 @@ def _notes(results: Results) -> tuple[str, ...]:
 
 
 def _against_stretch(results: Results) -> list[str]:
-    """Say how GTA's alignment error compares with linear stretch, where the true time is known."""
+    """Compare GTA's alignment error with that of linear stretch, where the true times are known."""
     column = next(
         (found for found in results.columns if (found.task, found.setting) == ("alignment_error", "dtw")), None
     )
@@ -363,7 +366,7 @@ def _against_stretch(results: Results) -> list[str]:
 
 
 def command(study: Study, setup: Setup) -> str:
-    """Write the command that makes a study; where the data lies is for whoever types it to say."""
+    """Return the command that runs a study, with placeholders for folders."""
     words = ["inphase reproduce", study.name, f"--data {setup.data}"]
     words += ["--root ROOT"] if setup.root is not None else []
     words += ["--store STORE"] if setup.store is not None else []

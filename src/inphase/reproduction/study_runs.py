@@ -1,43 +1,119 @@
-"""One run of a study: trained once, measured once, whatever interrupts it; studies that want the same run share it.
+"""One run of a study: its recipe, its training and its measurement, each done once and shared between studies.
 
 OUT/runs/<method>-<hash of the recipe>-s<seed>/    a run folder, as `inphase train` makes it
-    trained.json                                   how many steps it took, and how long
-    measured/<hash>.json                           the numbers of one set of videos, tasks and options
-OUT/controls/<hash>/measured/…                     what an untrained network, position and clamping score
-OUT/features/<hash>/…                              what frozen networks see, shared by runs
+    trained.json                                   the number of steps, and the seconds they took
+    measured/<hash>.json                           the scores of one set of videos, tasks and options
+OUT/controls/<hash>/measured/…                     the scores of an untrained network, of position and of clamping
+OUT/features/<hash>/…                              features of frozen backbones, shared by runs
 """
-# MERGED: Run a study: train and measure what is missing, and write its report.
 
 import hashlib
 import json
+import os
+import platform
+import re
 import time
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from inphase.data.frame_source import FrameSource, open_frame_source
+from inphase.data.reading import read_pose
 from inphase.data.recipe_tables import Table, load_videos
+from inphase.data.stream import GroupStream
 from inphase.evaluation.evaluate import Evaluation, measure
 from inphase.models import Encoder, load_encoder
 from inphase.progress import Progress
-from inphase.reproduction.machine import describe_machine
+from inphase.reproduction.study import Changes, Setup
 from inphase.storage.files import atomic_write
-from inphase.training import Recipe, train
+from inphase.training import Recipe, change_recipe, list_recipes, read_recipe, train
 from inphase.training.build import build_encoder_with_loss
 from inphase.training.features import CachedFeatures
 
-# What makes no difference to what a run learns.
-_IDLE = {"seed", "accelerator", "devices", "nodes", "strategy", "threads", "save_every", "log_every"}
+# Steps as a fraction of the recipe's; for images, "full" is the paper's network and its 150,000 steps.
+STEP_FRACTIONS: Mapping[str, float] = {"small": 1 / 8, "medium": 1 / 2, "full": 1.0}
+# Entries of [run] that do not change the trained weights, or that are named apart, as the seed.
+_NEUTRAL = {"seed", "accelerator", "devices", "nodes", "strategy", "threads", "save_every", "log_every"}
 TRAINED = "trained.json"
 
 
+def make_recipe(setup: Setup, method: str, changes: Changes | None = None) -> Recipe:
+    """Make the recipe of a run: the method's, on this data and budget, changed by the user and then by `changes`.
+
+    Runs train on the whole training split: their settings were chosen before, on videos held out of it.
+    """
+    recipe = _find_recipe(setup, method)
+    run = {**recipe.run, "steps": max(1, round(recipe.run.get("steps", 1000) * STEP_FRACTIONS[setup.budget]))}
+    recipe = replace(recipe, data=_data_table(setup), validation={"fraction": 0.0}, run=run)
+    recipe = change_tables(change_recipe(recipe, setup.changes), changes or {})
+    if setup.data == "stage" and setup.modality == "image" and setup.root is None:
+        size = recipe.encoder.get("size", [224, 224])[0]  # drawn at the size of the encoder
+        recipe = replace(recipe, data={"size": size, **recipe.data})
+    if method == "supervised" and recipe.loss.get("kind", "phase") == "phase":
+        recipe = change_tables(recipe, {"loss": {"outputs": _count_phases(recipe.data)}})
+    return recipe
+
+
+def change_tables(recipe: Recipe, changes: Changes) -> Recipe:
+    """Change entries of a recipe's tables."""
+    tables: dict[str, Any] = {name: {**(getattr(recipe, name) or {}), **table} for name, table in changes.items()}
+    return replace(recipe, **tables)
+
+
+def list_actions(setup: Setup) -> list[str]:
+    """List the actions of the test videos."""
+    return sorted({video.action for video in load_videos(make_recipe(setup, "gta").data, split="test")})
+
+
+def recipe_families(setup: Setup) -> list[str]:
+    """Return the prefixes of the recipes to try: those of the data set, then the general ones."""
+    if setup.modality == "pose":
+        return list(dict.fromkeys([f"{setup.about.recipes}_pose", "penn_pose"]))
+    general = "paper" if setup.budget == "full" else "image"
+    return [f"{setup.about.recipes}_{general}", general]
+
+
+def _find_recipe(setup: Setup, method: str) -> Recipe:
+    """Read the recipe of a method; where it has none, GTA's with the loss as its source sets it."""
+    for name in recipe_families(setup):
+        if f"{name}_{method}" in list_recipes():
+            return read_recipe(f"{name}_{method}")
+    for name in recipe_families(setup):
+        if f"{name}_gta" in list_recipes():
+            return replace(read_recipe(f"{name}_gta"), loss={"name": method})
+    raise ValueError(f"no recipe ships for {', '.join(recipe_families(setup))}")
+
+
+def _data_table(setup: Setup) -> Table:
+    data: dict[str, Any] = {"name": setup.data}
+    if setup.root is not None:
+        data["root"] = str(setup.root.resolve())
+    if setup.store is not None:
+        data["store"] = str(setup.store.resolve())
+    return data | dict(setup.about.options)
+
+
+def _count_phases(data: Table) -> int:
+    """Count the phases of all actions, which training numbers consecutively."""
+    found = _phases_of_toml(Recipe(data, {}, {}).to_toml())
+    if not found:
+        raise ValueError(f"{data['name']} has no phases here: a supervised network needs them")
+    return found
+
+
+@cache
+def _phases_of_toml(text: str) -> int:
+    return GroupStream(load_videos(tomllib.loads(text)["data"], split="train"), read=read_pose).phases
+
+
 @dataclass(frozen=True)
-class Test:
-    """What is measured of a run: tasks and their options, on some data."""
+class Measurement:
+    """Tasks with their options, and the data they are run on."""
 
     data: Table
     tasks: tuple[str, ...]
@@ -45,40 +121,40 @@ class Test:
 
     @property
     def file(self) -> Path:
-        """Name the file of its numbers, below the run's folder."""
+        """The file of its scores, relative to the run's folder."""
         return Path("measured") / f"{_digest([self.data, sorted(self.tasks), self.options])}.json"
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A run and what is measured of it; without a seed nothing is trained, and the controls are measured."""
+    """A run and its measurements; without a seed nothing is trained, and the controls are measured."""
 
     recipe: Recipe
     seed: int | None
-    tests: tuple[Test, ...]
+    measurements: tuple[Measurement, ...]
 
     @property
     def folder(self) -> Path:
-        """Name the run's folder, below that of all studies."""
+        """The run's folder, relative to that of all studies."""
         if self.seed is None:
             return Path("controls") / _digest([self.recipe.encoder, self.recipe.data])
-        return Path("runs") / f"{self.recipe.loss['name']}-{fingerprint(self.recipe)}-s{self.seed}"
+        return Path("runs") / f"{self.recipe.loss['name']}-{recipe_hash(self.recipe)}-s{self.seed}"
 
 
-def fingerprint(recipe: Recipe) -> str:
-    """Give a name to what a recipe trains, whatever its seed and wherever it runs."""
+def recipe_hash(recipe: Recipe) -> str:
+    """Hash the entries of a recipe that decide what is trained: neither its seed nor where it runs."""
     tables: dict[str, Any] = dict(recipe.tables())
-    tables["run"] = {key: value for key, value in recipe.run.items() if key not in _IDLE}
+    tables["run"] = {key: value for key, value in recipe.run.items() if key not in _NEUTRAL}
     return _digest(tables)
 
 
 def is_done(job: TrainingJob, out: Path) -> bool:
-    """Tell whether everything is trained and measured."""
-    return all((out / job.folder / test.file).is_file() for test in job.tests)
+    """Return whether everything is trained and measured."""
+    return all((out / job.folder / each.file).is_file() for each in job.measurements)
 
 
-def perform(job: TrainingJob, out: Path, tell: Progress) -> None:
-    """Train what is not trained and measure what is not measured."""
+def run_job(job: TrainingJob, out: Path, progress: Progress) -> None:
+    """Train and measure a run, unless that is done."""
     folder = out / job.folder
     if is_done(job, out):
         return
@@ -87,67 +163,75 @@ def perform(job: TrainingJob, out: Path, tell: Progress) -> None:
         torch.manual_seed(0)
         encoder = build_encoder_with_loss(job.recipe).encoder.to(device).eval()
     else:
-        _train(replace(job.recipe, run={**job.recipe.run, "seed": job.seed}), folder, out=out, tell=tell)
+        _train(replace(job.recipe, run={**job.recipe.run, "seed": job.seed}), folder, out=out, progress=progress)
         encoder = load_encoder(folder, device=device)
     compare = ("time only", "clamped only") if job.seed is None else ()
-    for test in job.tests:
-        if not (folder / test.file).is_file():
-            features = _features(out, test.data, job.recipe.encoder)
-            _measure(encoder, test, folder, features=features, compare=compare, tell=tell)
+    for each in job.measurements:
+        if not (folder / each.file).is_file():
+            features = _features_folder(out, each.data, job.recipe.encoder)
+            _measure(encoder, each, folder, features=features, compare=compare, progress=progress)
 
 
-def _train(recipe: Recipe, folder: Path, *, out: Path, tell: Progress) -> None:
+def _train(recipe: Recipe, folder: Path, *, out: Path, progress: Progress) -> None:
     steps, before = recipe.run["steps"], read_trained(folder)
     if before.get("steps") == steps:
         return
     begin = time.perf_counter()
 
     try:
-        train(recipe, folder, progress=tell, features=_features(out, recipe.data, recipe.encoder))
+        train(recipe, folder, progress=progress, features=_features_folder(out, recipe.data, recipe.encoder))
         before = {**before, "steps": steps}
     finally:
-        # A run that was stopped on the way took all its parts together.
+        # The seconds of an interrupted run add up.
         if folder.is_dir():
             took = before.get("seconds", 0.0) + time.perf_counter() - begin
             _write(folder / TRAINED, {**before, "seconds": took, "machine": describe_machine()})
 
 
-def _features(out: Path, data: Table, encoder: Table) -> Path:
-    """Name the folder of what frozen networks see of a collection."""
+def _features_folder(out: Path, data: Table, encoder: Table) -> Path:
+    """Return the folder of a frozen backbone's features of a data set."""
     return out / "features" / _digest([data, encoder])
 
 
 def read_trained(folder: Path) -> dict[str, Any]:
-    """Read how a run was trained, as far as it was."""
+    """Read the steps, seconds and machine of a run's training; empty where it was not trained."""
     file = folder / TRAINED
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
 
 def _measure(
-    encoder: Encoder, test: Test, folder: Path, *, features: Path, compare: Sequence[str], tell: Progress
+    encoder: Encoder,
+    measurement: Measurement,
+    folder: Path,
+    *,
+    features: Path,
+    compare: Sequence[str],
+    progress: Progress,
 ) -> None:
-    def look(split: str) -> FrameSource:
-        name = " ".join(f"{key}={value}" for key, value in sorted(test.data.items()))
-        sight = open_frame_source(encoder, load_videos(test.data, split=split), store=test.data.get("store"), name=name)
+    def open_split(split: str) -> FrameSource:
+        name = " ".join(f"{key}={value}" for key, value in sorted(measurement.data.items()))
+        source = open_frame_source(
+            encoder, load_videos(measurement.data, split=split), store=measurement.data.get("store"), name=name
+        )
         if not encoder.is_frozen:
-            return sight
-        kept = CachedFeatures(encoder, sight, folder=features)
-        kept.compute_all(lambda done, total: tell(f"computing features of {split}", done, total))
+            return source
+        kept = CachedFeatures(encoder, source, folder=features)
+        kept.compute_all(lambda done, total: progress(f"computing features of {split}", done, total))
         return kept.source
 
     measured = measure(
         encoder,
-        test=partial(look, "test"),
-        train=partial(look, "train"),
-        tasks=test.tasks,
-        options=test.options,
+        test=partial(open_split, "test"),
+        train=partial(open_split, "train"),
+        tasks=measurement.tasks,
+        options=measurement.options,
         compare=compare,
         optional=True,
         cache=folder,
-        progress=tell,
+        progress=progress,
     )
-    (folder / test.file.parent).mkdir(parents=True, exist_ok=True)
-    _write(folder / test.file, measured.to_dict())
+    (folder / measurement.file.parent).mkdir(parents=True, exist_ok=True)
+    _write(folder / measurement.file, measured.to_dict())
 
 
 def read_measured(file: Path) -> Evaluation:
@@ -168,3 +252,24 @@ def _write(file: Path, content: Mapping[str, Any]) -> None:
 def _digest(content: Any) -> str:
     text = json.dumps(content, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=5).hexdigest()
+
+
+def describe_machine() -> str:
+    """Describe the cores and the processor, and the GPU where torch finds one."""
+    parts = [f"{count_cores()} × {_processor()}"]
+    if torch.cuda.is_available():
+        parts.append(f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}")
+    return ", ".join(parts)
+
+
+def count_cores() -> int:
+    """Count the cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _processor() -> str:
+    """Return the name of the processor, which `platform` lacks on Linux."""
+    known = Path("/proc/cpuinfo")
+    text = known.read_text(encoding="utf-8", errors="replace") if known.is_file() else ""
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return found[1].strip() if found else platform.processor() or platform.machine()

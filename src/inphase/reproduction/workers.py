@@ -1,5 +1,4 @@
-"""What a study runs on, in words."""
-# MERGED: Jobs side by side, a process for each: one that fails, or is killed for its memory, takes no other with it.
+"""Run jobs in processes, one each: a job that fails, or is killed for its memory, takes no other with it."""
 
 import multiprocessing
 import time
@@ -12,23 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inphase.progress import Progress
-from inphase.reproduction.machine import cores
-from inphase.reproduction.study_runs import TrainingJob, perform
+from inphase.reproduction.study_runs import TrainingJob, count_cores, run_job
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
 
-_PATIENCE = 60.0  # seconds that a run which was asked to stop has to save itself
+_GRACE_SECONDS = 60.0  # for an interrupted run to save its state
 
 
 @dataclass(frozen=True)
 class WorkerEvent:
-    """How a job stands: what it does and the fraction of it that is done; `failed` says why it ended without."""
+    """The state of a job: the stage it is in, done of total; `failed` is the reason why it ended without a result."""
 
     key: Path  # the job's folder
-    doing: str = ""
-    fraction: float = 0.0
+    stage: str = ""
+    done: int = 0
+    total: int = 0
     ended: bool = False
     failed: str = ""
 
@@ -36,48 +35,48 @@ class WorkerEvent:
 OnWorkerEvent = Callable[[WorkerEvent], None]
 
 
-def perform_all(jobs: Sequence[TrainingJob], out: Path, *, processes: int, watch: OnWorkerEvent) -> dict[Path, str]:
-    """Perform jobs, `processes` at a time; give the folders of those that failed, and why.
+def run_jobs(jobs: Sequence[TrainingJob], out: Path, *, workers: int, on_event: OnWorkerEvent) -> dict[Path, str]:
+    """Run jobs, `workers` at a time; return the folders of those that failed, with the reasons.
 
-    One at a time runs in this process.
+    One worker is this process.
     """
-    if processes < 2:
-        return _one_by_one(jobs, out, watch)
-    return _Workers(jobs, out, processes=processes, watch=watch).go()
+    if workers < 2:
+        return _run_here(jobs, out, on_event)
+    return _Workers(jobs, out, workers=workers, on_event=on_event).run()
 
 
-def _one_by_one(jobs: Sequence[TrainingJob], out: Path, watch: OnWorkerEvent) -> dict[Path, str]:
+def _run_here(jobs: Sequence[TrainingJob], out: Path, on_event: OnWorkerEvent) -> dict[Path, str]:
     failed = {}
     for job in jobs:
-        reason = _try(job, out, partial(_tell, watch, job.folder))
+        reason = _try(job, out, partial(_report, on_event, job.folder))
         if reason:
             failed[job.folder] = reason
-        watch(WorkerEvent(job.folder, ended=True, failed=reason))
+        on_event(WorkerEvent(job.folder, ended=True, failed=reason))
     return failed
 
 
-def _tell(watch: OnWorkerEvent, key: Path, doing: str, done: int, total: int) -> None:
-    watch(WorkerEvent(key, doing, done / max(1, total)))
+def _report(on_event: OnWorkerEvent, key: Path, stage: str, done: int, total: int) -> None:
+    on_event(WorkerEvent(key, stage, done, total))
 
 
-def _try(job: TrainingJob, out: Path, tell: Progress) -> str:
-    """Perform a job, and give what went wrong."""
+def _try(job: TrainingJob, out: Path, progress: Progress) -> str:
+    """Run a job; return the error, or an empty text."""
     try:
-        perform(job, out, tell)
-    # Whatever is wrong with one run, the table says so and the others go on.
+        run_job(job, out, progress)
+    # Any error of one run is shown in the table, and the others continue.
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""
 
 
 class _Workers:
-    """The jobs that wait and those that run."""
+    """The waiting and the running jobs."""
 
-    def __init__(self, jobs: Sequence[TrainingJob], out: Path, *, processes: int, watch: OnWorkerEvent) -> None:
-        """Keep what is to be done."""
-        self._waiting, self._out, self._watch = list(reversed(jobs)), out, watch
-        self._processes, self._threads = processes, max(1, cores() // processes)
-        # A server that has imported everything forks a job in no time; where there is none each imports it again.
+    def __init__(self, jobs: Sequence[TrainingJob], out: Path, *, workers: int, on_event: OnWorkerEvent) -> None:
+        """Queue the jobs."""
+        self._waiting, self._out, self._on_event = list(reversed(jobs)), out, on_event
+        self._workers, self._threads = workers, max(1, count_cores() // workers)
+        # A server that has imported everything forks a job at once; without one every job imports it again.
         methods = multiprocessing.get_all_start_methods()
         self._context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
         if "forkserver" in methods:
@@ -86,13 +85,13 @@ class _Workers:
         self._failed: dict[Path, str] = {}
         self._interrupted = False
 
-    def go(self) -> dict[Path, str]:
-        """Run all; interrupted, wait until those that run have saved themselves."""
+    def run(self) -> dict[Path, str]:
+        """Run all jobs; when interrupted, wait until the running ones have saved their state."""
         try:
             while (self._waiting or self._running) and not self._interrupted:
-                while self._waiting and len(self._running) < self._processes:
+                while self._waiting and len(self._running) < self._workers:
                     self._start(self._waiting.pop())
-                self._hear_all(None)
+                self._receive_all(None)
         except KeyboardInterrupt:
             self._interrupted = True
         if self._interrupted:
@@ -101,19 +100,19 @@ class _Workers:
         return self._failed
 
     def _end(self) -> None:
-        """Hear those out that run, which Ctrl-C has reached as well; ask those that it has not."""
-        for ask in (False, True):
+        """Wait for the running jobs, which Ctrl-C has reached as well; then terminate the rest."""
+        for terminate in (False, True):
             for _, process in self._running.values():
-                if ask:
+                if terminate:
                     process.terminate()
-            deadline = time.monotonic() + _PATIENCE
+            deadline = time.monotonic() + _GRACE_SECONDS
             while self._running and time.monotonic() < deadline:
-                self._hear_all(deadline - time.monotonic())
+                self._receive_all(deadline - time.monotonic())
 
-    def _hear_all(self, patience: float | None) -> None:
-        for connection in wait(list(self._running), patience):
+    def _receive_all(self, timeout: float | None) -> None:
+        for connection in wait(list(self._running), timeout):
             assert isinstance(connection, Connection)
-            self._hear(connection)
+            self._receive(connection)
 
     def _start(self, job: TrainingJob) -> None:
         ours, theirs = self._context.Pipe(duplex=False)
@@ -122,8 +121,8 @@ class _Workers:
         theirs.close()
         self._running[ours] = job, process
 
-    def _hear(self, connection: Connection) -> None:
-        """Pass on what a job says; one that ends without a word was killed."""
+    def _receive(self, connection: Connection) -> None:
+        """Forward an event of a job; a job whose connection closes without one was killed."""
         job, process = self._running[connection]
         try:
             event: WorkerEvent = connection.recv()
@@ -139,33 +138,33 @@ class _Workers:
                 return
             if event.failed:
                 self._failed[job.folder] = event.failed
-        self._watch(event)
+        self._on_event(event)
 
 
 _INTERRUPTED = "interrupted"
 
 
 def _work(job: TrainingJob, out: Path, connection: Connection, threads: int) -> None:
-    """Perform a job in its own process."""
+    """Run a job in its own process."""
     import numba
     import torch
     from threadpoolctl import threadpool_limits
 
-    # Every library that computes has threads of its own, as many as there are cores unless told.
+    # Every numerical library has its own threads, by default one per core.
     torch.set_num_threads(threads)
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
     threadpool_limits(threads)
-    # Many runs warn of the same videos: what each says stays with it.
-    warnings.showwarning = partial(_note_warning, out / job.folder)
+    # Many runs warn of the same videos: the warnings of each go to its folder.
+    warnings.showwarning = partial(_write_warning, out / job.folder)
     try:
-        reason = _try(job, out, partial(_tell, connection.send, job.folder))
+        reason = _try(job, out, partial(_report, connection.send, job.folder))
     except KeyboardInterrupt:
         reason = _INTERRUPTED
     connection.send(WorkerEvent(job.folder, ended=True, failed=reason))
     connection.close()
 
 
-def _note_warning(folder: Path, message: Warning | str, *_: object, **__: object) -> None:
+def _write_warning(folder: Path, message: Warning | str, *_: object, **__: object) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "warnings.txt").open("a", encoding="utf-8") as file:
         file.write(f"{message}\n")
