@@ -1,4 +1,4 @@
-"""What README and docs show runs as it stands there."""
+"""README and docs: their Python blocks run, their links resolve, and their commands, flags and recipes exist."""
 
 import re
 import shutil
@@ -8,6 +8,7 @@ import pytest
 
 from inphase.data import stage_videos
 from inphase.media.probe import probe
+from inphase.training.recipe import list_recipes
 from tests.commands import type_command
 
 pytestmark = pytest.mark.slow
@@ -71,7 +72,39 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
-def test_commands_exist() -> None:
+def commands_of(page: Path) -> list[str]:
+    """List the commands in code blocks and in inline code, without comments."""
+    text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
+    inline = [code.replace("\n", " ") for code in re.findall(r"`(inphase [^`]+)`", text)]
+    blocks = re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [
+        part.strip() for block in blocks for line in block.splitlines() for part in line.split(" #")[0].split("&&")
+    ]
+    lines = [line.partition("-m ")[2] if line.startswith("torchrun") else line for line in lines]
+    return [line for line in (*inline, *lines) if line.startswith("inphase ")]
+
+
+def test_commands_flags_and_recipes_exist(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    helps: dict[tuple[str, ...], str] = {}
+    wrong = []
+    lines = [(page, line) for page in PAGES for line in commands_of(page)]
+    assert len(lines) > 50
+    for page, line in lines:
+        words = line.split()[1:]
+        command = tuple(words[: 2 if words[0] == "data" else 1])
+        if command not in helps:
+            status = type_command(monkeypatch, *command, "--help")
+            helps[command] = capsys.readouterr().out if status == 0 else ""
+        flags = [word for word in words if word.startswith("--")]
+        known = bool(helps[command]) and all(re.search(rf"{flag}(?![\w-])", helps[command]) for flag in flags)
+        if (recipe := re.match(r"inphase train ([a-z0-9_]+)(?![\w.])", line)) is not None:
+            known = known and recipe[1] in list_recipes()
+        if not known:
+            wrong.append(f"{page}: {line}")
+    assert wrong == []
+
+
+def test_make_targets_exist() -> None:
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"\bmake (\w+)", README)) <= targets
 
