@@ -12,7 +12,7 @@ from inphase.evaluation.report import (
     Number,
     Report,
     Table,
-    picture,
+    render_figure,
     to_html,
     to_json,
     to_markdown,
@@ -34,7 +34,7 @@ def report() -> Report:
         note="over 2 seeds",
         published=("paper",),
     )
-    figures = (picture(drawing, title=NASTY, caption="a caption"),)
+    figures = (render_figure(drawing, title=NASTY, caption="a caption"),)
     return Report(
         NASTY, (table,), figures, recipe="a = '<b>'\n```\n", notes=("said & done",), versions=versions("numpy")
     )

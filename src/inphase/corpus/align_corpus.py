@@ -366,7 +366,7 @@ def draw_matrix(aligned: AlignedAction) -> "Figure | None":
         return None
     from matplotlib.figure import Figure as Drawing
 
-    from inphase.evaluation.report import picture
+    from inphase.evaluation.report import render_figure
 
     order, count = aligned.order, len(aligned.order)
     values = np.asarray(aligned.distances)[np.ix_(order, order)]
@@ -383,4 +383,4 @@ def draw_matrix(aligned: AlignedAction) -> "Figure | None":
         label.set_color("crimson" if ids[k] in misfits else "black")
     axes.set_xticks([])
     caption = f"{count:,} videos of {aligned.action}, alike ones beside each other. Red: do not fit."
-    return picture(drawing, title="Distances of all pairs", caption=caption)
+    return render_figure(drawing, title="Distances of all pairs", caption=caption)

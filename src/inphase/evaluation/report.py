@@ -125,7 +125,7 @@ def versions(*packages: str) -> dict[str, str]:
     return found
 
 
-def picture(drawing: "Drawing", *, title: str, caption: str = "") -> Figure:
+def render_figure(drawing: "Drawing", *, title: str, caption: str = "") -> Figure:
     """Save a matplotlib figure as PNG."""
     buffer = io.BytesIO()
     drawing.savefig(buffer, format="png", dpi=150)
@@ -179,7 +179,7 @@ def _few_shot_figure(scores: Sequence[Score]) -> tuple[Figure, ...]:
         return ()
     controls = dict.fromkeys(score.control for score in scores)
     curves = {control or OWN: select(scores, control=control) for control in controls}
-    return (picture(plot_few_shot(curves), title="Few-shot classification", caption=NOTES["few_shot"]),)
+    return (render_figure(plot_few_shot(curves), title="Few-shot classification", caption=NOTES["few_shot"]),)
 
 
 # How to read the scores of a task; docs/evaluation.md has the definitions.

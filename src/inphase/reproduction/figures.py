@@ -12,7 +12,7 @@ from scipy.special import lambertw
 
 from inphase.align import min_gamma_penalty, smooth_min_penalty
 from inphase.evaluation import select
-from inphase.evaluation.report import Figure, Number, Report, Table, picture, versions
+from inphase.evaluation.report import Figure, Number, Report, Table, render_figure, versions
 from inphase.evaluation.tasks.few_shot import plot_few_shot
 from inphase.reproduction.results import LINEAR, Results
 from inphase.reproduction.study import Column, StudyRow
@@ -89,7 +89,7 @@ def _draw_curves() -> Figure:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="lower right", fontsize="small", frameon=False)
     caption = "As in the paper: the two extremes of the third cost."
-    return picture(figure, title="Penalties over the distance of the runner-up", caption=caption)
+    return render_figure(figure, title="Penalties over the distance of the runner-up", caption=caption)
 
 
 def _draw_contours() -> Figure:
@@ -107,7 +107,7 @@ def _draw_contours() -> Figure:
         figure.colorbar(filled, ax=axes)
         axes.set(title=name, xlabel="r2 − r1, in γ", aspect="equal")
     figure.axes[0].set_ylabel("r3 − r1, in γ")
-    return picture(
+    return render_figure(
         figure, title="Penalties between the extremes", caption="The curves above are the diagonal and the upper edge."
     )
 
@@ -164,7 +164,7 @@ def _bars(results: Results, column: Column) -> Figure:
     axes.set(xlabel=column.head)
     axes.margins(x=0.12)
     _finish(axes)
-    return picture(figure, title=column.head, caption=results.study.differences(results.setup))
+    return render_figure(figure, title=column.head, caption=results.study.differences(results.setup))
 
 
 _WORDS = {"textcoords": "offset points", "va": "center", "fontsize": "small"}
@@ -199,7 +199,7 @@ def draw_scatter(results: Results) -> tuple[Figure, ...]:
     _name_points(axes, shown)
     _finish(axes)
     caption = "Right and below is better. Position alone has a high τ and the error of linear stretch."
-    return (picture(figure, title="Order in time, and error", caption=caption),)
+    return (render_figure(figure, title="Order in time, and error", caption=caption),)
 
 
 def _name_points(axes: "Axes", points: Sequence[tuple[str, float, float, str]]) -> None:
@@ -216,7 +216,7 @@ def _name_points(axes: "Axes", points: Sequence[tuple[str, float, float, str]]) 
 
 @needs_matplotlib
 def draw_few_shot(results: Results) -> tuple[Figure, ...]:
-    """Draw Figure 4: accuracy over labelled videos, means over seeds."""
+    """Draw Figure 4: accuracy over labeled videos, means over seeds."""
     curves = {}
     for row in results.trained:
         found = [results.measured(row, results.columns[0], None, seed) for seed in range(results.setup.seeds)]
@@ -228,7 +228,7 @@ def draw_few_shot(results: Results) -> tuple[Figure, ...]:
             ]
     if not curves:
         return ()
-    return (picture(plot_few_shot(curves), title="Few-shot classification", caption=results.study.about),)
+    return (render_figure(plot_few_shot(curves), title="Few-shot classification", caption=results.study.about),)
 
 
 @needs_matplotlib
@@ -251,7 +251,7 @@ def draw_heat_map(results: Results) -> tuple[Figure, ...]:
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    return (picture(figure, title=results.study.title, caption=results.study.about),)
+    return (render_figure(figure, title=results.study.title, caption=results.study.about),)
 
 
 def _mean(results: Results, row: StudyRow, column: Column) -> float:
