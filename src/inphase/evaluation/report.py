@@ -126,7 +126,7 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def render_figure(drawing: "Drawing", *, title: str, caption: str = "") -> Figure:
-    """Save a matplotlib figure as PNG."""
+    """Render a matplotlib figure as PNG."""
     buffer = io.BytesIO()
     drawing.savefig(buffer, format="png", dpi=150)
     return Figure(title, buffer.getvalue(), caption)
