@@ -48,6 +48,9 @@ WITHOUT_TORCH = {"playback", "viewer"}
 BANNED = {"torchvision", "torchaudio", "timm", "pickle"}
 DRAWERS = {"utils", "util", "common", "misc", "helpers", "core"}
 
+# Lines of the command line in all: applications belong into the library.
+COMMAND_LINES = 1200
+
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -102,6 +105,12 @@ def test_nothing_heavy_or_unsafe_is_needed_to_import(path: Path) -> None:
 def test_nothing_imports_the_command_line(path: Path) -> None:
     if part_of(path) not in {"cli", "__main__"}:
         assert not [name for name in imports(path) if name.startswith("inphase.cli")]
+
+
+def test_the_command_line_only_parses_and_prints() -> None:
+    files = [path for path in SOURCES if part_of(path) == "cli"]
+    assert len(files) <= 9
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= COMMAND_LINES
 
 
 def test_no_drawers() -> None:

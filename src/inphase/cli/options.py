@@ -58,14 +58,14 @@ Changes = Annotated[
 ]
 
 
-class Result(Protocol):
-    """A result of the library, as commands print it."""
+class JsonReady(Protocol):
+    """A result of the library that can be printed as JSON."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
 
 
-def print_json(result: Result) -> None:
+def print_json(result: JsonReady) -> None:
     """Print a result as one JSON document on standard output."""
     print(json.dumps(result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
 
