@@ -29,6 +29,8 @@ FUNCTIONS = {
     "align-all": ("align_corpus", "AlignedCorpus"),
     "fit": ("fit", "Fitted"),
     "train": ("train", "Trained"),
+    "evaluate": ("evaluate", "Evaluation"),
+    "reproduce": ("reproduce", "Reproduction"),
     "export": ("export", "Exported"),
 }
 
@@ -51,7 +53,8 @@ def test_the_help_lists_every_command(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert all(command in shown for command in FUNCTIONS)
 
 
-@pytest.mark.parametrize("command", [command for command in FUNCTIONS if command != "evaluate"])  # in its run folder
+# An evaluation is written into its run folder, a reproduction into a folder of its data set.
+@pytest.mark.parametrize("command", [command for command in FUNCTIONS if command not in ("evaluate", "reproduce")])
 def test_the_output_folder_is_optional(command: str) -> None:
     default = inspect.signature(COMMANDS[command]).parameters["out"].default
     assert default == Path("out") / command

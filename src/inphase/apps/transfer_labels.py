@@ -82,6 +82,17 @@ class Labeled:
         playback = playback.replace(tracks=tracks, title=f"labels transferred from {self.source.name}")
         return [*tables, write_playback(out, playback)]
 
+    def summary(self) -> list[tuple[str, str, str, str]]:
+        """Return for every target its name, number of labels, mean confidence and least confident label."""
+        rows = []
+        for video, found in zip(self.targets, self.transferred, strict=True):
+            pairs = found.confidences
+            number = f"{len(found)}" if len(found) == len(self.labels) else f"{len(found)} of {len(self.labels)}"
+            mean = f"{sum(confidence for _, confidence in pairs) / len(pairs):.2f}" if pairs else ""
+            least = "{} {:.2f}".format(*min(pairs, key=lambda pair: pair[1])) if pairs else ""
+            rows.append((video.name, number, mean, least))
+        return rows
+
     def to_dict(self) -> dict[str, Any]:
         """Return all labels as JSON-ready values, times in seconds."""
         videos = [

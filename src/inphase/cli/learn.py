@@ -23,7 +23,6 @@ from inphase.cli.options import (
     print_line,
     print_table,
     view_command,
-    warn_line,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ def fit(
     """
     from inphase.data.video import Problem
     from inphase.training import fit as fit_folder
-    from inphase.training.fitting import MIN_VIDEOS_TO_HOLD_OUT
 
     if steps < 0 or workers < 0:
         raise ValueError(f"--steps and --workers must not be negative, got {steps} and {workers}")
@@ -76,13 +74,9 @@ def fit(
         )
     if json:
         return print_json(fitted)
-    if fitted.split == "train":
-        few = f"Fewer than {MIN_VIDEOS_TO_HOLD_OUT} videos of an action: none is held out"
-        warn_line(f"{few}, so the evaluation is on training videos.")
-    events = ("event_error",) if fitted.labeled else ()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Problem)  # the messages of `fit` name the videos left out
-        evaluate(out, tasks=("kendall_tau", *events, "cycle_error", "health"), split=fitted.split)
+        evaluate(out, tasks=fitted.tasks, split=fitted.split)
     return print_line(f"done: inphase align A.mp4 B.mp4 --model {shlex.quote(str(out))} --out aligned")
 
 
@@ -147,11 +141,6 @@ def demo(
     if json:
         return print_json(found)
     columns = ("", ">alignment error after DTW", ">by nearest frame", ">Kendall's τ", ">τ, whole context")
-    digits = (".1%", ".1%", ".3f", ".3f")
-    rows = [
-        (name, *("" if value is None else format(value, form) for value, form in zip(values, digits, strict=True)))
-        for name, *values in found.rows()
-    ]
-    print_table("people not in the training data", columns, rows)
+    print_table("people not in the training data", columns, found.summary())
     print_line("error: fraction of the action's duration, 0 is perfect; τ: 1 is perfect, time alone is a control")
     return print_line(f"watch {out / 'aligned' / 'aligned.mp4'}, or: {view_command(out / 'aligned')}")

@@ -1,28 +1,22 @@
 """Commands that measure: the scores of a run, and the tables and figures of the paper."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table as Grid
 
 from inphase.cli.bars import show_progress
-from inphase.cli.options import Changes, Device, Json, print_json, print_line, warn_line
+from inphase.cli.options import Changes, Device, Json, print_json, print_line, print_table, warn_line
 
 if TYPE_CHECKING:
     from inphase.evaluation.report import Table
 
-RunArgument = Annotated[
-    tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN", help="a run folder or an encoder file")
-]
+Root = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help="the folder of the data set")]
+Store = Annotated[Path | None, tyro.conf.arg(metavar="STORE", help="a store of its frames or poses")]
+RunArgument = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN", help="a run folder or encoder file")]
 
 NAMES = ("ablation", "recognition", "events", "few-shot", "synchronization", "per-class", "minima")
-# The width of a mean and a deviation in a printed table.
-COLUMN_WIDTH = 19
-
 Name = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help=f"one of {', '.join(NAMES)}")]
 
 
@@ -31,8 +25,8 @@ def evaluate(
     *,
     tasks: tuple[str, ...] = (),
     data: str | None = None,
-    root: Path | None = None,
-    store: Path | None = None,
+    root: Root = None,
+    store: Store = None,
     split: str = "test",
     out: Path | None = None,
     setting: str = "released",
@@ -48,11 +42,8 @@ def evaluate(
     """Evaluate a run: embed its videos once, run tasks on them, print tables, write a report.
 
     Args:
-        run: the run; its recipe names the data.
         tasks: the tasks to run; by default all that the labels allow.
         data: another data set than the recipe's.
-        root: the folder of the data set.
-        store: a store of frames or poses; by default poses come from labels, images from the files.
         split: the split to test on; classifiers are fitted on "train".
         out: the folder of the report; by default evaluation/ in the run folder, or here for an encoder file.
         setting: the setting of Kendall's tau: released, tcc, tcc_pouring or every_frame.
@@ -92,21 +83,20 @@ def evaluate(
     files = evaluation.write(out or Run(run if run.is_dir() else Path()).evaluation)
     if json:
         return print_json(evaluation)
-    console = Console()
     for table in evaluation.report.tables:
         if details or not table.detail:
-            console.print(lay_out(table))
+            _print_report_table(table)
     for name, reason in evaluation.left_out.items():
-        console.print(f"[dim]{name} left out: {escape(reason)}[/dim]")
-    return console.print(f"[green]{escape(str(files[-1]))}[/green], and as report.md and report.json")
+        print_line(f"{name} left out: {reason}")
+    return print_line(f"{files[-1]}, and as report.md and report.json")
 
 
 def reproduce(
     name: Name,
     *,
     data: str = "stage",
-    root: Path | None = None,
-    store: Path | None = None,
+    root: Root = None,
+    store: Store = None,
     modality: Literal["auto", "pose", "image", "both"] = "auto",
     seeds: int = 3,
     budget: str = "small",
@@ -122,12 +112,10 @@ def reproduce(
 
     Args:
         data: stage, penn_action, golfdb or finegym.
-        root: the folder of the data set.
-        store: a store of its poses or frames.
         modality: pose or image; auto: images for FineGym, pose for all others.
         seeds: how many times each network is trained.
         budget: small, medium or full; for images full is the paper's network and its 150,000 steps.
-        out: the folder of runs and reports; by default reproduced/DATA_MODALITY.
+        out: the folder of runs and reports; by default out/reproduce/DATA_MODALITY.
         methods: only these, such as gta tcc.
         workers: how many runs are trained at a time; by default one per core for pose, one for images.
     """
@@ -136,7 +124,7 @@ def reproduce(
 
     if modality == "auto" and data in STUDY_DATA:
         modality = STUDY_DATA[data].modality
-    folder = out or Path("reproduced") / f"{data}_{modality}"
+    folder = out or Path("out/reproduce") / f"{data}_{modality}"
     with show_progress() as progress:
         result = run_study(
             name,
@@ -154,42 +142,20 @@ def reproduce(
         )
         result.write(folder / name, progress=progress)
     if json:
-        print_json(result)
-        return
-    console = Console()
-    for table in split(result.report.tables[0], width=console.width):
-        console.print(lay_out(table))
+        return print_json(result)
+    for table in result.report.tables[0].split(Console().width):
+        _print_report_table(table)
     for note in result.report.notes:
         print_line(note)
     for run, reason in result.failed.items():
         warn_line(f"{run} failed: {reason}")
     if result.runs:
         print_line(f"{result.runs} runs and controls, {result.kept} of them from before")
-    print_line(f"{folder / name / 'report.html'} and the same as report.md and report.json")
+    return print_line(f"{folder / name / 'report.html'}, and as report.md and report.json")
 
 
-def lay_out(table: "Table") -> Grid:
-    """Lay out a table for the terminal."""
-    from inphase.evaluation.report import UNDEFINED
-
-    grid = Grid(title=escape(table.title), title_justify="left", caption=escape(table.note), caption_justify="left")
-    for number, name in enumerate(table.head):
-        grid.add_column(escape(name), justify="right" if number else "left")
-    for row in table.rows:
-        cells = [escape("–" if cell is None else str(cell)) for cell in row]
-        grid.add_row(*(f"[yellow]{cell}[/yellow]" if cell == UNDEFINED else cell for cell in cells))
-    return grid
-
-
-def split(table: "Table", *, width: int) -> "list[Table]":
-    """Cut a table into several, one below the other, that fit the width of the terminal."""
-    names = 5 + max(len(str(row[0])) for row in table.rows)
-    room = max(1, (width - names) // COLUMN_WIDTH)
-    parts = []
-    for first in range(1, len(table.head), room):
-        kept = (0, *range(first, min(first + room, len(table.head))))
-        rows = tuple(tuple(row[place] for place in kept) for row in table.rows)
-        last = kept[-1] == len(table.head) - 1
-        head = tuple(table.head[place] for place in kept)
-        parts.append(replace(table, title=table.title * (first == 1), head=head, rows=rows, note=table.note * last))
-    return parts
+def _print_report_table(table: "Table") -> None:
+    """Print a table of a report."""
+    columns = (table.head[0], *(f">{name}" for name in table.head[1:]))
+    rows = [["–" if cell is None else str(cell) for cell in row] for row in table.rows]
+    print_table(table.title, columns, rows, caption=table.note)

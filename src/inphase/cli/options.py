@@ -70,9 +70,9 @@ def print_json(result: JsonReady) -> None:
     print(json.dumps(result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "") -> None:
     """Print a table whose columns named with a leading ">" are aligned to the right."""
-    table = Table(title=escape(title), title_justify="left")
+    table = Table(title=escape(title), title_justify="left", caption=escape(caption), caption_justify="left")
     for heading in columns:
         table.add_column(heading.lstrip(">"), justify="right" if heading[:1] == ">" else "left", overflow="fold")
     for row in rows:

@@ -129,14 +129,8 @@ def transfer(
     if json:
         return print_json(labeled)
     print_line(labeled.why)
-    rows = []
-    for video, found in zip(labeled.targets, labeled.transferred, strict=True):
-        pairs = found.confidences
-        number = f"{len(found)}" if len(found) == len(labeled.labels) else f"{len(found)} of {len(labeled.labels)}"
-        mean = f"{sum(confidence for _, confidence in pairs) / len(pairs):.2f}" if pairs else ""
-        least = "{} {:.2f}".format(*min(pairs, key=lambda pair: pair[1])) if pairs else ""
-        rows.append((video.name, number, mean, least))
-    print_table("labels transferred", ("video", ">labels", ">mean confidence", "least confident"), rows)
+    columns = ("video", ">labels", ">mean confidence", "least confident")
+    print_table("labels transferred", columns, labeled.summary())
     return print_line(f"tables and a playback are in {out}: {view_command(out)}")
 
 
@@ -279,15 +273,8 @@ def pose3d(
     _warn_left_out(found.left_out)
     if json:
         return print_json(found)
-    result = found.to_dict()
-    used = result["views_per_frame"]
-    print_line(
-        f"{len(used):,} frames of {result['query']} from {len(result['views'])} views, {min(used)} to {max(used)} of "
-        f"them at each frame; median error {result['median_error']:.2f} torso lengths"
-    )
-    if result["mirrored"]:
-        print_line(f"used as mirror images: {', '.join(result['mirrored'])}")
-    for sentence in result["warnings"]:
+    print_line(found.summary)
+    for sentence in found.warnings:
         warn_line(sentence)
     return print_line(f"pose3d.npz, pose3d.png and the playback are in {out}: {view_command(out)}")
 

@@ -44,6 +44,14 @@ class Demo:
             rows.append(_row(f"trained, by {modality}", found, None))
         return rows
 
+    def summary(self) -> list[tuple[str, ...]]:
+        """Return the rows as text, errors in percent."""
+        digits = (".1%", ".1%", ".3f", ".3f")
+        return [
+            (name, *("" if value is None else format(value, form) for value, form in zip(values, digits, strict=True)))
+            for name, *values in self.rows()
+        ]
+
     def write(self, folder: Path | str, *, progress: Progress | None = None) -> list[Path]:
         """Write the aligned pair; return the paths of its files."""
         return self.aligned.write(folder, progress=progress)

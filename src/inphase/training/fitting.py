@@ -46,6 +46,11 @@ class Fitted:
     labeled: bool
     messages: tuple[str, ...] = ()
 
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Return the tasks that evaluate the run on its own videos."""
+        return ("kendall_tau", *(("event_error",) if self.labeled else ()), "cycle_error", "health")
+
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON values."""
         return {**vars(self), "run": str(self.run.folder), "messages": list(self.messages)}
@@ -93,6 +98,11 @@ def fit(
     kept = [video for video in videos if video.id not in left_out]
     _require_pairs(kept, folder)
     hold_out = min(Counter(video.action for video in kept).values()) >= MIN_VIDEOS_TO_HOLD_OUT
+    if not hold_out:
+        extraction.add_message(
+            f"Fewer than {MIN_VIDEOS_TO_HOLD_OUT} videos of an action: none is held out, so the evaluation is on "
+            "training videos."
+        )
     data: dict[str, Any] = {"root": str(folder.resolve()), "store": str(run.store.resolve()), "val": 0.0}
     data["test"] = HELD_OUT_FRACTION if hold_out else 0.0
     recipe = replace(recipes[chosen], data={**recipes[chosen].data, **data})
@@ -133,14 +143,14 @@ class _Extraction:
             except MissingExtraError as error:
                 if modality == "pose":
                     raise
-                self._say(f"Using images: {error}")
+                self.add_message(f"Using images: {error}")
             else:
                 found, total = filled.written + filled.kept, filled.written + filled.kept + len(filled.broken)
                 if modality == "pose" or found / max(1, total) >= MIN_PERSON_FRACTION:
                     self._report_left_out(filled)
-                    self._say(f"Using body pose (a person was found in {_of_all(found, total)}).")
+                    self.add_message(f"Using body pose (a person was found in {_of_all(found, total)}).")
                     return "pose", filled.broken
-                self._say(f"Using images (a person was found in only {_of_all(found, total)}).")
+                self.add_message(f"Using images (a person was found in only {_of_all(found, total)}).")
         height, width = build_encoder_with_loss(recipe).encoder.shape[:2]
         filled = self._fill(partial(fill_store, size=(height, width)))
         self._report_left_out(filled)
@@ -153,9 +163,10 @@ class _Extraction:
     def _report_left_out(self, filled: FillSummary) -> None:
         if filled.broken:
             reasons = (f"{name} ({reason})" for name, reason in filled.broken.items())
-            self._say(f"Left out {len(filled.broken)} of {len(self._videos)} videos: {summarize(reasons)}.")
+            self.add_message(f"Left out {len(filled.broken)} of {len(self._videos)} videos: {summarize(reasons)}.")
 
-    def _say(self, message: str) -> None:
+    def add_message(self, message: str) -> None:
+        """Record a message for the user and report it."""
         self.messages.append(message)
         if self._on_status is not None:
             self._on_status(Status(0, 0, messages=(message,)))

@@ -61,6 +61,18 @@ class ReconstructedPose:
     left_out: Mapping[Path, str]
 
     @property
+    def summary(self) -> str:
+        """Return a line on the views and how well they agree."""
+        found = self.reconstruction
+        mirrored = [name for name, flipped in zip(found.names, found.flipped, strict=True) if flipped]
+        mirrors = f"; used as mirror images: {', '.join(mirrored)}" if mirrored else ""
+        return (
+            f"{len(found.times):,} frames of {found.names[0]} from {len(found.names)} views, {found.views.min()} to "
+            f"{found.views.max()} of them at each frame; median error {np.nanmedian(found.error):.2f} torso lengths"
+            f"{mirrors}"
+        )
+
+    @property
     def warnings(self) -> list[str]:
         """Return one sentence for each reason to distrust the result."""
         found = self.reconstruction
