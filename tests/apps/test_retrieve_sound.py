@@ -31,7 +31,7 @@ def test_every_second_is_listened_to_on_the_clock_of_the_pictures() -> None:
     late = embed_sound(ears(), clap(2.0, start=0.5, seconds=3.5))
     np.testing.assert_allclose(late.values[10:], heard.values[10:], atol=1e-6)
     assert len(embed_sound(ears(), clap(0.1, seconds=0.4))) == 1
-    with pytest.raises(ValueError, match="sees pose"):
+    with pytest.raises(ValueError, match="embeds pose"):
         embed_sound(PoseEncoder(), clap(2.0))
 
 

@@ -66,8 +66,12 @@ def test_images_are_used_where_few_videos_show_a_person(
         on_status=seen.append,
         progress=lambda stage, done, total: stages.append(f"{stage} {done}/{total}"),
     )
-    assert fitted.messages == ("Using images (a person was found in only 1 of 3 videos).",)
-    assert seen[0].messages == fitted.messages
+    assert fitted.messages == (
+        "Using images (a person was found in only 1 of 3 videos).",
+        "Fewer than 10 videos of an action: none is held out, so the evaluation is on training videos.",
+    )
+    assert fitted.tasks == ("kendall_tau", "cycle_error", "health")
+    assert tuple(message for status in seen[:2] for message in status.messages) == fitted.messages
     assert (fitted.run, fitted.modality, fitted.split, fitted.labeled) == (Run(out), "image", "train", False)
     assert {"decoding videos 3/3", "computing features 3/3", "training 2/2"} <= set(stages)
     assert load_encoder(out).shape == (32, 32, 3)
