@@ -46,6 +46,10 @@ def test_published_weights_are_not_needed_to_load(tmp_path: Path, monkeypatch: p
 def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no encoder"):
         load_encoder(tmp_path)
+    text = tmp_path / "notes.txt"
+    text.write_text("not an encoder")
+    with pytest.raises(ValueError, match=r"is not an encoder file .*: name a run folder or an encoder file"):
+        load_encoder(text)
     with pytest.raises(ValueError, match="does not exist"):
         load_encoder(tmp_path / "absent")
     save_file({"a": torch.zeros(1)}, tmp_path / "plain.safetensors")

@@ -152,7 +152,7 @@ def align_videos(
     """
     paths = [Path(video) for video in videos]
     if not 2 <= len(paths) <= MAX_VIDEOS:
-        raise ValueError(f"name two to {MAX_VIDEOS} videos to align, got {len(paths)}")
+        raise ValueError(f"name 2 to {MAX_VIDEOS} videos to align, got {len(paths)}")
     if not 0 <= smooth < inf or not 0 < slow < inf:
         raise ValueError(f"smooth must not be negative and slow must be above 0, got {smooth:g} and {slow:g}")
     if height < 2:

@@ -52,7 +52,7 @@ def main() -> None:
             # A failed copy has two names: the file and its destination.
             named = [str(name) for name in (error.filename, error.filename2) if name is not None]
             message = f"{' → '.join(named)}: {explain_os_error(error)}" if named else explain_os_error(error)
-        Console(stderr=True).print(f"[red]{escape(message)}[/red]")
+        Console(stderr=True).print(f"[red]{escape(message)}[/red]", soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         Console(stderr=True).print("[red]Interrupted. Finished files are kept; run the same command to resume.[/red]")
@@ -61,4 +61,4 @@ def main() -> None:
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning in one line, without its place in the code."""
-    Console(stderr=True).print(f"[yellow]{escape(str(message))}[/yellow]")
+    Console(stderr=True).print(f"[yellow]{escape(str(message))}[/yellow]", soft_wrap=True)

@@ -64,11 +64,14 @@ def load_encoder(path: PathLike[str] | str, *, device: torch.device | str = "cpu
         path = path / ENCODER_FILE
     if not path.exists():
         raise ValueError(f"{path} does not exist: name a run folder or an encoder file")
-    with safe_open(path, framework="pt", device=str(device)) as file:
-        metadata = file.metadata() or {}
-        if KEY not in metadata:
-            raise ValueError(f"{path} has no description of its encoder: write it with save_encoder")
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is not a mapping
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is not a mapping
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not an encoder file ({error}): name a run folder or an encoder file") from error
+    if KEY not in metadata:
+        raise ValueError(f"{path} has no description of its encoder: write it with save_encoder")
     description = json.loads(metadata[KEY])
     try:
         kind = resolve_encoder(description["name"])
