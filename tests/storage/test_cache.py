@@ -18,6 +18,7 @@ def test_stored_arrays_are_found(tmp_path: Path) -> None:
     assert stored is not None
     np.testing.assert_array_equal(stored["values"], [[0, 1, 2], [3, 4, 5]])
     assert [file.name for file in (tmp_path / "new" / "folder").iterdir()] == ["key.npz"]
+    assert Cache(str(tmp_path / "new" / "folder")).get("key") is not None
 
 
 @pytest.mark.parametrize("length", [0, 10, 100])

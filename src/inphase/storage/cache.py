@@ -24,9 +24,9 @@ from inphase.storage.files import draft_file, explain_os_error, file_stamp
 class Cache:
     """Named arrays by key in a folder; without a folder nothing is cached."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | str | None) -> None:
         """Cache in `folder`, which is created with the first entry."""
-        self.folder = folder
+        self.folder = None if folder is None else Path(folder)
 
     def get(self, key: str) -> dict[str, NDArray[Any]] | None:
         """Return the arrays of a key; None if they are missing or damaged."""
