@@ -1,8 +1,10 @@
 """The house rules that a reader cannot see by looking at one file: who may import whom."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -115,6 +117,25 @@ def test_the_command_line_only_parses_and_prints() -> None:
 
 def test_no_drawers() -> None:
     assert not [path for path in SOURCES if path.stem in DRAWERS]
+
+
+def test_no_class_and_no_module_has_the_name_of_another() -> None:
+    classes = Counter(
+        node.name
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert not [name for name, count in classes.items() if count > 1]
+    stems = Counter(path.stem for path in SOURCES if path.stem != "__init__")
+    assert not [stem for stem, count in stems.items() if count > 1]
+
+
+def test_files_are_few_and_of_readable_length() -> None:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
+    assert len(lengths) <= 170
+    assert not [str(path) for path, length in lengths.items() if length > 400]
+    assert 110 <= median(lengths.values()) <= 220
 
 
 def test_the_package_ships_code_recipes_pages_and_small_models() -> None:

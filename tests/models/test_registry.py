@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from inphase.models import PoseEncoder, load_encoder, resolve_encoder, save_encoder
-from inphase.models.registry import check_encoder
+from inphase.models.weights import check_encoder
 
 TOYS = """
 import torch

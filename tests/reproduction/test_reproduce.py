@@ -10,9 +10,9 @@ from inphase.evaluation import select, value_of
 from inphase.evaluation.report import to_json
 from inphase.reproduction import STUDIES, STUDY_DATA, Reproduction, Setup, StudyData, reproduce
 from inphase.reproduction import study_runs as runs_module
+from inphase.reproduction.reproduce import WorkerEvent, run_jobs
 from inphase.reproduction.results import Results
 from inphase.reproduction.study_runs import make_recipe, read_measured, recipe_hash
-from inphase.reproduction.workers import WorkerEvent, run_jobs
 from inphase.training import Recipe, Trained, TrainingError, train
 from tests.commands import type_command as run
 from tests.data.test_finegym import CATEGORIES, annotate

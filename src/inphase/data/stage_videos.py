@@ -25,7 +25,7 @@ from inphase.media.frames import Clip
 from inphase.progress import Progress, stage_progress
 from inphase.stage.actions import ACTIONS
 from inphase.stage.physique import JOINTS
-from inphase.stage.stage_sound import synthesize_track
+from inphase.stage.scene import synthesize_track
 from inphase.stage.take import FPS, Slate, Take, sample_take
 from inphase.storage.files import atomic_write, exclusive_lock
 

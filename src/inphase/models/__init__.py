@@ -6,8 +6,7 @@ from inphase.models.encoder import Encoder
 from inphase.models.image_encoder import ImageEncoder
 from inphase.models.motion_encoder import MotionEncoder
 from inphase.models.pose_encoder import PoseEncoder
-from inphase.models.registry import ENCODERS, resolve_encoder
-from inphase.models.weights import load_encoder, load_shipped, save_encoder
+from inphase.models.weights import ENCODERS, load_encoder, load_shipped, resolve_encoder, save_encoder
 
 __all__ = [
     "ENCODERS",

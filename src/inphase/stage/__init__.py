@@ -2,10 +2,10 @@
 
     take = sample_take(Slate("kick", "train", index=0))    # everything that is sampled at random for one recording
     clip = scene.render(take, size=64)                      # its images; `take.keypoints`, `take.events` … label them
-    sound = stage_sound.synthesize_track(take)              # its sound at 16 kHz
+    sound = scene.synthesize_track(take)              # its sound at 16 kHz
 
 `actions` holds key poses; `physique` turns them into joints, `figure` joints into shapes; `appearance` gives colors and
-backgrounds; `take` samples everything random; `scene` and `raster_numba` render images; `stage_sound` makes sound.
+backgrounds; `take` samples everything random; `scene` and `raster_numba` render images and sound.
 `data/stage_videos.py` lists and writes recordings as a data set. The same release on the same machine renders the same
 bits; another processor may round differently.
 """

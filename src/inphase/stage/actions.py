@@ -37,7 +37,7 @@ class Action:
     keys: tuple[Key, ...]
     phases: Mapping[str, float]  # name → canonical time at which the phase begins, in order, the first at 0
     events: Mapping[str, float]  # name → canonical time; the first event is the one with a sound
-    sound: str  # sound of the first event, a key of stage_sound.SOUNDS
+    sound: str  # sound of the first event, a key of scene.SOUNDS
     props: tuple[Prop, ...] = ()
     view: float = -90.0  # degrees: azimuth of the best camera position, 0 in front of the performer, 90 to the left
     rush: tuple[float, float] = (2.0, 2.0)  # canonical times between which no performer pauses; (2, 2) for nowhere

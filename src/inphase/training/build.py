@@ -17,7 +17,7 @@ from inphase.data.stream import GroupStream, Stream
 from inphase.data.video import Video
 from inphase.losses import LOSSES, Loss
 from inphase.models import ENCODERS, Encoder, load_encoder, load_shipped
-from inphase.models.registry import check_encoder, resolve_encoder
+from inphase.models.weights import check_encoder, resolve_encoder
 from inphase.training.encoder_with_loss import EncoderWithLoss
 from inphase.training.recipe import Recipe, ValidationSettings
 

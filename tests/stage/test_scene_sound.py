@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from inphase.data.stage_videos import load
 from inphase.stage import ACTIONS
-from inphase.stage.stage_sound import DISTRACTORS, SAMPLE_RATE, SOUNDS, synthesize, synthesize_track
+from inphase.stage.scene import DISTRACTORS, SAMPLE_RATE, SOUNDS, synthesize, synthesize_track
 from inphase.stage.take import FPS, Slate, Take, sample_take
 
 TAKES = [sample_take(Slate(action, "val", index)) for action in ACTIONS for index in range(6)]
