@@ -25,7 +25,6 @@ from inphase.media.frames import Clip
 from inphase.progress import Progress, stage_progress
 from inphase.stage.actions import ACTIONS
 from inphase.stage.physique import JOINTS
-from inphase.stage.scene import synthesize_track
 from inphase.stage.take import FPS, Slate, Take, sample_take
 from inphase.storage.files import atomic_write, exclusive_lock
 
@@ -122,6 +121,8 @@ def _render(slate: Slate, *, size: int) -> Clip:
 
 def _synthesize(slate: Slate) -> Sound:
     """Synthesize the sound of a recording."""
+    from inphase.stage.scene import synthesize_track
+
     return synthesize_track(sample_take(slate))
 
 
