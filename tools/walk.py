@@ -105,7 +105,7 @@ def train(folder: Path) -> Callable[[], object]:
 def reproduce(folder: Path) -> Callable[[], object]:
     """Prepare the smallest study of `inphase reproduce ablation`."""
     changes = ("run.steps=2", "data.videos=3", 'data.actions=["golf_swing"]')
-    return lambda: inphase.reproduce("ablation", folder / "study", seeds=1, changes=changes)
+    return lambda: inphase.reproduce("ablation", folder / "study", seeds=1, changes=changes, workers=1)
 
 
 WALKS: dict[str, Callable[[Path], Callable[[], object]]] = {"align": align, "train": train, "reproduce": reproduce}

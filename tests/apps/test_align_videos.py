@@ -76,6 +76,11 @@ def test_an_output_format_is_a_function_and_a_line(films: list[Path], tmp_path: 
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["lengths.txt", "path.csv"]
 
 
+def test_one_path_in_place_of_a_list_is_named() -> None:
+    with pytest.raises(ValueError, match=r"give a list of videos to align, got one path: a\.mp4"):
+        align_videos("a.mp4")
+
+
 def test_a_modality_that_contradicts_the_model_is_refused(films: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="modality 'both' is not available yet: use auto, pose or image"):
         align_videos(films, modality="both")

@@ -10,7 +10,7 @@ from inphase.data.frame_source import select_joints
 from inphase.data.video import Video
 from inphase.models import AudioEncoder, PoseEncoder, save_encoder
 from inphase.playback import read_playback
-from inphase.pose import pose_store as kept_pose
+from inphase.pose import pose_store
 from inphase.pose.pose import JOINTS13, Pose
 from inphase.storage.errors import NoPersonError
 from tests.commands import type_command as run
@@ -61,7 +61,7 @@ def test_own_videos_of_any_kind_are_followed_once_and_played(
             raise NoPersonError(f"{path} shows no person")
         return posed(takes[files.index(path)])
 
-    monkeypatch.setattr(kept_pose, "estimate_pose", follow)
+    monkeypatch.setattr(pose_store, "estimate_pose", follow)
     words = ["--model", str(model), "--cache", str(tmp_path / "cache"), "--out", str(tmp_path / "out")]
     for _ in range(2):
         assert run(monkeypatch, "pose3d", *map(str, files), *words) == 0

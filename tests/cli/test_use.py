@@ -193,7 +193,7 @@ def test_silent_turned_odd_and_differently_sized_videos_are_aligned(
     tracks = read_playback(place / "out").tracks
     assert [track.media for track in tracks] == ["a.mp4", "b.mp4", "c.mp4", "d.mp4"]
     assert not probe(place / "out" / "aligned.mp4").has_sound
-    # Encoded anew, the turned one is upright without being told.
+    # Encoded again, the turned one is upright without being asked.
     assert number_of(read_clip(place / "out" / "c.mp4", indices=[3]).frames[0]) == WALK[3]
 
 
@@ -278,7 +278,7 @@ def test_search_finds_moments_and_videos(
         "path": hits[0]["path"],
     }
     assert run(monkeypatch, "search", str(query), "--at", "0.5", "--subsequence", *map(str, words)) == 1
-    assert "drop either" in capsys.readouterr().err
+    assert "give only one of them" in capsys.readouterr().err
     (folder / "store.json").touch()
     assert run(monkeypatch, "search", str(query), "--fps", "5", *map(str, words)) == 1
     assert "drop fps" in capsys.readouterr().err

@@ -60,7 +60,7 @@ def write_video(
         assert isinstance(stream, VideoStream)
         stream.height, stream.width, stream.pix_fmt = height, width, pixels
         if pixels == "gray":
-            stream.color_range = 2  # grey is made from black 0 to white 255, which h264 must be told
+            stream.color_range = 2  # grey is made from black 0 to white 255, which h264 must be reported
         if time_base is not None:
             stream.codec_context.time_base = time_base
         if turn is not None:

@@ -42,9 +42,9 @@ def run_python(code: str, *arguments: object) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_store_gives_the_frames_of_the_reader(tmp_path: Path, films: dict[str, Source], workers: int) -> None:
-    filled, told = fill(tmp_path / "store", films, workers=workers)
+    filled, reported = fill(tmp_path / "store", films, workers=workers)
     assert filled == FillSummary(written=4, frames=86)
-    assert told == [(f"film {i}", "written") for i in range(4)]
+    assert reported == [(f"film {i}", "written") for i in range(4)]
     store = FrameStore(tmp_path / "store")
     assert sorted(store) == sorted(films)
     assert store.size == SIZE
@@ -112,8 +112,8 @@ def test_two_processes_do_not_meet_and_a_killed_one_is_resumed(tmp_path: Path, f
             fill_store(store, films, size=SIZE)
         assert sorted(FrameStore(store)) == ["film 0", "film 1"], "what is written can be read while the rest is"
         filler.send_signal(signal.SIGKILL)
-    filled, told = fill(store, films)
-    assert told == [("film 0", "kept"), ("film 1", "kept"), ("film 2", "written"), ("film 3", "written")]
+    filled, reported = fill(store, films)
+    assert reported == [("film 0", "kept"), ("film 1", "kept"), ("film 2", "written"), ("film 3", "written")]
     assert (filled.kept, filled.written) == (2, 2)
     assert FrameStore(store).verify() == []
 
@@ -127,8 +127,8 @@ def test_what_is_half_written_does_not_exist(tmp_path: Path, films: dict[str, So
     (store / f".begun{DRAFT_SUFFIX}").mkdir()
     whole = [id for id in films if id != "film 3"]
     assert sorted(FrameStore(store)) == whole
-    filled, told = fill(store, films)
-    assert told == [*((id, "kept") for id in whole), ("film 3", "written")]
+    filled, reported = fill(store, films)
+    assert reported == [*((id, "kept") for id in whole), ("film 3", "written")]
     assert filled.written == 1
     assert FrameStore(store).verify() == []
     assert {file.suffix for file in store.iterdir()} == {"", ".jsonl", ".frames"}
@@ -164,8 +164,8 @@ def test_a_changed_video_is_noticed(tmp_path: Path, films: dict[str, Source]) ->
     fill_store(store, films, size=SIZE)
     write_video(films["film 2"].path, count=33)
     films["film 3"] = Source(films["film 3"].path, fps=10)
-    told = fill(store, films)[1]
-    assert told == [("film 0", "kept"), ("film 1", "kept"), ("film 2", "written"), ("film 3", "written")]
+    reported = fill(store, films)[1]
+    assert reported == [("film 0", "kept"), ("film 1", "kept"), ("film 2", "written"), ("film 3", "written")]
     assert FrameStore(store).frames("film 2") == 33
     assert FrameStore(store).frames("film 3") == 8
     assert len(list(store.glob("*.frames"))) == 4, "the old frames are gone"
@@ -177,13 +177,13 @@ def test_a_broken_video_is_told_once_and_tried_again_when_it_changes(tmp_path: P
     broken.write_bytes(b"rubbish" * 100)
     films["gone"] = Source(tmp_path / "gone.mp4")
     for attempt in range(2):
-        filled, told = fill(store, films)
+        filled, reported = fill(store, films)
         assert filled.written == (0 if attempt else 3)
         assert filled.kept == (3 if attempt else 0)
         assert sorted(filled.broken) == ["film 1", "gone"]
         assert "1.mp4 cannot be opened" in filled.broken["film 1"]
         assert "does not exist" in filled.broken["gone"]
-        assert [outcome for _, outcome in told].count("broken") == 2
+        assert [outcome for _, outcome in reported].count("broken") == 2
     assert "film 1" not in FrameStore(store)
     assert sorted(FrameStore(store).broken) == ["film 1", "gone"]
     with pytest.raises(StoreError, match=r"film 1 is not in .* could not be decoded: .*cannot be opened"):

@@ -36,12 +36,12 @@ def video(tmp_path: Path) -> Path:
 
 
 def test_pictures_are_seen_as_they_are_decoded(video: Path) -> None:
-    told: list[tuple[str, int, int]] = []
-    seen = embed_video(small(), video, progress=lambda *news: told.append(news))
+    reported: list[tuple[str, int, int]] = []
+    seen = embed_video(small(), video, progress=lambda *news: reported.append(news))
     clip = read_clip(video, size=(32, 32))
     np.testing.assert_allclose(seen.values, embed(small(), clip).values, atol=1e-5)
     np.testing.assert_array_equal(seen.times, clip.times)
-    assert told[-1] == ("embedding a.mp4", 40, 40)
+    assert reported[-1] == ("embedding a.mp4", 40, 40)
 
 
 def test_fewer_frames_can_be_looked_at(video: Path) -> None:
@@ -67,32 +67,32 @@ def test_encoders_differ_by_weights_and_by_what_builds_them() -> None:
 
 
 def test_poses_are_kept_for_any_encoder_of_poses(video: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from inphase.pose import pose_store as kept_pose
+    from inphase.pose import pose_store
 
     pose, cache = make_pose(40), Cache(tmp_path / "cache")
-    monkeypatch.setattr(kept_pose, "estimate_pose", lambda *_, **__: pose)
+    monkeypatch.setattr(pose_store, "estimate_pose", lambda *_, **__: pose)
     points, visible = pose.joints13()
     values = np.concatenate([points, visible[..., None]], axis=-1).astype(np.float32)
     encoder = PoseEncoder(joints=JOINTS13)
     np.testing.assert_allclose(
         embed_video(encoder, video, cache=cache).values, embed(encoder, (values, pose.times)).values, atol=1e-5
     )
-    monkeypatch.setattr(kept_pose, "estimate_pose", lambda *_, **__: pytest.fail("followed again"))
+    monkeypatch.setattr(pose_store, "estimate_pose", lambda *_, **__: pytest.fail("followed again"))
     assert len(embed_video(PoseEncoder(joints=JOINTS13, hidden=(8,)), video, cache=cache)) == 40
 
 
 def test_that_nobody_is_there_is_kept_too(video: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from inphase.pose import pose_store as kept_pose
+    from inphase.pose import pose_store
 
     def nobody(path: Path, **_: object) -> None:
         raise NoPersonError(f"{path} shows no person")
 
-    monkeypatch.setattr(kept_pose, "estimate_pose", nobody)
+    monkeypatch.setattr(pose_store, "estimate_pose", nobody)
     encoder, cache = PoseEncoder(joints=JOINTS13), Cache(tmp_path / "cache")
     with pytest.raises(NoPersonError, match=r"a\.mp4 shows no person"):
         embed_video(encoder, video, cache=cache)
     renamed = video.rename(tmp_path / "b.mp4")
-    monkeypatch.setattr(kept_pose, "estimate_pose", lambda *_, **__: pytest.fail("searched again"))
+    monkeypatch.setattr(pose_store, "estimate_pose", lambda *_, **__: pytest.fail("searched again"))
     with pytest.raises(NoPersonError, match=r"b\.mp4 shows no person"):
         embed_video(encoder, renamed, cache=cache)
 
@@ -107,9 +107,9 @@ def test_that_nobody_is_there_is_kept_too(video: Path, tmp_path: Path, monkeypat
 def test_encoders_that_cannot_see_videos_are_refused(
     video: Path, encoder: Callable[[], Encoder], wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from inphase.pose import pose_store as kept_pose
+    from inphase.pose import pose_store
 
-    monkeypatch.setattr(kept_pose, "estimate_pose", lambda *_, **__: make_pose(40))
+    monkeypatch.setattr(pose_store, "estimate_pose", lambda *_, **__: make_pose(40))
     with pytest.raises(ValueError, match=wrong):
         embed_video(encoder(), video)
 
@@ -239,10 +239,10 @@ def test_without_an_encoder_of_pictures_features_stand_in_and_it_is_said(
 
 def test_the_encoder_asked_for_is_used(videos: list[Path]) -> None:
     encoder = small()
-    told: set[tuple[str, int, int]] = set()
-    seen = embed_videos(videos, model=encoder, progress=lambda *news: told.add(news))
+    reported: set[tuple[str, int, int]] = set()
+    seen = embed_videos(videos, model=encoder, progress=lambda *news: reported.add(news))
     assert seen.encoder is encoder
-    assert {("embedding a.mp4", 20, 20), ("embedding b.mp4", 20, 20)} <= told
+    assert {("embedding a.mp4", 20, 20), ("embedding b.mp4", 20, 20)} <= reported
 
 
 def test_one_that_cannot_be_read_stops_all_and_is_named(videos: list[Path]) -> None:

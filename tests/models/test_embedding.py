@@ -74,7 +74,7 @@ def test_frames_without_a_whole_context_are_left_out_where_edges_are_valid(batch
 
 
 def test_a_stream_gives_what_the_whole_does_and_is_read_as_it_is_needed() -> None:
-    shown, context, pulled, told = clip(90), Context((-4, 0, 4)), [0], list[int]()
+    shown, context, pulled, reported = clip(90), Context((-4, 0, 4)), [0], list[int]()
 
     def stream() -> Iterator[Clip]:
         for begin in range(0, 90, 20):
@@ -82,14 +82,14 @@ def test_a_stream_gives_what_the_whole_does_and_is_read_as_it_is_needed() -> Non
             yield Clip(shown.frames[begin : begin + 20], shown.times[begin : begin + 20])
 
     def progress(count: int) -> None:
-        told.append(count)
+        reported.append(count)
         assert count >= 20 * pulled[0] - 20 - 4  # all but the last stretch and its context is done
 
     found = embed(Toy(context=3), stream(), context=context, batch=20, progress=progress)
     np.testing.assert_allclose(found.values, embed(Toy(context=3), shown, context=context).values, atol=1e-6)
     np.testing.assert_array_equal(found.times, shown.times)
-    assert told == sorted(told)
-    assert told[-1] == 90
+    assert reported == sorted(reported)
+    assert reported[-1] == 90
 
 
 def test_no_more_features_are_kept_than_a_window_and_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,13 +49,13 @@ def test_who_swings_is_followed_and_not_who_stands_by() -> None:
     player = Actor(lambda frame: Region(40, 45, 20), swing=0.6, hidden=range(20, 24))
     bystander = Actor(lambda frame: Region(95, 45, 22))
     film = make_film(48)
-    told: list[tuple[str, int, int]] = []
-    pose = watch(Stage(bystander, player), film, lambda *step: told.append(step))
+    reported: list[tuple[str, int, int]] = []
+    pose = watch(Stage(bystander, player), film, lambda *step: reported.append(step))
     assert np.flatnonzero(~pose.found).tolist() == [20, 21, 22, 23]
     assert pose.keypoints[:, HIPS].mean(1) == pytest.approx(np.tile([40, 45], (48, 1)), abs=1e-4)
     assert (pose.visibility[~pose.found] == 0).all()
     assert (pose.visibility[pose.found] > 0).all()
-    assert (pose.size, pose.times.tolist(), told) == (
+    assert (pose.size, pose.times.tolist(), reported) == (
         (90, 120),
         film.times.tolist(),
         [("estimating pose", done, 48) for done in (16, 32, 48)],

@@ -177,13 +177,13 @@ def test_the_last_wish_counts_though_a_seek_is_over_before_it_is_told(open_page:
     page.evaluate(
         """async () => {
             const player = inphase.clock.players[0];
-            const told = new Promise((done) => player.video.addEventListener("seeked", done, { once: true }));
+            const reported = new Promise((done) => player.video.addEventListener("seeked", done, { once: true }));
             player.seek(0.5);
             player.seek(1.0);  // wanted, once the first is done
             while (player.video.seeking) await 0, await new Promise((next) => { const c = new MessageChannel();
                 c.port1.onmessage = next; c.port2.postMessage(0); });
             player.seek(1.7);
-            await told;
+            await reported;
         }"""
     )
     settle(page)

@@ -150,6 +150,8 @@ def align_videos(
     embeddings, by default `~/.cache/inphase`. `pose_estimator` is a name in `POSE_ESTIMATORS` or an import path
     "module:Class".
     """
+    if isinstance(videos, str | Path):
+        raise ValueError(f"give a list of videos to align, got one path: {videos}")
     paths = [Path(video) for video in videos]
     if not 2 <= len(paths) <= MAX_VIDEOS:
         raise ValueError(f"name 2 to {MAX_VIDEOS} videos to align, got {len(paths)}")

@@ -98,13 +98,13 @@ def color_costs(values: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 def _draw(pair: Pair, rows: str, columns: str) -> Image.Image:
     """Draw one pair: the reference's time runs down, the other's to the right."""
-    picture = Image.new("RGB", (PLOT_SIDE + 2 * MARGIN, PLOT_SIDE + 2 * MARGIN), "white")
+    image = Image.new("RGB", (PLOT_SIDE + 2 * MARGIN, PLOT_SIDE + 2 * MARGIN), "white")
     costs = pair.cost.astype(np.float32)
     # Percentiles, so that a few extreme costs do not use up the color range.
     low, high = np.percentile(costs, [1, 99])
     shades = color_costs((costs - low) / max(high - low, 1e-6))
-    picture.paste(Image.fromarray(shades).resize((PLOT_SIDE, PLOT_SIDE), Image.Resampling.BOX), (MARGIN, MARGIN))
-    pen = ImageDraw.Draw(picture)
+    image.paste(Image.fromarray(shades).resize((PLOT_SIDE, PLOT_SIDE), Image.Resampling.BOX), (MARGIN, MARGIN))
+    pen = ImageDraw.Draw(image)
     cells = (pair.path[:, ::-1] + 0.5) / np.array(costs.shape[::-1]) * PLOT_SIDE + MARGIN
     points = [(float(x), float(y)) for x, y in cells]
     pen.line(points if len(points) > 1 else points * 2, fill="white", width=5, joint="curve")
@@ -114,8 +114,8 @@ def _draw(pair: Pair, rows: str, columns: str) -> Image.Image:
     words = ImageDraw.Draw(upwards)
     name, font = choose_font(f"{_short(rows)} (s)", 16)
     words.text((PLOT_SIDE / 2, 12), name, fill=INK, font=font, anchor="mm")
-    picture.paste(upwards.rotate(90, expand=True), (4, MARGIN))
-    return picture
+    image.paste(upwards.rotate(90, expand=True), (4, MARGIN))
+    return image
 
 
 def _draw_axes(pen: ImageDraw.ImageDraw, pair: Pair, columns: str) -> None:

@@ -185,7 +185,7 @@ def require_question(*, at: float | None, top: int, subsequence: bool) -> None:
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
     if subsequence and at is not None:
-        raise ValueError("subsequence locates the whole query inside videos, at one moment of it: drop either")
+        raise ValueError("subsequence searches for the whole query and at for one moment of it: give only one of them")
 
 
 def list_corpus(places: Sequence[Path], query: Path) -> list[Path]:

@@ -50,17 +50,17 @@ def test_the_jacobian_is_that_of_the_residuals() -> None:
 def test_it_explains_the_views_better_and_bones_keep_their_lengths() -> None:
     scene = film(views=6, every=10, missing=0.2, noise=0.02)
     start = disturbed(scene, by=0.1)
-    told: list[int] = []
+    reported: list[int] = []
     found = adjust(
         start, scene.points, scene.seen.astype(np.float64), bones=BONES, usual=USUAL, sides=mirrored(JOINTS13),
-        hips=(7, 8), priors=Priors(nearness=0.0, acceleration=1.0), progress=told.append,
+        hips=(7, 8), priors=Priors(nearness=0.0, acceleration=1.0), progress=reported.append,
     )  # fmt: skip
     assert misfit(scene, found) < 0.5 * misfit(scene, start)
     assert bone_spread(found.joints) < 0.5 * bone_spread(start.joints)
     assert distance(found.joints, scene.body) < 0.5 * distance(start.joints, scene.body)
     np.testing.assert_allclose(found.rotations[0], np.eye(3), atol=1e-12)
-    assert told == list(range(1, len(told) + 1))
-    assert told
+    assert reported == list(range(1, len(reported) + 1))
+    assert reported
 
 
 def test_one_wild_joint_does_not_pull_the_body_along() -> None:

@@ -153,7 +153,7 @@ def reconstruct_pose(
     the other hand as mirror images. `cache` is the folder of cached poses.
     """
     if bool(videos) == bool(data):
-        raise ValueError("name video files (the query, then others) or a data set (--data), one of the two")
+        raise ValueError("name video files (the query, then others) or a data set, one of the two")
     encoder = _pose_encoder(model)
     left_out: dict[Path, str] = {}
     if videos:

@@ -67,8 +67,8 @@ def _figure(points: Array, seen: NDArray[np.bool_], joints: tuple[str, ...], *, 
     """Draw one stick figure at a multiple of its size, and scale it down."""
     size = cell * _FINER
     places = points * 0.46 * size / max(reach, 1e-6) + size / 2
-    picture = Image.new("RGB", (size, size), _CELL_PAPER)
-    draw = ImageDraw.Draw(picture)
+    image = Image.new("RGB", (size, size), _CELL_PAPER)
+    draw = ImageDraw.Draw(image)
     for a, b in bones(joints):
         if seen[a] and seen[b]:
             ends = (tuple(places[a].tolist()), tuple(places[b].tolist()))
@@ -77,7 +77,7 @@ def _figure(points: Array, seen: NDArray[np.bool_], joints: tuple[str, ...], *, 
         x, y = places[joints.index("head")].tolist()
         radius = 4 * _FINER
         draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=_INK)
-    return picture.resize((cell, cell), Image.Resampling.LANCZOS)
+    return image.resize((cell, cell), Image.Resampling.LANCZOS)
 
 
 def _color(a: str, b: str) -> tuple[int, int, int]:
