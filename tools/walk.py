@@ -41,7 +41,7 @@ class Walk:
         if event not in ("call", "return"):
             return
         code = frame.f_code
-        if code.co_name in ANONYMOUS or not code.co_filename.startswith(str(PACKAGE)):
+        if code.co_name in ANONYMOUS or not code.co_filename.startswith(str(PACKAGE)) or is_import(frame):
             return
         file = str(Path(code.co_filename).relative_to(PACKAGE))
         with self._lock:
@@ -55,6 +55,16 @@ class Walk:
                 elif self._running[file] <= 0:
                     self.returns.append(f"{file}:{code.co_name}")
             self._running[file] += 1
+
+
+def is_import(frame: FrameType) -> bool:
+    """Report whether a module of the package is being imported: decorators and registries run then."""
+    caller = frame.f_back
+    while caller is not None:
+        if caller.f_code.co_name == "<module>" and caller.f_code.co_filename.startswith(str(PACKAGE)):
+            return True
+        caller = caller.f_back
+    return False
 
 
 def is_class_body(frame: FrameType) -> bool:
@@ -93,7 +103,8 @@ def align(folder: Path) -> Callable[[], object]:
 
     write(folder / "stage", split="test", actions=["golf_swing"], videos=2, size=64)
     clips = sorted((folder / "stage").rglob("*.mp4"))[:2]
-    return lambda: inphase.align_videos(clips, modality="image", cache=folder / "cache").write(folder / "out")
+    align_videos = inphase.align_videos
+    return lambda: align_videos(clips, modality="image", cache=folder / "cache").write(folder / "out")
 
 
 def train(folder: Path) -> Callable[[], object]:
