@@ -81,7 +81,7 @@ def follow(work: Callable[[], object]) -> Walk:
         work()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     return walk
 
 
