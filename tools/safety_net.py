@@ -177,12 +177,12 @@ Values = dict[str, Any]
 
 
 def flatten_report(report: Any) -> Values:
-    """Flatten a report's numbers: 'task | metric words, sorted | column' → value.
-
-    The words of a metric are sorted so that the name survives a move from joined keys to rows.
-    """
+    """Flatten a report's numbers, rows of scores or tables of a study: 'task | metric words, sorted | column' → value."""
     found: Values = {}
-    for table in report["tables"]:
+    for score in report.get("scores", ()):
+        words = [score["metric"], *(score["setting"] or "").split(), score["action"] or "", score["event"] or ""]
+        _add(found, name_number(score["task"], words, score["control"] or "this run"), score["value"])
+    for table in report.get("tables", ()):
         task = table["title"].removesuffix(DETAILS)
         for row in table["rows"]:
             for column, cell in zip(table["head"][1:], row[1:], strict=True):
