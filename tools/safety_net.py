@@ -177,7 +177,7 @@ Values = dict[str, Any]
 
 
 def flatten_report(report: Any) -> Values:
-    """Flatten a report's numbers, rows of scores or tables of a study: 'task | metric words, sorted | column' → value."""
+    """Flatten a report's scores or tables: 'task | metric words, sorted | column' → value."""
     found: Values = {}
     for score in report.get("scores", ()):
         words = [score["metric"], *(score["setting"] or "").split(), score["action"] or "", score["event"] or ""]

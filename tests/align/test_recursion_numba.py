@@ -14,6 +14,8 @@ from inphase.align.numba import recursion_numba
 from inphase.align.recursion import Kind
 from tests.align.parity import KINDS, SHAPES, both, check_parity, costs
 
+pytestmark = pytest.mark.slow
+
 kinds = pytest.mark.parametrize("kind", KINDS)
 starts = pytest.mark.parametrize("free_start", [False, True], ids=["fixed", "free"])
 

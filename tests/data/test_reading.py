@@ -38,6 +38,8 @@ from inphase.storage.errors import MediaError
 from tests.media.recordings import numbers_of, write_pictures, write_video
 from tests.pose.people import make_pose
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_pose_is_read_like_frames_with_its_seconds() -> None:
     points = np.arange(4 * 13 * 2, dtype=np.float32).reshape(4, 13, 2)

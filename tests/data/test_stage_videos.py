@@ -23,6 +23,8 @@ from inphase.stage.take import Slate, sample_take, stretch_error
 from inphase.storage.errors import MediaError, StoreError
 from inphase.storage.files import DRAFT_SUFFIX
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_video_has_all_labels() -> None:
     for video in load(split="train", videos=1, size=32):

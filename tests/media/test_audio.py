@@ -16,6 +16,8 @@ from inphase.media.frames import read_clip
 from inphase.storage.errors import DamagedMediaWarning, MediaError
 from tests.media.recordings import clicks, write_video
 
+pytestmark = pytest.mark.slow
+
 
 def heard(sound: Sound, *, near: float) -> float:
     """Find the second at which a click is loudest, within 0.2 s."""

@@ -17,6 +17,8 @@ from inphase.storage.errors import StoreError
 from inphase.storage.files import DRAFT_SUFFIX, is_draft
 from tests.media.recordings import numbers_of, write_pictures, write_video
 
+pytestmark = pytest.mark.slow
+
 SIZE = (48, 40)
 
 

@@ -22,6 +22,8 @@ from tests.media.recordings import (
     write_video,
 )
 
+pytestmark = pytest.mark.slow
+
 NTSC = Fraction(30000, 1001)
 # Long groups of pictures, reordered frames, references across key frames, no key frames but the first, other codecs.
 KINDS: dict[str, dict[str, object]] = {

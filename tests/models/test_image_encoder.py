@@ -9,6 +9,8 @@ from inphase.media.sampling import Context
 from inphase.models.embedding import embed
 from inphase.models.image_encoder import Embedder, ImageEncoder, Mode
 
+pytestmark = pytest.mark.slow
+
 NORM_BIASES = ("convolutions.1.bias", "convolutions.4.bias")
 MODES: tuple[Mode, ...] = ("scratch", "train_all", "only_bn", "frozen")
 

@@ -13,6 +13,8 @@ from inphase.reproduction.study import BUDGETS, LABELS, MODALITIES, STUDY_DATA, 
 from inphase.reproduction.study_runs import make_recipe, recipe_families
 from inphase.training.build import build_loss
 
+pytestmark = pytest.mark.slow
+
 # The rows of the paper's tables as its source has them: method & figures.
 TABLE_1 = {"cosine cost": 28.20, "cosine cost + cycle": 28.20, "contrastive cost": 47.32}
 TABLE_1 |= {"contrastive cost + cycle (GTA)": 49.51, "the same with min^γ": 48.07}

@@ -14,6 +14,8 @@ from inphase.stage.raster_numba import OCCLUSION_MARGIN, mark_visible
 from inphase.stage.scene import moving_solids, render, static_solids, visible_joints
 from inphase.stage.take import UP, Slate, Take, sample_take
 
+pytestmark = pytest.mark.slow
+
 
 def takes(level: str, count: int = 1) -> Iterator[Take]:
     for action in ACTIONS:
