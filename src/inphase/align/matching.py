@@ -10,9 +10,9 @@ Costs that compare a frame with all others use the frames of its piece.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from inphase.align.recursion import accumulate
 
 PairCost = Literal["contrastive", "cosine"]
 Vectors = Tensor | NDArray[np.float32]  # [T, D]
+Side = TypeVar("Side", bound=Sized)  # one side of a pair
 # A table of 4000 × 4000 takes 128 MB and a tenth of a second.
 MAX_CELLS = 16_000_000
 # Costs of a batch of pairs, padding included, that `match_many` holds in memory.
@@ -92,7 +93,7 @@ def match_many(
     [[[0, 0], [1, 1], [2, 2]], [[0, 0], [1, 0]]]
     """
     limit = BATCH_CELLS if batch_cells is None else batch_cells
-    for batch in _batches(pairs, limit):
+    for batch in batch_pairs(pairs, limit):
         (m, n) = len(batch[0][0]), len(batch[0][1])
         if len(batch) == 1 and m * n > max_cells:
             x, y = batch[0]
@@ -129,9 +130,9 @@ def _pair_costs(
     return cosine_cost(x, y, x_lengths=x_lengths, y_lengths=y_lengths)
 
 
-def _batches(pairs: Iterable[tuple[Vectors, Vectors]], limit: int) -> Iterator[list[tuple[Vectors, Vectors]]]:
-    """Cut a list of pairs so that the costs of a batch, padded, are at most `limit`, unless one pair has more."""
-    batch: list[tuple[Vectors, Vectors]] = []
+def batch_pairs(pairs: Iterable[tuple[Side, Side]], limit: int) -> Iterator[list[tuple[Side, Side]]]:
+    """Split pairs into batches of at most `limit` padded costs, unless one pair has more."""
+    batch: list[tuple[Side, Side]] = []
     m = n = 0
     for x, y in pairs:
         m, n = max(m, len(x)), max(n, len(y))

@@ -248,7 +248,7 @@ def pose3d(
         root: the folder of the data set.
         action: the action of the data set.
         query: the id of the query in the data set; its first video by default.
-        views: use at most this many videos, the query included: those that align best.
+        views: the maximum number of videos, the query included; the best-aligned ones are used.
         fps: frames per second of a data set that does not state it.
         flips: try people of the other hand as mirror images.
     """

@@ -82,7 +82,7 @@ def align_corpus(
     engine: str | Engine = "threads",
     progress: Progress | None = None,
 ) -> AlignedCorpus:
-    """Align every video of an action with one reference, and all pairs with each other; find those that do not fit.
+    """Align every video of an action with one reference, and all pairs with each other; find outliers.
 
     `actions` are those of the store by default; the `reference`, of a single action, is a video's id or the end of it,
     by default the video with the least sum of distances to the others. All pairs of at most `max_compared` videos of

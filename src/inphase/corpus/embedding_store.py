@@ -227,7 +227,7 @@ class EmbeddingStore:
         self.catalog.close()
 
     def refresh(self) -> None:
-        """Add new shards to the catalog and remove those that are gone; warn of one that cannot be read."""
+        """Add new shards to the catalog, remove missing ones, and warn of unreadable ones."""
         damaged = import_extra("pyarrow", extra="corpus").ArrowInvalid
         there = {file.name.removesuffix(SUFFIX) for file in self.shards.glob(f"[!.]*{SUFFIX}")}
         entered = self.catalog.shards()

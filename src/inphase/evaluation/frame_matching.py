@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from inphase.align.cost import BETA, cosine_cost
-from inphase.align.matching import match_many
+from inphase.align.matching import batch_pairs, match_many
 from inphase.align.path import shortest_path
 from inphase.evaluation.embedded_videos import EmbeddedVideo, require_two
 
@@ -58,7 +58,7 @@ def draw_pairs(test: Sequence[EmbeddedVideo], *, pairs: int | None, seed: int = 
 
 def match_pairs(pairs: Sequence[Pair], *, beta: float = BETA) -> Iterator[FrameMatches]:
     """Match the frames of every pair, in the order given."""
-    for batch in _batches(pairs):
+    for batch in batch_pairs(pairs, CELLS):
         defined = [pair for pair in batch if not is_undefined(pair)]
         found = _match(defined, beta=beta) if defined else {}
         place = iter(range(len(defined)))
@@ -78,29 +78,15 @@ def is_undefined(pair: Pair) -> bool:
 
 def similarities(pairs: Sequence[Pair]) -> Iterator[tuple[EmbeddedVideo, NDArray[np.float32]]]:
     """Yield x and the cosines of all frames of x with all frames of y, [M, N], for every pair."""
-    for batch in _batches(pairs):
+    for batch in batch_pairs(pairs, CELLS):
         for (x, _), cost in zip(batch, _cut(cosine_cost(*_stacked(batch)), batch), strict=True):
             yield x, 1 - cost
-
-
-def _batches(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
-    """Split a list of pairs into batches of at most `CELLS` padded costs."""
-    batch: list[Pair] = []
-    m = n = 0
-    for x, y in pairs:
-        m, n = max(m, len(x)), max(n, len(y))
-        if batch and (len(batch) + 1) * m * n > CELLS:
-            yield batch
-            batch, m, n = [], len(x), len(y)
-        batch.append((x, y))
-    if batch:
-        yield batch
 
 
 def _match(pairs: Sequence[Pair], *, beta: float) -> dict[str, list[NDArray[np.float64]]]:
     """Match by the methods that use embeddings: the row of y for each row of x."""
     values = [(x.values, y.values) for x, y in pairs]
-    # `_batches` has split the pairs: the batch is aligned whole, and the nearest frames need its cost matrices.
+    # `batch_pairs` has split the pairs: the batch is aligned whole, and the nearest frames need its cost matrices.
     cosine = list(match_many(values, cost="cosine", keep_cost=True, max_cells=sys.maxsize, batch_cells=sys.maxsize))
     contrastive = match_many(values, beta=beta, max_cells=sys.maxsize, batch_cells=sys.maxsize)
     return {

@@ -277,7 +277,7 @@ def _index_frames(path: Path) -> FrameIndex:
 def _usable_stamps(listed: list[int | None], container: InputContainer) -> NDArray[np.int64] | None:
     """Sort the packets' timestamps; None if they cannot be presentation times."""
     stamps = [pts for pts in listed if pts is not None]
-    # AVI stores no presentation times, and those that the library derives for reordered frames are wrong.
+    # AVI stores no presentation times, and the library derives wrong ones for reordered frames.
     if len(stamps) < len(listed) or len(set(stamps)) < len(stamps) or container.format.name == "avi":
         return None
     # A clock that restarts half-way, as in concatenated files, would interleave the parts.
@@ -319,7 +319,7 @@ def decoded_after_seek(container: InputContainer, stream: VideoStream) -> Iterat
 
 
 def decoded(container: InputContainer, stream: VideoStream) -> Iterator[VideoFrame]:
-    """Decode packet by packet, skipping those that cannot be decoded."""
+    """Decode packet by packet, skipping undecodable ones."""
     for packet in _packets(container, stream):
         try:
             yield from packet.decode()

@@ -119,7 +119,7 @@ def estimate_poses(
     pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> tuple[dict[Path, Pose], dict[Path, str]]:
-    """Estimate the pose of the main person of many recordings; return poses, and the reasons for those that failed."""
+    """Estimate the pose of the main person of many recordings; return poses and the reasons for failures."""
     kept = cache or Cache(None)
 
     def track(path: Path, on_frames: FrameProgress) -> Pose:

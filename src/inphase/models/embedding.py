@@ -122,7 +122,7 @@ class _Window:
         self._next = self.first
 
     def add(self, frames: NDArray[Any]) -> None:
-        """Compute the features of the next frames, and drop those that are no longer needed."""
+        """Compute the features of the next frames, and drop features no longer needed."""
         tensor = torch.from_numpy(np.ascontiguousarray(frames)).to(self._device)
         if self._precomputed:
             features = tensor.float()

@@ -166,7 +166,7 @@ OnWorkerEvent = Callable[[WorkerEvent], None]
 
 
 def run_jobs(jobs: Sequence[TrainingJob], out: Path, *, workers: int, on_event: OnWorkerEvent) -> dict[Path, str]:
-    """Run jobs, `workers` at a time; return the folders of those that failed, with the reasons.
+    """Run jobs, `workers` at a time; return the folders of failed jobs, with the reasons.
 
     One worker is this process.
     """
