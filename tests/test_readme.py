@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from inphase.data import stage_videos
-from inphase.media.probe import probe
+from inphase.media.recording import probe
 from inphase.training.recipe import list_recipes
 from tests.commands import type_command
 

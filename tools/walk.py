@@ -5,8 +5,11 @@
     python -m tools.walk reproduce    # inphase reproduce ablation, the smallest study
 
 A reader opens a file when one of its functions is called for the first time, and leaves it when none of its functions
-is running any more. A *return* is a function not read before in a file that was left: the reader has to open that file
-again. The tool runs the library function behind the command on clips that the stage draws, and follows every call.
+is running and the run has gone on to a file not seen before. A *return* is a function not read before in a file that
+was left: the reader has to open that file again. A function that calls no other file of the package (a check, a data
+class) is read by its name where it is called, and so are those of `storage` and `progress.py`, which know nothing of
+videos: both are like calls into a library, and no returns. The tool runs the library function behind the command on
+clips that the stage draws, and follows every call.
 """
 
 import argparse
@@ -26,14 +29,29 @@ PACKAGE = Path(inphase.__file__).parent
 ANONYMOUS = {"<module>", "<lambda>", "<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"}
 
 
+# Parts of the package that are read like a library.
+LIBRARIES = ("storage/", "progress.py")
+
+
+@dataclass
+class Call:
+    """A running function of the package, and whether it has called another file of the package."""
+
+    file: str
+    entry: str | None  # file:function, if reading it would be a return
+    leaf: bool = True
+
+
 @dataclass
 class Walk:
-    """The files a run passed, in the order of their first call, and the files that had to be opened again."""
+    """The files a run passed, in the order of their first call, and the functions that had a file opened again."""
 
     files: list[str] = field(default_factory=list)
     returns: list[str] = field(default_factory=list)
     _read: set[CodeType] = field(default_factory=set)
     _running: Counter[str] = field(default_factory=Counter)
+    _opened: dict[str, int] = field(default_factory=dict)  # file → number of files opened when it last ran
+    _calls: dict[int, list[Call]] = field(default_factory=dict)  # thread → running functions
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def record(self, frame: FrameType, event: str, _: object) -> None:
@@ -45,16 +63,32 @@ class Walk:
             return
         file = str(Path(code.co_filename).relative_to(PACKAGE))
         with self._lock:
+            stack = self._calls.setdefault(threading.get_ident(), [])
             if event == "return":
-                self._running[file] -= 1
-                return
-            if code not in self._read and not is_class_body(frame):
-                self._read.add(code)
-                if file not in self.files:
-                    self.files.append(file)
-                elif self._running[file] <= 0:
-                    self.returns.append(f"{file}:{code.co_name}")
-            self._running[file] += 1
+                self._leave(stack)
+            else:
+                self._enter(stack, file, code, read=not is_class_body(frame))
+
+    def _enter(self, stack: list[Call], file: str, code: CodeType, *, read: bool) -> None:
+        for caller in stack:
+            caller.leaf = caller.leaf and caller.file == file
+        entry = None
+        if read and code not in self._read:
+            self._read.add(code)
+            if file not in self.files:
+                self.files.append(file)
+            elif not file.startswith(LIBRARIES) and not self._running[file] and self._opened[file] < len(self.files):
+                entry = f"{file}:{code.co_name}"
+        self._opened[file] = len(self.files)
+        self._running[file] += 1
+        stack.append(Call(file, entry))
+
+    def _leave(self, stack: list[Call]) -> None:
+        call = stack.pop()
+        self._running[call.file] -= 1
+        self._opened[call.file] = len(self.files)
+        if call.entry and not call.leaf:
+            self.returns.append(call.entry)
 
 
 def is_import(frame: FrameType) -> bool:

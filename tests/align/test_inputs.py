@@ -19,9 +19,8 @@ from inphase.align import (
     soft_dtw,
     squared_euclidean_cost,
 )
-from inphase.align.cost import contrastive_costs
+from inphase.align.cost import contrastive_costs, last_frame, no_autocast, single_precision, valid
 from inphase.align.cycle import released_cycle_consistency
-from inphase.align.inputs import last_frame, no_autocast, single_precision, valid
 from inphase.losses import GTA
 
 CPU = torch.device("cpu")

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from inphase.align import dtw, matching
 from inphase.align.cost import contrastive_costs
-from inphase.align.matching import match, match_many, pair_cost, subsequence_cost
+from inphase.align.matching import align_with_itself, match, match_many, pair_cost, subsequence_cost
 from inphase.align.numba.path_numba import backtrack
-from inphase.align.path import Alignment, align_with_itself
+from inphase.align.path import Alignment
 from tests.conftest import CUDA
 
 Pairs = list[tuple[NDArray[np.float32], NDArray[np.float32]]]

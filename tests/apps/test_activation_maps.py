@@ -6,7 +6,7 @@ import torch
 
 from inphase.apps.activation_maps import activation_maps, overlay
 from inphase.media.frames import read_clip
-from inphase.media.probe import probe
+from inphase.media.recording import probe
 from inphase.models import MotionEncoder, PoseEncoder
 from inphase.playback import read_playback
 from inphase.pose.pose import JOINTS13

@@ -13,7 +13,7 @@ from PIL import Image
 from inphase.apps.transfer_labels import name_tables
 from inphase.media.audio import read_sound
 from inphase.media.frames import read_clip
-from inphase.media.probe import probe
+from inphase.media.recording import probe
 from inphase.models import save_encoder
 from inphase.playback import read_playback
 from tests.commands import type_command as run
@@ -125,7 +125,7 @@ def test_a_short_action_is_found_inside_a_long_video(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("embedded before it was refused")
 
-    monkeypatch.setattr("inphase.apps.align_videos.embed_together", refuse)
+    monkeypatch.setattr("inphase.apps.align_videos.embed_videos", refuse)
     capsys.readouterr()
     assert align(monkeypatch, place, a, b, "--subsequence", "--reference", 1) == 1
     assert "cannot be found inside" in capsys.readouterr().err

@@ -8,7 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from inphase.media import decode
-from inphase.media.frames import Clip, open_recording, read_clip, stream_clips
+from inphase.media.frames import Clip, read_clip, stream_clips
+from inphase.media.recording import open_recording
 from inphase.storage.errors import DamagedMediaWarning, MediaError
 from tests.media.recordings import clicks, numbers_of, write_pictures, write_video
 

@@ -10,8 +10,8 @@ import pytest
 import inphase
 from inphase.media import decode
 from inphase.media.decode import FrameIndex, index_frames
-from inphase.media.frames import open_recording, read_clip
-from inphase.media.probe import probe
+from inphase.media.frames import read_clip
+from inphase.media.recording import open_recording, probe
 from tests.corpus.made import small_encoder
 from tests.media.recordings import write_video
 

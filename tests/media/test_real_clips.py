@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from inphase.media.frames import read_clip
-from inphase.media.probe import probe
+from inphase.media.recording import probe
 from tests.real_data import needs_real, real_folder
 
 GOLFDB = real_folder("golfdb")

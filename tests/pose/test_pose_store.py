@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from inphase.media.frame_store import FillSummary, FrameStore, Source, fill_store
-from inphase.media.frames import Recording
+from inphase.media.recording import Recording
 from inphase.pose import pose_store
 from inphase.pose.pose import Pose
 from inphase.pose.pose_store import PoseStore, cached_pose, fill_poses, pack, unpack

@@ -11,7 +11,7 @@ two log-softmaxes. Exact where a probability underflows, as most do early in tra
 import torch
 from torch import Tensor
 
-from inphase.align.inputs import (
+from inphase.align.cost import (
     Lengths,
     no_autocast,
     require_alike,

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from inphase.align.cost import BETA, Cost, pairwise_cost
-from inphase.align.inputs import Lengths, last_frame, require_tensor, valid
+from inphase.align.cost import BETA, Cost, Lengths, last_frame, pairwise_cost, require_tensor, valid
 from inphase.align.path import Alignment, cosine_distance, shortest_path
 from inphase.align.recursion import Kind, accumulate, min_gamma, smooth_min
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.align.inputs import require_tensor, single_precision
+from inphase.align.cost import require_tensor, single_precision
 from inphase.align.numba.path_numba import backtrack, hard_table
 from inphase.align.recursion import Kind, accumulate
 
@@ -89,12 +89,6 @@ def cosine_distance(x: Tensor, y: Tensor, path: FramePairs) -> float:
     i, j = torch.from_numpy(path).T
     # The mean of the cosines of a video and its copy rounds to a little above 1.
     return max(0.0, float(1 - F.cosine_similarity(x[i], y[j]).mean()))
-
-
-def align_with_itself(length: int) -> Alignment:
-    """Align a sequence with itself, frame by frame."""
-    frames = np.arange(length)
-    return Alignment(np.stack([frames, frames], axis=1), 0.0, (length, length), distance=0.0)
 
 
 def expected_path(cost: Tensor, *, kind: Kind = "soft", gamma: float = 0.1, free_start: bool = False) -> Tensor:

@@ -25,7 +25,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from inphase.align.inputs import no_autocast, require_temperature, require_tensor, single_precision
+from inphase.align.cost import no_autocast, require_temperature, require_tensor, single_precision
 from inphase.align.numba import recursion_numba
 
 

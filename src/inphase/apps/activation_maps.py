@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from inphase.apps.tracks import NamedVideo, add_video_file, make_track, open_recordings
+from inphase.apps.tracks import add_video_file, make_track
 from inphase.media.encode import write_mp4
-from inphase.media.frames import shown_at, stream_clips
+from inphase.media.frames import stream_clips
+from inphase.media.recording import NamedVideo, open_recordings
 from inphase.media.render import follow_sound, play_file
+from inphase.media.sampling import shown_at
 from inphase.models import load_encoder
 from inphase.models.embedding import Embedding, embed
 from inphase.models.encoder import Encoder, Modality

@@ -10,24 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.align.matching import PairCost, match
-from inphase.align.path import Alignment, align_with_itself
+from inphase.align.matching import PairCost, align_with_itself, match
+from inphase.align.path import Alignment
 from inphase.apps.alignment_files import OUTPUTS, Output
-from inphase.apps.tracks import (
-    NamedVideo,
-    embed_together,
-    make_curves,
-    make_pair,
-    make_time_map,
-    make_track,
-    open_recordings,
-)
-from inphase.models.embed_videos import Model
+from inphase.apps.tracks import make_curves, make_pair, make_time_map, make_track
+from inphase.media.recording import NamedVideo, open_recordings
+from inphase.models.embed_videos import Model, embed_videos
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import Pair, Playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, ignore_progress
+from inphase.storage.cache import open_cache
 from inphase.storage.files import refuse_overwrite, require_folder
 
 # As many as the viewer shows.
@@ -163,8 +157,14 @@ def align_videos(
     named = find_reference(str(reference), recordings, subsequence=subsequence)
     if subsequence and named is not None:
         require_inside(recordings, named)
-    embedded = embed_together(
-        paths, model=model, modality=modality, fps=fps, cache=cache, pose_estimator=pose_estimator, progress=progress
+    embedded = embed_videos(
+        paths,
+        model=model,
+        modality=modality,
+        fps=fps,
+        cache=open_cache(cache),
+        pose_estimator=pose_estimator,
+        progress=progress,
     )
     chosen = medoid(embedded.embeddings) if named is None else named
     if subsequence and named is None:
@@ -238,17 +238,19 @@ def synchronize(
     if not 0 <= reference < len(embeddings):
         raise ValueError(f"reference {reference} does not exist: there are recordings 0 to {len(embeddings) - 1}")
     clock = embeddings[reference].times
-    matches, columns = [], []
-    for number, other in enumerate(embeddings):
-        if number == reference:
-            found = align_with_itself(len(other))
-        else:
-            found = match(embeddings[reference].values, other.values, cost=cost, subsequence=subsequence)
-        follows = number != reference and smooth > 0
-        seconds = found.time_map(clock, other.times)
-        columns.append(smooth_time_map(clock, seconds, period=smooth) if follows else seconds)
-        matches.append(found)
-    return Synchronization(reference, clock, np.stack(columns, axis=1), tuple(matches))
+    matches = tuple(
+        align_with_itself(len(clock))
+        if number == reference
+        else match(embeddings[reference].values, other.values, cost=cost, subsequence=subsequence)
+        for number, other in enumerate(embeddings)
+    )
+    columns = [found.time_map(clock, other.times) for found, other in zip(matches, embeddings, strict=True)]
+    if smooth > 0:
+        columns = [
+            seconds if number == reference else smooth_time_map(clock, seconds, period=smooth)
+            for number, seconds in enumerate(columns)
+        ]
+    return Synchronization(reference, clock, np.stack(columns, axis=1), matches)
 
 
 def medoid(embeddings: Sequence[Embedding], *, cost: PairCost = "contrastive") -> int:

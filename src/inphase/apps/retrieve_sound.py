@@ -11,20 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.apps.search import MomentHit, list_corpus, moment_of, nearest_moments, show_moment
-from inphase.apps.tracks import NamedVideo, embed_others, names_of
 from inphase.data import DATASETS
 from inphase.data.audio_visual import read_video_sound
 from inphase.data.frame_source import open_frame_source
 from inphase.data.stage_videos import write_recording
 from inphase.data.video import find_present, summarize
 from inphase.media.audio import Sound, read_sound
-from inphase.media.probe import probe
+from inphase.media.recording import names_of, open_named
 from inphase.models import Embedding, Encoder, load_encoder
+from inphase.models.embed_videos import embed_each
 from inphase.models.modality import WINDOW_SECONDS, embed_sound, embed_sound_at
 from inphase.playback import Playback, PlaybackMoment, Result, add_media, write_playback
 from inphase.playback.part import AUDIO_TYPES
 from inphase.progress import Progress, ignore_progress
 from inphase.runs import Run
+from inphase.storage.cache import open_cache
 from inphase.storage.errors import MediaError
 from inphase.storage.files import require_folder
 
@@ -195,7 +196,7 @@ def show_second(
 ) -> PlaybackMoment:
     """Describe the second around a moment for the viewer, with a thumbnail; a file without images plays its sound."""
     try:
-        recording = NamedVideo(path, name, probe(path))
+        recording = open_named(path, name)
     except MediaError:
         playable = path.suffix.lower() in AUDIO_TYPES
         media, thumbnail = add_media(folder, path) if playable else None, None
@@ -250,7 +251,9 @@ class SoundFiles:
         """List the files."""
         paths = [query, *list_corpus(places, query)]
         self._paths = dict(zip(names_of(paths), paths, strict=True))
-        self._embed = partial(embed_others, encoder=load_encoder(model), fps=fps, cache=cache, progress=progress)
+        self._embed = partial(
+            embed_each, encoder=load_encoder(model), fps=fps, cache=open_cache(cache), progress=progress
+        )
         self.names = list(self._paths)
         self.query = self.names[0]
 

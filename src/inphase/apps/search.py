@@ -9,26 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from inphase.align.matching import match
-from inphase.align.path import Alignment, align_with_itself
+from inphase.align.matching import align_with_itself, match
+from inphase.align.path import Alignment
 from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
-from inphase.apps.tracks import (
-    NamedVideo,
-    add_video_file,
-    embed_others,
-    embed_together,
-    names_of,
-    open_recordings,
-)
+from inphase.apps.tracks import add_video_file
 from inphase.media.frames import read_clip
 from inphase.media.listing import videos_in
-from inphase.media.probe import probe
-from inphase.models.embed_videos import Model
+from inphase.media.recording import NamedVideo, names_of, open_named, open_recordings
+from inphase.models.embed_videos import Model, embed_each, embed_videos
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import Playback, PlaybackMoment, Result, write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, ignore_progress
+from inphase.storage.cache import open_cache
 from inphase.storage.files import atomic_write, require_folder
 
 # Minimum distance of two hits in one recording, in seconds.
@@ -97,7 +91,7 @@ class SearchResult:
         found = dict.fromkeys(hit.name for hit in (videos if self.at is None else moments))
         for number, key in enumerate(found, start=1):
             path, name = self.files[key]
-            recordings[key] = NamedVideo(path, name, probe(path))
+            recordings[key] = open_named(path, name)
             report("writing results", number, len(found))
         if self.at is None:
             return [write_playback(out, self._videos_playback(out, videos, recordings))]
@@ -156,9 +150,14 @@ def search_files(
     require_question(at=at, top=top, subsequence=subsequence)
     paths = list_corpus(corpus, Path(query))
     (asked,) = open_recordings([query])
-    shared: dict[str, Any] = {"fps": fps, "cache": cache, "pose_estimator": pose_estimator, "progress": progress}
-    embedded = embed_together([asked.path], model=model, modality=modality, **shared)
-    others, failed = embed_others(paths, encoder=embedded.encoder, **shared)
+    shared: dict[str, Any] = {
+        "fps": fps,
+        "cache": open_cache(cache),
+        "pose_estimator": pose_estimator,
+        "progress": progress,
+    }
+    embedded = embed_videos([asked.path], model=model, modality=modality, **shared)
+    others, failed = embed_each(paths, encoder=embedded.encoder, **shared)
     embeddings = dict(zip(names_of(list(others)), others.values(), strict=True))
     files = {name: (path, name) for name, path in zip(embeddings, others, strict=True)}
     embedding = embedded.embeddings[0]

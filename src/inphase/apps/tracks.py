@@ -1,8 +1,7 @@
-"""Video files on their way into a playback: names, embeddings, media files, tracks and cost matrices."""
+"""Tracks of a playback: media files, time maps, curves and cost matrices of videos that were embedded and aligned."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +10,11 @@ from numpy.typing import NDArray
 
 from inphase.align.matching import MAX_CELLS, PairCost, average_blocks, pair_cost
 from inphase.align.path import Alignment
-from inphase.media.probe import Properties, is_playable, probe
+from inphase.media.recording import NamedVideo
 from inphase.media.render import make_playable
-from inphase.models.embed_videos import EmbeddedVideos, Model, embed_each, embed_videos
 from inphase.models.embedding import Embedding
-from inphase.models.encoder import Encoder, ModalityChoice
 from inphase.playback import Curves, Pair, TimeMap, VideoTrack, add_media, principal_curves
-from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress
-from inphase.storage.cache import Cache, default_cache_folder
 from inphase.storage.files import scratch_folder
 
 # Knots of a time map: the viewer interpolates them at every tick of its clock.
@@ -30,77 +25,13 @@ RESULT_STEMS = ("aligned", "activations")
 MAX_COST_SIDE = 2048
 
 
-@dataclass(frozen=True)
-class NamedVideo:
-    """A video file, the name to show for it, and its properties."""
-
-    path: Path
-    name: str
-    properties: Properties
-
-
-def open_recordings(paths: Sequence[Path | str]) -> list[NamedVideo]:
-    """Probe video files and name them by their stems, with as many parent folders as make the names unique."""
-    files = [Path(path) for path in paths]
-    for path in files:
-        if path.is_dir():
-            raise ValueError(f"{path} is a folder: name video files")
-    return [NamedVideo(path, name, probe(path)) for path, name in zip(files, names_of(files), strict=True)]
-
-
-def names_of(paths: Sequence[Path]) -> list[str]:
-    """Name files by their stems; add parent folders, or failing that a number, where two names are equal."""
-    for parts in range(1, 1 + max((len(path.parts) for path in paths), default=0)):
-        names = ["/".join((*path.parent.parts[len(path.parts) - parts :], path.stem)) for path in paths]
-        if len(set(names)) == len(names):
-            return names
-    return [f"{path.stem} ({number})" for number, path in enumerate(paths, start=1)]
-
-
-def embed_together(
-    paths: Sequence[Path],
-    *,
-    model: Model,
-    modality: ModalityChoice = "auto",
-    fps: float | None,
-    cache: Path | None,
-    pose_estimator: str = DEFAULT_ESTIMATOR,
-    progress: Progress | None,
-) -> EmbeddedVideos:
-    """Embed videos with one encoder: the given one, or the shipped one that suits all of them."""
-    kept = Cache(cache or default_cache_folder())
-    return embed_videos(
-        paths, model=model, modality=modality, cache=kept, fps=fps, pose_estimator=pose_estimator, progress=progress
-    )
-
-
-def embed_others(
-    paths: Sequence[Path],
-    *,
-    encoder: Encoder,
-    fps: float | None,
-    cache: Path | None,
-    pose_estimator: str = DEFAULT_ESTIMATOR,
-    progress: Progress | None,
-) -> tuple[dict[Path, Embedding], dict[Path, str]]:
-    """Embed many videos with one encoder; return the embeddings, and for every unreadable video the reason."""
-    kept = Cache(cache or default_cache_folder())
-    embeddings, failed = embed_each(
-        paths, encoder=encoder, cache=kept, fps=fps, pose_estimator=pose_estimator, progress=progress
-    )
-    if not embeddings:
-        reason = next(iter(failed.values()), "there are none")
-        raise ValueError(f"none of {len(paths)} videos can be embedded by {encoder.modality} ({reason})")
-    return embeddings, failed
-
-
 def add_video_file(folder: Path, recording: NamedVideo, *, progress: Progress | None = None) -> str:
     """Link or copy a video into a playback's folder, re-encoded if browsers cannot play it; return its path there."""
     folder.mkdir(parents=True, exist_ok=True)
     # Keep letters of any script; drop characters that are special in a URL or a page.
     stem = re.sub(r"[^\w .-]", "_", recording.path.stem).strip(". ") or "video"
     stem += " (video)" if stem in RESULT_STEMS else ""
-    if is_playable(recording.path):
+    if recording.playable:
         return add_media(folder, recording.path, name=stem + recording.path.suffix.lower())
     with scratch_folder(folder) as draft:
         encoded = draft / "video.mp4"

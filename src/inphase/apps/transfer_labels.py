@@ -22,18 +22,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inphase.align.matching import MAX_CELLS, match, pair_cost
-from inphase.align.path import Alignment, align_with_itself, expected_path
+from inphase.align.matching import MAX_CELLS, align_with_itself, match, pair_cost
+from inphase.align.path import Alignment, expected_path
 from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
 from inphase.apps.labels import SECONDS_ROUNDING, Event, Labels, Segment, label_track, read_labels, tabulate
-from inphase.apps.tracks import NamedVideo, add_video_file, embed_together, open_recordings
-from inphase.media.frames import open_recording
-from inphase.models.embed_videos import Model
+from inphase.apps.tracks import add_video_file
+from inphase.media.recording import NamedVideo, open_recording, open_recordings
+from inphase.models.embed_videos import Model, embed_videos
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, ignore_progress
+from inphase.storage.cache import open_cache
 from inphase.storage.files import atomic_write, refuse_overwrite, require_folder
 
 # Temperatures, in units of the contrastive cost, at which labels are placed and their confidence is taken
@@ -127,8 +128,14 @@ def transfer_labels(
     table = None if isinstance(labels, Labels) else Path(labels)
     given = labels if isinstance(labels, Labels) else read_labels(Path(labels), times=times[0], end=ends[0])
     paths = [each.path for each in recordings]
-    embedded = embed_together(
-        paths, model=model, modality=modality, fps=fps, cache=cache, pose_estimator=pose_estimator, progress=progress
+    embedded = embed_videos(
+        paths,
+        model=model,
+        modality=modality,
+        fps=fps,
+        cache=open_cache(cache),
+        pose_estimator=pose_estimator,
+        progress=progress,
     )
     report = progress or ignore_progress
     x, others = embedded.embeddings[0], embedded.embeddings[1:]

@@ -18,10 +18,10 @@ from inphase.apps.search import (
     require_question,
     search_files,
 )
-from inphase.apps.tracks import names_of, open_recordings
 from inphase.corpus.embedding_store import CatalogEntry, EmbeddingStore, is_store
 from inphase.corpus.shards import read_times
 from inphase.corpus.vector_index import Candidate, Index
+from inphase.media.recording import names_of, open_recordings
 from inphase.models import Encoder, load_encoder
 from inphase.models.embed_videos import Model, embed_video
 from inphase.models.embedding import Embedding

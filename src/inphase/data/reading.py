@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from inphase.data.video import Video
 from inphase.media.frame_store import FrameStore, Source
-from inphase.media.frames import Clip, open_recording, read_clip, read_spans
-from inphase.media.probe import probe
+from inphase.media.frames import Clip, read_clip, read_spans
+from inphase.media.recording import open_recording, probe
 from inphase.media.sampling import Frames
 from inphase.pose.pose_store import PoseStore
 

@@ -11,9 +11,8 @@ supplement.
 import torch
 from torch import Tensor
 
-from inphase.align.cost import Cost
+from inphase.align.cost import Cost, Lengths, require_pair, require_temperature
 from inphase.align.dtw import soft_dtw
-from inphase.align.inputs import Lengths, require_pair, require_temperature
 from inphase.losses.loss import PairLoss, Pairs, require_choice
 
 

@@ -5,10 +5,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from inphase.align.cost import contrastive_costs, cosine_cost
+from inphase.align.cost import Lengths, contrastive_costs, cosine_cost, require_pair, require_temperature
 from inphase.align.cycle import cycle_consistency, released_cycle_consistency
 from inphase.align.dtw import read_out
-from inphase.align.inputs import Lengths, require_pair, require_temperature
 from inphase.align.recursion import accumulate
 from inphase.losses.loss import PairLoss, Pairs, require_choice
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from inphase.align.inputs import Lengths, require_tensor, single_precision
+from inphase.align.cost import Lengths, require_tensor, single_precision
 
 Pairs = Literal["anchor", "all"]
 

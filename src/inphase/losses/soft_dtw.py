@@ -8,9 +8,8 @@ equal cost nothing. The contrastive cost, `cost="contrastive"`, keeps them apart
 
 from torch import Tensor
 
-from inphase.align.cost import Cost
+from inphase.align.cost import Cost, Lengths, require_temperature
 from inphase.align.dtw import soft_dtw
-from inphase.align.inputs import Lengths, require_temperature
 from inphase.losses.loss import PairLoss, Pairs, require_choice
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from inphase.align.inputs import single_precision
+from inphase.align.cost import single_precision
 from inphase.losses.loss import Draw, Frames, Loss, Sequences, draw_distinct, masked_mean
 
 

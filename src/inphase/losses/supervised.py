@@ -11,7 +11,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from inphase.align.inputs import single_precision
+from inphase.align.cost import single_precision
 from inphase.losses.loss import Loss, Sequences, masked_mean, normalize, require_choice
 
 

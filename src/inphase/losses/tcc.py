@@ -21,8 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from inphase.align.cost import squared_euclidean_cost
-from inphase.align.inputs import no_autocast, require_temperature
+from inphase.align.cost import no_autocast, require_temperature, squared_euclidean_cost
 from inphase.losses.loss import Loss, Pairs, Sequences, masked_mean, normalize, pair_up, require_choice
 
 CycleLoss = Literal["variance", "mse", "huber", "classification"]

@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from inphase.align.cost import squared_euclidean_cost
-from inphase.align.inputs import no_autocast, require_temperature
+from inphase.align.cost import no_autocast, require_temperature, squared_euclidean_cost
 from inphase.losses.loss import Draw, Frames, Loss, Sequences, draw_distinct, masked_mean, require_choice
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from inphase.align.inputs import require_temperature
+from inphase.align.cost import require_temperature
 from inphase.losses.loss import Draw, Frames, Loss, Sequences, draw_distinct
 
 

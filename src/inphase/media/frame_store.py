@@ -16,7 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from inphase.media.frames import Clip, Recording, choose, describe_damage, in_clips, open_recording, spliced
+from inphase.media.frames import Clip, in_clips, spliced
+from inphase.media.recording import Recording, describe_damage, open_recording
+from inphase.media.sampling import choose
 from inphase.progress import Progress, ignore_progress
 from inphase.storage.array_store import (
     ArrayStore,

@@ -18,8 +18,9 @@ from PIL import ImageFont
 
 from inphase.media.audio import Sound, stream_sound
 from inphase.media.encode import SOUND_RATE, write_mp4
-from inphase.media.frames import ROUNDING, Clip, shown_at, stream_clips
-from inphase.media.probe import probe
+from inphase.media.frames import Clip, stream_clips
+from inphase.media.recording import probe
+from inphase.media.sampling import ROUNDING, shown_at
 from inphase.progress import Progress, ignore_progress
 
 Layout = Literal["row", "grid", "overlay"]

@@ -104,12 +104,20 @@ def embed_each(
     pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> tuple[dict[Path, Embedding], dict[Path, str]]:
-    """Embed many recordings; return the embeddings, and for every recording that failed the reason."""
+    """Embed many recordings; return the embeddings, and for every recording that failed the reason.
+
+    Raise if all of them fail.
+    """
 
     def embed_one(path: Path, on_frames: FrameProgress) -> Embedding:
         return _embed_file(encoder, path, cache, fps, pose_estimator, on_frames)
 
-    return _try_each(embed_one, paths, threads=find_modality(encoder).threads, stage="embedding", progress=progress)
+    threads = find_modality(encoder).threads
+    embeddings, failed = _try_each(embed_one, paths, threads=threads, stage="embedding", progress=progress)
+    if not embeddings:
+        reason = next(iter(failed.values()), "there are none")
+        raise ValueError(f"none of {len(paths)} videos can be embedded by {encoder.modality} ({reason})")
+    return embeddings, failed
 
 
 def estimate_poses(

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.media.audio import Sound, log_mel_windows
-from inphase.media.frames import Clip, choose, open_recording, stream_clips
+from inphase.media.frames import Clip, stream_clips
+from inphase.media.recording import open_recording
+from inphase.media.sampling import choose
 from inphase.models.embedding import Embedding, embed
 from inphase.models.encoder import Encoder
 from inphase.models.motion_encoder import PooledFeatures

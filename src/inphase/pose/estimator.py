@@ -13,7 +13,9 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from inphase.media.frames import Clip, Recording, choose, in_clips, open_recording, read_clip, spliced, warn_of_damage
+from inphase.media.frames import Clip, in_clips, read_clip, spliced, warn_of_damage
+from inphase.media.recording import Recording, open_recording
+from inphase.media.sampling import choose
 from inphase.pose.pose import Pose
 from inphase.progress import Progress, ignore_progress
 from inphase.storage.errors import NoPersonError

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.media.frame_store import FillSummary, Source, fill
-from inphase.media.frames import describe_damage, open_recording
+from inphase.media.recording import describe_damage, open_recording
 from inphase.pose.estimator import (
     DEFAULT_ESTIMATOR,
     complete_options,

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from inphase.apps.align_videos import Aligned, synchronize
-from inphase.apps.tracks import open_recordings
 from inphase.data import stage_videos
 from inphase.data.frame_source import FrameSource, open_frame_source
 from inphase.data.video import Video
 from inphase.evaluation import embed_videos, value_of
 from inphase.evaluation.evaluate import Evaluation, measure
+from inphase.media.recording import open_recordings
 from inphase.models import Encoder
 from inphase.progress import Progress
 from inphase.training import Recipe, read_recipe, train

@@ -54,6 +54,11 @@ class Cache:
         return self.folder / f"{key}.npz"
 
 
+def open_cache(folder: Path | None) -> Cache:
+    """Open the cache in `folder`, by default in the user's cache folder."""
+    return Cache(folder or default_cache_folder())
+
+
 def default_cache_folder() -> Path:
     """Return the user's cache folder: $XDG_CACHE_HOME/inphase, or ~/.cache/inphase."""
     # The standard asks to ignore a relative path.

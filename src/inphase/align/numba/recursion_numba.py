@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.align.inputs import cheap_once_differentiable
+from inphase.align.cost import cheap_once_differentiable
 from inphase.align.numba.intrinsics import announce_compilation, compiled, exp2, log
 from inphase.align.numba.path_numba import BORDER, least, scan_pairs
 

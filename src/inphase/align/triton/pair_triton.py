@@ -23,7 +23,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.libdevice import mul_rn
 
-from inphase.align.inputs import cheap_once_differentiable
+from inphase.align.cost import cheap_once_differentiable
 from inphase.align.triton.launch_triton import Launcher, aligned, two_floats
 from inphase.align.triton.recursion_triton import BORDER, KINDS, low_size, sweep, sweep_back
 from inphase.align.triton.strips_triton import LANES, steps_of

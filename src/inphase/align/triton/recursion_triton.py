@@ -27,7 +27,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.libdevice import fast_dividef
 
-from inphase.align.inputs import cheap_once_differentiable
+from inphase.align.cost import cheap_once_differentiable
 from inphase.align.triton.launch_triton import Launcher, two_floats
 from inphase.align.triton.strips_triton import (
     LANES,

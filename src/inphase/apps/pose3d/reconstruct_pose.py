@@ -17,10 +17,11 @@ from inphase.apps.pose3d.reconstruction_files import (
     write_reconstruction,
 )
 from inphase.apps.pose3d.views import MIN_VIEWS, Performance, Reconstruction, choose_partners, gather
-from inphase.apps.tracks import NamedVideo, add_video_file, open_recordings
+from inphase.apps.tracks import add_video_file
 from inphase.data import DATASETS
 from inphase.data.frame_source import select_joints
 from inphase.data.video import Video, summarize
+from inphase.media.recording import NamedVideo, open_recordings
 from inphase.models import Encoder, load_encoder, load_shipped
 from inphase.models.embed_videos import Model, estimate_poses
 from inphase.playback import write_playback

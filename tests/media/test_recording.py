@@ -7,7 +7,7 @@ import pytest
 
 from inphase.media.audio import read_sound
 from inphase.media.frames import read_clip
-from inphase.media.probe import Properties, is_playable, probe
+from inphase.media.recording import Properties, is_playable, probe
 from inphase.media.render import make_playable
 from inphase.storage.errors import MediaError
 from tests.media.recordings import clicks, numbers_of, remux, write_pictures, write_video

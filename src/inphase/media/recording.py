@@ -1,0 +1,217 @@
+"""Recordings: open a video file or a folder of numbered images, measure it, name it, check that browsers play it.
+
+The codec is imported when a recording is opened: machines that train on a frame store do without it.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inphase.storage.errors import MediaError
+
+if TYPE_CHECKING:
+    from av.video.frame import VideoFrame
+
+
+class Recording(Protocol):
+    """An opened video file or folder of images: the times of all frames, and the images one after the other."""
+
+    path: Path
+    times: NDArray[np.float64]  # [N] of every frame, lost ones included
+    fps: float  # on average
+    has_sound: bool
+    lost: int  # requested frames that could not be decoded, so far
+    damaged: int  # decoded frames with missing data, so far
+
+    def images(
+        self, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None = None
+    ) -> Iterator[tuple[float, NDArray[np.uint8]]]:
+        """Yield the time and the RGB image of each `wanted` frame (None: all) in order of presentation."""
+        ...
+
+
+def open_recording(path: Path | str, *, native_fps: float | None = None) -> Recording:
+    """Open a video file, or a folder of numbered images recorded at `native_fps`."""
+    from inphase.media.decode import VideoFile
+
+    path = Path(path)
+    if path.is_dir():
+        return ImageFolder(path, native_fps=native_fps)
+    if native_fps is not None:
+        raise ValueError(f"native_fps={native_fps} is for folders of images; {path} has its own clock: drop it")
+    return VideoFile(path)
+
+
+def describe_damage(recording: Recording) -> str:
+    """Describe the frames that a decoded recording lost; empty if it lost none."""
+    if not recording.lost and not recording.damaged:
+        return ""
+    return (
+        f"{recording.path} is damaged: {recording.lost} of the requested frames are lost and {recording.damaged} have "
+        "faults; get an undamaged copy if you need them"
+    )
+
+
+FRAME_SUFFIXES = {".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
+
+
+class ImageFolder:
+    """A recording whose frames are the images of a folder, ordered by the last number in their names.
+
+    The number is the clock: an image missing from the sequence leaves a gap and counts as a lost frame.
+    """
+
+    def __init__(self, path: Path, *, native_fps: float | None) -> None:
+        """List the images without reading them."""
+        if native_fps is None or not native_fps > 0:
+            raise ValueError(
+                f"{path} is a folder of images without a clock: pass native_fps= (frames/s), got {native_fps}"
+            )
+        self.path = path
+        self._files = numbered_images(path)
+        self._first = min(self._files)
+        self.times = np.arange(max(self._files) - self._first + 1) / native_fps
+        self.fps = float(native_fps)
+        self.has_sound = False
+        self.lost = 0
+        self.damaged = 0
+
+    def images(
+        self, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None = None
+    ) -> Iterator[tuple[float, NDArray[np.uint8]]]:
+        """Yield the time and the image of each `wanted` frame (None: all)."""
+        from inphase.media.decode import UprightConverter
+
+        convert = UprightConverter(size=size)
+        for position in range(len(self.times)) if wanted is None else wanted.tolist():
+            frame = _decode(self._files.get(self._first + position))
+            if frame is None:
+                self.lost += 1
+            else:
+                yield float(self.times[position]), convert(frame)
+
+
+def numbered_images(folder: Path) -> dict[int, Path]:
+    """Map the numbers of a folder's images to their files."""
+    images = sorted(file for file in folder.iterdir() if file.suffix.lower() in FRAME_SUFFIXES)
+    if not images:
+        raise MediaError(
+            f"{folder} holds no images ({', '.join(sorted(FRAME_SUFFIXES))}): point to a folder of numbered frames"
+        )
+    numbered: dict[int, Path] = {}
+    for file in images:
+        numbers = re.findall(r"\d+", file.stem)
+        if not numbers:
+            raise MediaError(f"{file} has no number in its name: rename it, or move it out of the folder of frames")
+        if int(numbers[-1]) in numbered:
+            raise MediaError(
+                f"{numbered[int(numbers[-1])]} and {file.name} are both number {int(numbers[-1])}: keep one"
+            )
+        numbered[int(numbers[-1])] = file
+    return numbered
+
+
+def _decode(file: Path | None) -> "VideoFrame | None":
+    import av
+
+    if file is None:
+        return None
+    try:
+        # The codec would take the path `frame_%d.png` for a pattern; given a stream, it detects the format.
+        with file.open("rb") as opened, av.open(opened, "r") as container:
+            return next(container.decode(video=0), None)
+    except av.error.FFmpegError:
+        return None
+
+
+# Codecs that Chrome, Firefox and Safari all play, by the format name of the container.
+_MP4, _WEBM = "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm"
+PLAYABLE_VIDEO = {_MP4: {"h264"}, _WEBM: {"vp8", "vp9"}}
+PLAYABLE_SOUND = {_MP4: {"aac", "mp3"}, _WEBM: {"opus", "vorbis"}}
+PLAYABLE_SUFFIXES = {".mp4": _MP4, ".m4v": _MP4, ".webm": _WEBM}
+PLAYABLE_PIXELS = {"yuv420p", "yuvj420p"}
+
+
+@dataclass(frozen=True)
+class Properties:
+    """The measures of a recording: `size` is the (height, width) of its upright frames."""
+
+    frames: int
+    fps: float  # on average
+    duration: float  # seconds from 0 to the end of the last frame
+    size: tuple[int, int]
+    has_sound: bool
+
+
+def probe(path: Path | str, *, native_fps: float | None = None) -> Properties:
+    """Count the frames of a recording and measure it, decoding one frame only.
+
+    The packets are counted one by one, since headers may be wrong; frames with damaged packets count too.
+    """
+    recording = open_recording(path, native_fps=native_fps)
+    first = next((image for _, image in recording.images(None)), None)
+    if first is None:
+        raise MediaError(f"{path}: not one frame can be decoded; get an undamaged copy of the file")
+    duration = float(recording.times[-1]) + 1 / recording.fps
+    height, width = first.shape[:2]
+    return Properties(len(recording.times), recording.fps, duration, (height, width), recording.has_sound)
+
+
+def is_playable(path: Path | str) -> bool:
+    """Report whether browsers play a file as it is: container, codecs, 8-bit 4:2:0, upright, clock from 0."""
+    from inphase.media.decode import clock_origin, decoded, open_container, orientation, video_stream
+
+    path = Path(path)
+    if path.is_dir() or path.suffix.lower() not in PLAYABLE_SUFFIXES:
+        return False
+    with open_container(path) as container:
+        stream, name = video_stream(container, path), container.format.name
+        if name != PLAYABLE_SUFFIXES[path.suffix.lower()]:
+            return False
+        if stream.codec_context.codec.canonical_name not in PLAYABLE_VIDEO[name]:
+            return False
+        if stream.codec_context.pix_fmt not in PLAYABLE_PIXELS or clock_origin(container) != 0:
+            return False
+        sounds = {sound.codec_context.codec.canonical_name for sound in container.streams.audio}
+        if not sounds <= PLAYABLE_SOUND[name]:
+            return False
+        first = next(decoded(container, stream), None)
+        return first is not None and orientation(first) == (False, False, False)
+
+
+@dataclass(frozen=True)
+class NamedVideo:
+    """A video file, the name to show for it, its properties, and whether browsers play it as it is."""
+
+    path: Path
+    name: str
+    properties: Properties
+    playable: bool
+
+
+def open_recordings(paths: Sequence[Path | str]) -> list[NamedVideo]:
+    """Probe video files and name them by their stems, with as many parent folders as make the names unique."""
+    files = [Path(path) for path in paths]
+    for path in files:
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder: name video files")
+    return [open_named(path, name) for path, name in zip(files, names_of(files), strict=True)]
+
+
+def open_named(path: Path, name: str) -> NamedVideo:
+    """Probe a video file that is shown as `name`."""
+    return NamedVideo(path, name, probe(path), is_playable(path))
+
+
+def names_of(paths: Sequence[Path]) -> list[str]:
+    """Name files by their stems; add parent folders, or failing that a number, where two names are equal."""
+    for parts in range(1, 1 + max((len(path.parts) for path in paths), default=0)):
+        names = ["/".join((*path.parent.parts[len(path.parts) - parts :], path.stem)) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{path.stem} ({number})" for number, path in enumerate(paths, start=1)]
