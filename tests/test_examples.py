@@ -26,13 +26,13 @@ def run(example: Path) -> tuple[Path, str]:
 
 
 @each_example
-def test_example_draws_a_picture(example: Path) -> None:
-    pictures = list(run(example)[0].glob("out/**/*.png"))
-    assert pictures, f"{example.name} wrote no picture under out/"
-    for picture in pictures:
-        pixels = matplotlib.image.imread(picture)[:, :, :3]
+def test_example_draws_an_image(example: Path) -> None:
+    images = list(run(example)[0].glob("out/**/*.png"))
+    assert images, f"{example.name} wrote no image under out/"
+    for image in images:
+        pixels = matplotlib.image.imread(image)[:, :, :3]
         assert min(pixels.shape[:2]) > 200
-        assert pixels.std() > 0.05, f"{picture.name} is blank"
+        assert pixels.std() > 0.05, f"{image.name} is blank"
 
 
 @each_example

@@ -238,7 +238,7 @@ def read(path: Path) -> Values:
 
 
 def _read_media(path: Path) -> Iterator[tuple[str, Any]]:
-    """Describe what is decoded, not the file: how pictures and sound are interleaved in it varies from run to run."""
+    """Describe what is decoded, not the file: how images and sound are interleaved in it varies from run to run."""
     with av.open(str(path)) as container:
         for stream in container.streams:
             container.seek(0)
@@ -254,10 +254,10 @@ def _read_media(path: Path) -> Iterator[tuple[str, Any]]:
             yield stream.type, {"near": blocks, "within": 0.25} if blocks else f"sha256 {content.hexdigest()}"
 
 
-def _block_means(picture: NDArray[Any]) -> list[float]:
-    """Give the brightness of 6 × 6 blocks of a picture."""
-    height, width = (side // 6 for side in picture.shape)
-    blocks = picture[: 6 * height, : 6 * width].reshape(6, height, 6, width)
+def _block_means(image: NDArray[Any]) -> list[float]:
+    """Give the brightness of 6 × 6 blocks of an image."""
+    height, width = (side // 6 for side in image.shape)
+    blocks = image[: 6 * height, : 6 * width].reshape(6, height, 6, width)
     return [round(float(mean), 2) for mean in blocks.mean(axis=(1, 3)).ravel()]
 
 

@@ -21,9 +21,9 @@ def test_maps_are_those_of_the_encoder_at_the_frame_itself(tmp_path: Path) -> No
     maps = found.maps
     assert found.grid == (2, 2)
     assert len(found.to_dict()["maps"]) == len(found.to_dict()["times"]) == 20
-    pictures = torch.from_numpy(read_clip(video, size=(32, 32)).frames)
+    images = torch.from_numpy(read_clip(video, size=(32, 32)).frames)
     with torch.inference_mode():
-        features = encoder.features(encoder.prepare(pictures))
+        features = encoder.features(encoder.prepare(images))
         truth = encoder.heat_maps(torch.stack([features[:-2], features[2:]], dim=1))[:, 1]
     np.testing.assert_allclose(maps.values[2:], truth.flatten(1).numpy(), atol=1e-5)
 
@@ -34,9 +34,9 @@ def test_an_encoder_of_motion_shows_which_cells_move_it(tmp_path: Path) -> None:
     found = activation_maps(video, encoder)
     maps = found.maps
     assert (found.grid, maps.values.shape) == ((2, 2), (12, 4))
-    pictures = torch.from_numpy(read_clip(video, size=(32, 32)).frames)
+    images = torch.from_numpy(read_clip(video, size=(32, 32)).frames)
     with torch.inference_mode():
-        features = encoder.features(encoder.prepare(pictures))
+        features = encoder.features(encoder.prepare(images))
         truth = encoder.heat_maps(torch.stack([features[:-4], features[2:-2], features[4:]], dim=1))[:, 1]
     np.testing.assert_allclose(maps.values[2:-2], truth.flatten(1).numpy(), atol=1e-4)
     assert maps.values.std() > 1e-3
@@ -62,10 +62,10 @@ def test_video_and_playback_show_the_heat(tmp_path: Path) -> None:
     assert np.abs(read_clip(out / "activations.mp4").frames.astype(int) - read_clip(source).frames).mean() > 5
 
 
-def test_no_heat_hides_nothing_and_much_shows_its_colour() -> None:
-    picture = np.full((4, 4, 3), 100, np.uint8)
-    np.testing.assert_array_equal(overlay(picture, np.zeros((4, 4), np.float32)), picture)
-    np.testing.assert_allclose(overlay(picture, np.ones((4, 4), np.float32))[0, 0], [199, 201, 142], atol=1)
+def test_no_heat_hides_nothing_and_much_shows_its_color() -> None:
+    image = np.full((4, 4, 3), 100, np.uint8)
+    np.testing.assert_array_equal(overlay(image, np.zeros((4, 4), np.float32)), image)
+    np.testing.assert_allclose(overlay(image, np.ones((4, 4), np.float32))[0, 0], [199, 201, 142], atol=1)
 
 
 def test_an_encoder_of_poses_has_no_maps(tmp_path: Path) -> None:

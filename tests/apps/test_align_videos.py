@@ -25,7 +25,7 @@ WALK = [int(n) for n in np.random.default_rng(0).permutation(4000)[:20]]
 def films(tmp_path: Path) -> list[Path]:
     """Write a video, and one that shows every frame of it twice."""
     quick, slow = [numbered(n) for n in WALK], [numbered(n) for n in WALK for _ in range(2)]
-    return [write_video(tmp_path / "quick.mp4", pictures=quick), write_video(tmp_path / "slow.mp4", pictures=slow)]
+    return [write_video(tmp_path / "quick.mp4", images=quick), write_video(tmp_path / "slow.mp4", images=slow)]
 
 
 def test_videos_are_aligned_written_and_described(films: list[Path], tmp_path: Path) -> None:

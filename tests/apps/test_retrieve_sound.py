@@ -23,7 +23,7 @@ def clap(at: float, *, seconds: float = 4.0, start: float = 0.0) -> Sound:
     return Sound(samples, RATE, start)
 
 
-def test_every_second_is_listened_to_on_the_clock_of_the_pictures() -> None:
+def test_every_second_is_listened_to_on_the_clock_of_the_images() -> None:
     heard = embed_sound(ears(), clap(2.0))
     assert len(heard) == 31
     np.testing.assert_allclose(heard.times[[0, -1]], [0.5, 3.5])
@@ -50,7 +50,7 @@ def test_a_sound_is_asked_with_where_it_is_loudest_or_where_it_is_told() -> None
         loudest_second(Sound(np.zeros(RATE, np.float32), RATE))
 
 
-def test_pictures_are_found_by_sound_and_sounds_by_picture() -> None:
+def test_images_are_found_by_sound_and_sounds_by_image() -> None:
     rng = np.random.default_rng(0)
     values = rng.normal(size=(60, 8)).astype(np.float32)
     values /= np.linalg.norm(values, axis=1, keepdims=True)

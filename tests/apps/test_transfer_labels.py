@@ -91,8 +91,8 @@ def test_one_frame_is_enough(lengths: tuple[int, int]) -> None:
 
 def test_a_table_is_transferred_written_and_described(tmp_path: Path) -> None:
     walk = [int(n) for n in np.random.default_rng(0).permutation(4000)[:20]]
-    source = write_video(tmp_path / "a.mp4", pictures=[numbered(n) for n in walk])
-    target = write_video(tmp_path / "b.mp4", pictures=[numbered(n) for n in walk for _ in range(2)])
+    source = write_video(tmp_path / "a.mp4", images=[numbered(n) for n in walk])
+    target = write_video(tmp_path / "b.mp4", images=[numbered(n) for n in walk for _ in range(2)])
     (tmp_path / "labels.csv").write_text("start,end,label\n0,0.3,up\n0.3,0.6,down\n")
     labeled = transfer_labels(
         source, tmp_path / "labels.csv", [target], model=small(context=(0,)), cache=tmp_path / "cache"

@@ -1,4 +1,4 @@
-"""The commands, end to end, on videos as people have them; random weights are enough to know a picture again."""
+"""The commands, end to end, on videos as people have them; random weights are enough to know an image again."""
 
 import csv
 import json
@@ -33,7 +33,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def film(path: Path, numbers: "list[int]", **how: object) -> Path:
     """Write a video that shows these numbers."""
-    return write_video(path, pictures=[numbered(number) for number in numbers], **how)  # type: ignore[arg-type]
+    return write_video(path, images=[numbered(number) for number in numbers], **how)  # type: ignore[arg-type]
 
 
 def align(monkeypatch: pytest.MonkeyPatch, place: Path, *words: object) -> int:
@@ -71,8 +71,8 @@ def test_align_writes_everything(
     assert np.mean(same) > 0.9
     heard = read_sound(out / "aligned.mp4", rate=16000)
     assert heard.start + np.abs(heard.samples).argmax() / 16000 == pytest.approx(0.5, abs=0.05)
-    with Image.open(out / "alignment.png") as picture:
-        assert picture.size == (608, 608)
+    with Image.open(out / "alignment.png") as image:
+        assert image.size == (608, 608)
     printed = capsys.readouterr().out
     assert "Using the given image encoder." in printed
     assert "b [i]" in printed
@@ -180,12 +180,12 @@ def test_silent_turned_odd_and_differently_sized_videos_are_aligned(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     straight = [numbered(number, height=64, width=64) for number in WALK]
-    a = write_video(place / "a.mp4", pictures=straight, height=64, width=64)
-    large = [np.kron(picture, np.ones((2, 3, 1), np.uint8)) for picture in straight]
-    b = write_video(place / "b.mp4", pictures=large, height=128, width=192)
-    upside_down = [np.ascontiguousarray(picture[::-1, ::-1]) for picture in straight]
-    c = write_video(place / "c.mov", pictures=upside_down, height=64, width=64, turn={"degrees": 180}, rate=15)
-    d = write_video(place / "d.avi", pictures=straight, height=64, width=64, codec="mjpeg", pixels="yuvj420p")
+    a = write_video(place / "a.mp4", images=straight, height=64, width=64)
+    large = [np.kron(image, np.ones((2, 3, 1), np.uint8)) for image in straight]
+    b = write_video(place / "b.mp4", images=large, height=128, width=192)
+    upside_down = [np.ascontiguousarray(image[::-1, ::-1]) for image in straight]
+    c = write_video(place / "c.mov", images=upside_down, height=64, width=64, turn={"degrees": 180}, rate=15)
+    d = write_video(place / "d.avi", images=straight, height=64, width=64, codec="mjpeg", pixels="yuvj420p")
     assert align(monkeypatch, place, a, b, c, d) == 0
     found = seconds_of(place)
     for column, speed in ((1, 1), (2, 2), (3, 1)):
@@ -266,8 +266,8 @@ def test_search_finds_moments_and_videos(
     assert result.hits[0].name == "same"
     assert result.hits[0].second == pytest.approx(1.0, abs=0.05)
     assert result.hits[0].thumbnail is not None
-    with Image.open(place / "out" / result.hits[0].thumbnail) as picture:
-        assert number_of(np.asarray(picture)) == WALK[15]
+    with Image.open(place / "out" / result.hits[0].thumbnail) as image:
+        assert number_of(np.asarray(image)) == WALK[15]
     capsys.readouterr()
     assert run(monkeypatch, "search", str(query), "--at", "0.5", "--json", *map(str, words)) == 0
     hits = json.loads(capsys.readouterr().out)["hits"]

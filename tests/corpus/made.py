@@ -13,7 +13,7 @@ from tests.media.recordings import write_video
 
 
 def small_encoder(path: Path, *, seed: int = 0) -> Path:
-    """Write an encoder of small pictures."""
+    """Write an encoder of small images."""
     torch.manual_seed(seed)
     sizes = {"size": (32, 32), "convolutions": (8,), "hidden": (8,), "dimension": 8}
     save_encoder(path, ImageEncoder(context=(-2, 0), mode="scratch", weights=None, **sizes).eval())  # type: ignore[arg-type]

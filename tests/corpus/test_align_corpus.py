@@ -47,7 +47,7 @@ def rows() -> list[ShardRow]:
 
 @pytest.fixture
 def folder(tmp_path: Path, rows: list[ShardRow]) -> Path:
-    broken = row("squat/broken", None, reason="no pictures")
+    broken = row("squat/broken", None, reason="no images")
     return made_store(tmp_path / "s", {"1": rows[:10], "2": [broken, *rows[10:]]})
 
 

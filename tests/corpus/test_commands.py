@@ -16,7 +16,7 @@ pytest.importorskip("faiss", reason="FAISS is not installed: pip install 'inphas
 
 
 def encoder(seed: int = 0) -> ImageEncoder:
-    """Make a network of random weights that tells pictures apart."""
+    """Make a network of random weights that tells images apart."""
     torch.manual_seed(seed)
     sizes = {"size": (32, 32), "convolutions": (32,), "hidden": (64,), "dimension": 64}
     return ImageEncoder(context=(0,), mode="scratch", weights=None, **sizes).eval()  # type: ignore[arg-type]
@@ -32,8 +32,8 @@ def gym(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for action, count in {"vault": 3, "beam": 2}.items():
         (root / "gym" / action).mkdir(parents=True)
         for number in range(count):
-            pictures = [numbered(int(n)) for n in rng.permutation(4000)[:24]]
-            write_video(root / "gym" / action / f"{number}.mp4", pictures=pictures)
+            images = [numbered(int(n)) for n in rng.permutation(4000)[:24]]
+            write_video(root / "gym" / action / f"{number}.mp4", images=images)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         assert run(patch, *["embed", "gym", "--model", "model.safetensors", "--out", "store", "--workers", "0"]) == 0

@@ -36,7 +36,7 @@ def test_the_last_shard_counts(tmp_path: Path) -> None:
 
 
 def test_the_catalog_can_be_made_again(tmp_path: Path) -> None:
-    made_store(tmp_path / "s", {"1": [row("a", walk(RNG)), row("x", None, reason="no pictures")]})
+    made_store(tmp_path / "s", {"1": [row("a", walk(RNG)), row("x", None, reason="no images")]})
     catalog = tmp_path / "s" / "catalog.sqlite"
     for damage in (None, b"", b"no database" * 500):
         catalog.unlink(missing_ok=True)
@@ -75,7 +75,7 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
 def test_compaction_merges_what_counts(tmp_path: Path) -> None:
     embeddings = {f"v{n}": walk(RNG, frames=5 + n) for n in range(12)}
     shards = {f"{n:03d}-x": [row(id, seen)] for n, (id, seen) in enumerate(embeddings.items())}
-    shards["100-y"] = [row("v3", walk(RNG, frames=40)), row("broken", None, reason="no pictures")]
+    shards["100-y"] = [row("v3", walk(RNG, frames=40)), row("broken", None, reason="no images")]
     made_store(tmp_path / "s", shards)
     with EmbeddingStore(tmp_path / "s") as store:
         before = {fact.id: fact.frames for fact in store.catalog.current()}

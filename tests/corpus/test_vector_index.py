@@ -32,7 +32,7 @@ def rows() -> list[ShardRow]:
 
 @pytest.fixture
 def folder(tmp_path: Path, rows: list[ShardRow]) -> Path:
-    stale = [row("0/v1", walk(np.random.default_rng(9))), row("gone", None, reason="no pictures")]
+    stale = [row("0/v1", walk(np.random.default_rng(9))), row("gone", None, reason="no images")]
     return made_store(tmp_path / "s", {"0": stale, "1": rows[:25], "2": rows[25:]})
 
 

@@ -19,7 +19,7 @@ from inphase.pose.pose import JOINTS13
 LOOKS = st.builds(ImageAugmentation, st.booleans(), st.floats(-0.2, 0.2), st.floats(0.5, 1.5))
 
 
-def pictures(*shape: int, seed: int = 0) -> np.ndarray:
+def images(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, size=(*shape, 3), dtype=np.uint8)
 
 
@@ -48,8 +48,8 @@ def slowly(frames: np.ndarray, look: ImageAugmentation) -> np.ndarray:
 
 
 @given(LOOKS)
-def test_pictures_change_as_the_released_code_changes_them(look: ImageAugmentation) -> None:
-    frames = pictures(2, 3, 4)
+def test_images_change_as_the_released_code_changes_them(look: ImageAugmentation) -> None:
+    frames = images(2, 3, 4)
     assert np.allclose(apply_image_augmentation(frames, augmentation=look).numpy(), slowly(frames, look), atol=1e-5)
 
 
@@ -60,15 +60,15 @@ def test_brightness_comes_before_contrast_and_nothing_is_clipped_between() -> No
     assert out[0, 0, :, 0].tolist() == [1.0, 0.5]
 
 
-def test_without_a_look_pictures_only_change_their_range() -> None:
-    frames = pictures(2, 4, 4)
+def test_without_a_look_images_only_change_their_range() -> None:
+    frames = images(2, 4, 4)
     out = apply_image_augmentation(frames)
     assert out.dtype == torch.float32
     assert torch.allclose(out, torch.from_numpy(frames).float() / 127.5 - 1, atol=1e-6)
 
 
 def test_numpy_and_torch_agree_and_the_input_stays() -> None:
-    frames = pictures(2, 5, 4)
+    frames = images(2, 5, 4)
     kept = frames.copy()
     look = ImageAugmentation(flip=True, brightness=0.1, contrast=1.3)
     assert torch.equal(
@@ -81,7 +81,7 @@ def test_numpy_and_torch_agree_and_the_input_stays() -> None:
 
 
 def test_frames_share_one_look() -> None:
-    one = pictures(1, 6, 6)
+    one = images(1, 6, 6)
     out = apply_image_augmentation(
         np.repeat(one, 3, axis=0), augmentation=sample_image_augmentation(rng=np.random.default_rng(3))
     )

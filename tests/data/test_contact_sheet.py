@@ -15,9 +15,9 @@ def pixel(sheet: Image.Image, x: int, y: int) -> tuple[int, ...]:
 
 
 def red(video: Video, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    pictures = np.zeros((len(frames), 40, 80, 3), np.uint8)
-    pictures[..., 0] = frames[:, None, None] * 10
-    return pictures, frames / 10.0
+    images = np.zeros((len(frames), 40, 80, 3), np.uint8)
+    images[..., 0] = frames[:, None, None] * 10
+    return images, frames / 10.0
 
 
 def video(name: str = "a", **how: object) -> Video:
@@ -25,8 +25,8 @@ def video(name: str = "a", **how: object) -> Video:
 
 
 def drawn() -> Clip:
-    pictures, times = red(video(), np.arange(20))
-    return Clip(pictures, times)
+    images, times = red(video(), np.arange(20))
+    return Clip(images, times)
 
 
 def test_frames_are_spread_evenly_with_their_phase_below() -> None:
@@ -42,7 +42,7 @@ def test_names_are_not_written_as_boxes() -> None:
     assert sheets[0].tobytes() != sheets[1].tobytes()
 
 
-def test_pictures_are_read_where_they_can_be(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_images_are_read_where_they_can_be(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("x") / "a.mp4"
     sheet = draw_contact_sheet([video(path=path, intervals=((0.0, 0.95, 3),))], columns=2, cell=80, read=red)
     assert pixel(sheet, 150 + 84 + 40, 40) == (190, 0, 0)
@@ -55,8 +55,8 @@ def test_keypoints_become_stick_figures_with_sides_told_apart() -> None:
     for index, name in enumerate(JOINTS13):
         points[:, index] = [{"left": 90.0, "right": 10.0}.get(name.split("_")[0], 50.0), 10.0 * (index + 1)]
     sheet = np.asarray(draw_contact_sheet([video(keypoints=points, joints=JOINTS13)], columns=1, cell=90))
-    picture = sheet[:90, 150:240].astype(int)
-    blue, orange = (np.abs(picture - colour).sum(-1) < 60 for colour in ((0, 114, 178), (213, 94, 0)))
+    image = sheet[:90, 150:240].astype(int)
+    blue, orange = (np.abs(image - color).sum(-1) < 60 for color in ((0, 114, 178), (213, 94, 0)))
     assert blue.sum() > 50
     assert orange.sum() > 50
     assert np.nonzero(blue)[1].mean() > np.nonzero(orange)[1].mean()

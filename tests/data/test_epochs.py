@@ -109,7 +109,7 @@ def test_epochs_differ_and_a_run_resumes_anywhere() -> None:
         stream[-1]
 
 
-def test_neighbours_are_of_different_actions() -> None:
+def test_neighbors_are_of_different_actions() -> None:
     epochs = Epochs([40, 40, 40, 40], size=4, seed=0)
     actions = [epochs.group(slot)[0] for slot in range(epochs.groups)]
     assert all(sorted(actions[k : k + 4]) == [0, 1, 2, 3] for k in range(0, 40, 4))

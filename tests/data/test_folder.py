@@ -38,7 +38,7 @@ def test_a_flat_folder_is_one_action_and_names_are_text(tmp_path: Path) -> None:
     assert {video.action for video in videos} == {"my swings"}
 
 
-def test_folders_of_pictures_are_videos_but_pictures_beside_videos_are_not(tmp_path: Path) -> None:
+def test_folders_of_images_are_videos_but_images_beside_videos_are_not(tmp_path: Path) -> None:
     root = fill(tmp_path, "throw/one/0001.jpg", "throw/one/0002.jpg", "throw/two.mp4", "jump/a.mp4")
     fill(tmp_path, "jump/poster.png")
     with pytest.warns(Problem, match=r"1 \.png ignored"):

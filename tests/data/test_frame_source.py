@@ -24,7 +24,7 @@ from inphase.pose.pose import JOINTS13
 from tests.media.recordings import write_video
 
 
-def pictures(size: int) -> ImageEncoder:
+def images(size: int) -> ImageEncoder:
     return ImageEncoder(
         backbone="resnet50v2", mode="scratch", weights=None, size=(size, size), convolutions=(4,), hidden=(4,)
     )
@@ -43,13 +43,13 @@ def test_poses_of_labels_are_reduced_to_the_encoders_joints() -> None:
         open_frame_source(PoseEncoder(joints=JOINTS13), [bare])
 
 
-def test_pictures_are_read_at_the_encoders_size_from_files_or_a_store(tmp_path: Path) -> None:
+def test_images_are_read_at_the_encoders_size_from_files_or_a_store(tmp_path: Path) -> None:
     write_video(tmp_path / "a.mp4", count=6, rate=10)
     videos = [
         Video("a", "squat", "test", path=tmp_path / "a.mp4"),
         Video("b", "squat", "test", path=tmp_path / "b.mp4"),
     ]
-    encoder = pictures(32)
+    encoder = images(32)
     with pytest.warns(Problem, match=r"1 videos \(b\): no images; they are skipped"):
         seen = open_frame_source(encoder, videos)
     assert [video.id for video in seen.videos] == ["a"]
@@ -61,7 +61,7 @@ def test_pictures_are_read_at_the_encoders_size_from_files_or_a_store(tmp_path: 
     assert stored.frame_count(videos[0]) == 6
     assert stored.source != seen.source
     with pytest.raises(ValueError, match=r"holds images of \(32, 32\), the encoder takes \(64, 64\)"):
-        open_frame_source(pictures(64), videos, store=tmp_path / "store")
+        open_frame_source(images(64), videos, store=tmp_path / "store")
 
 
 def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:

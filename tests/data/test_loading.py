@@ -20,7 +20,7 @@ def test_a_table_names_the_videos_its_loader_lists() -> None:
         ({}, r"\[data\] has no name: choose one of finegym, folder"),
         ({"name": "attic"}, "no data set 'attic': choose one of"),
         ({"name": "golfdb"}, "golfdb is read from a folder: name it as root"),
-        ({**STAGE, "colour": 1}, r"\[data\] does not take 'colour': it takes actions, videos, level, size, seed"),
+        ({**STAGE, "color": 1}, r"\[data\] does not take 'color': it takes actions, videos, level, size, seed"),
     ],
 )
 def test_what_is_wrong_with_a_table_is_named(table: dict[str, object], message: str) -> None:

@@ -35,7 +35,7 @@ from inphase.pose.pose import JOINTS13
 from inphase.pose.pose_store import PoseStore, fill_poses
 from inphase.stage import JOINTS
 from inphase.storage.errors import MediaError
-from tests.media.recordings import numbers_of, write_pictures, write_video
+from tests.media.recordings import numbers_of, write_images, write_video
 from tests.pose.people import make_pose
 
 pytestmark = pytest.mark.slow
@@ -63,17 +63,17 @@ def test_looking_at_a_collection_does_not_wait_for_torch_or_compilers() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_pictures_are_read_from_files_folders_and_drawings(tmp_path: Path) -> None:
+def test_images_are_read_from_files_folders_and_drawings(tmp_path: Path) -> None:
     file, folder = write_video(tmp_path / "a.mp4", count=30, rate=10), tmp_path / "b"
-    write_pictures(folder, range(12))
+    write_images(folder, range(12))
     frames = np.array([2, 3, 11])
     for path, rate, step in ((file, None, 0.1), (folder, 20.0, 0.05), (folder, None, 1.0)):
-        pictures, times = read_images(Video("a", "wave", "train", path=path, rate=rate), frames)
-        assert numbers_of(pictures) == [2, 3, 11]
+        images, times = read_images(Video("a", "wave", "train", path=path, rate=rate), frames)
+        assert numbers_of(images) == [2, 3, 11]
         assert times == pytest.approx(frames * step)
     drawn = Clip(np.arange(12 * 4 * 4 * 3, dtype=np.uint8).reshape(12, 4, 4, 3), np.arange(12) / 5)
-    pictures, times = read_images(Video("a", "wave", "train", render=lambda: drawn), frames)
-    assert np.array_equal(pictures, drawn.frames[frames])
+    images, times = read_images(Video("a", "wave", "train", render=lambda: drawn), frames)
+    assert np.array_equal(images, drawn.frames[frames])
     assert times.tolist() == drawn.times[frames].tolist()
     assert read_images(Video("a", "wave", "train", path=file), frames, size=(8, 10))[0].shape == (3, 8, 10, 3)
     with pytest.raises(ValueError, match="no images: read its pose"):
@@ -85,8 +85,8 @@ def test_spans_are_counted_shown_and_labelled_in_their_order(tmp_path: Path) -> 
     intervals = ((0.0, 0.5, 7), (0.5, 0.8, 3))
     video = Video("a", "wave", "train", path=path, spans=((2.0, 2.5), (0.4, 0.7)), intervals=intervals)
     assert measured_length(video) == file_length(video) == 8
-    pictures, times = read_images(video, np.arange(8))
-    assert numbers_of(pictures) == [20, 21, 22, 23, 24, 4, 5, 6]
+    images, times = read_images(video, np.arange(8))
+    assert numbers_of(images) == [20, 21, 22, 23, 24, 4, 5, 6]
     assert times == pytest.approx(np.arange(8) / 10)
     assert video.phases_at(times).tolist() == [7] * 5 + [3] * 3
     fill_store(tmp_path / "store", sources([video, Video("b", "wave", "train", length=9)]), size=(64, 96))
@@ -154,7 +154,7 @@ def test_groups_draw_poses_from_a_store_as_from_labels(tmp_path: Path, monkeypat
     assert sorted(batch.groups[0].ids) == ["0", "1", "2"]
 
 
-def test_sound_is_read_on_the_clock_of_the_pictures(tmp_path: Path) -> None:
+def test_sound_is_read_on_the_clock_of_the_images(tmp_path: Path) -> None:
     loud = np.zeros(44100 * 3, np.float32)
     loud[44100 : 2 * 44100] = 0.5 * np.sin(np.arange(44100) / 44100 * 2 * np.pi * 440)
     path = write_video(tmp_path / "a.mp4", count=30, rate=10, sound=loud)
@@ -176,7 +176,7 @@ def test_sound_is_read_on_the_clock_of_the_pictures(tmp_path: Path) -> None:
 
 
 def test_the_stage_is_read_like_any_collection(tmp_path: Path) -> None:
-    """Drawn or from its files: pictures, poses of 17 and 13 joints, sound and canonical time of the frames drawn."""
+    """Drawn or from its files: images, poses of 17 and 13 joints, sound and canonical time of the frames drawn."""
     how: dict[str, Any] = {"split": "train", "actions": ["kick"], "size": 32, "videos": 2}
     stage_videos.write(tmp_path, **how)
     drawn, written = stage_videos.load(**how), stage_videos.load(tmp_path, split="train")
@@ -229,8 +229,8 @@ def test_what_is_drawn_is_kept_within_bounds() -> None:
     videos = {name: Video(name, "wave", "train", render=partial(draw, name)) for name in "abc"}
     read = RenderedFrames(max_bytes=2 * 4 * 5 * 5 * 3)
     for name in "abab":
-        pictures, times = read(videos[name], np.array([1, 3]))
-        assert (pictures.shape, times.tolist()) == ((2, 5, 5, 3), [1, 3])
+        images, times = read(videos[name], np.array([1, 3]))
+        assert (images.shape, times.tolist()) == ((2, 5, 5, 3), [1, 3])
     assert drawn == ["a", "b"]
     for name in "cbabc":  # c drives out a, a drives out c, c drives out a
         read(videos[name], np.array([0]))

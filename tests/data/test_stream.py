@@ -198,12 +198,12 @@ def test_reading_ahead_stops_with_its_reader_and_passes_errors_on() -> None:
 
 
 def test_looks_drawn_with_a_group_are_those_of_preparing_at_once() -> None:
-    def pictures(video: Video, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def images(video: Video, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         noise = np.random.default_rng(int(video.id[-1])).integers(0, 256, (60, 6, 6, 3), dtype=np.uint8)
         return noise[frames], frames / 20.0
 
-    (at_once,) = GroupStream(videos(), read=pictures, prepare=augment_images)[3].groups
-    (later,) = GroupStream(videos(), read=pictures, augmentation=sample_image_augmentation)[3].groups
+    (at_once,) = GroupStream(videos(), read=images, prepare=augment_images)[3].groups
+    (later,) = GroupStream(videos(), read=images, augmentation=sample_image_augmentation)[3].groups
     assert later.values.dtype == torch.uint8
     assert len(set(later.augmentations)) == 4
     torch.testing.assert_close(apply_augmentations(later.values, augmentations=later.augmentations), at_once.values)
@@ -213,7 +213,7 @@ def test_looks_drawn_with_a_group_are_those_of_preparing_at_once() -> None:
         apply_augmentations(later.values, augmentations=later.augmentations[:1])
 
 
-def test_pictures_and_poses_are_prepared_once_per_video() -> None:
+def test_images_and_poses_are_prepared_once_per_video() -> None:
     def still(video: Video, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         one = np.random.default_rng(7).integers(0, 256, (1, 6, 6, 3), dtype=np.uint8)
         return np.repeat(one, len(frames), axis=0), frames / 20.0

@@ -140,9 +140,9 @@ def unlabelled(root: Path, *, split: str) -> list[object]:
         ("", (), "no recipe that names its data: name a data set"),
         ("data = [", (), "recipe.toml cannot be read"),
         (
-            '[data]\nname = "stage"\ncolour = 1',
+            '[data]\nname = "stage"\ncolor = 1',
             (),
-            "[data] does not take 'colour': it takes actions, videos, level, size, seed",
+            "[data] does not take 'color': it takes actions, videos, level, size, seed",
         ),
         (RECIPE, ("--tasks", "juggling"), "no task juggling: choose some of kendall_tau"),
         (RECIPE, ("--split", "tset"), "split 'tset' does not exist"),

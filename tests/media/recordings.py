@@ -23,11 +23,11 @@ def numbered(number: int, *, height: int = HEIGHT, width: int = WIDTH) -> NDArra
     return np.repeat(fields[..., None], 3, axis=2)
 
 
-def number_of(picture: NDArray[np.uint8]) -> int:
-    """Read the number of a picture."""
-    height, width = picture.shape[:2]
+def number_of(image: NDArray[np.uint8]) -> int:
+    """Read the number of an image."""
+    height, width = image.shape[:2]
     rows, columns = (np.arange(3) * 2 + 1) * height // 6, (np.arange(4) * 2 + 1) * width // 8
-    return int(sum(1 << i for i, field in enumerate(picture[rows][:, columns].mean(-1).ravel()) if field > 128))
+    return int(sum(1 << i for i, field in enumerate(image[rows][:, columns].mean(-1).ravel()) if field > 128))
 
 
 def numbers_of(frames: Iterable[NDArray[np.uint8]]) -> list[int]:
@@ -51,7 +51,7 @@ def write_video(
     sound_start: float = 0.0,
     sound_rate: int = 44100,
     turn: dict[str, Any] | None = None,
-    pictures: Sequence[NDArray[np.uint8]] | None = None,
+    images: Sequence[NDArray[np.uint8]] | None = None,
 ) -> Path:
     """Write frames 0, 1, 2 … of `count`, at a constant rate or at the given time stamps, with sound where given."""
     container_options = {"movflags": "+faststart"} if faststart else {}
@@ -66,9 +66,9 @@ def write_video(
         if turn is not None:
             stream.set_display_rotation(**turn)
         speaker = None if sound is None else container.add_stream("aac", rate=sound_rate, layout="mono")
-        for number in range(count if pictures is None else len(pictures)):
-            picture = numbered(number, height=height, width=width) if pictures is None else pictures[number]
-            frame = VideoFrame.from_ndarray(picture).reformat(format=pixels)
+        for number in range(count if images is None else len(images)):
+            image = numbered(number, height=height, width=width) if images is None else images[number]
+            frame = VideoFrame.from_ndarray(image).reformat(format=pixels)
             frame.pts = number if stamps is None else stamps[number]
             frame.time_base = time_base or 1 / Fraction(rate)
             container.mux(stream.encode(frame))
@@ -104,8 +104,8 @@ def clicks(seconds: Sequence[float], *, length: float, rate: int = 44100) -> NDA
     return samples
 
 
-def write_pictures(folder: Path, numbers: Iterable[int], *, suffix: str = "png", name: str = "{:06d}") -> Path:
-    """Write a folder of numbered pictures."""
+def write_images(folder: Path, numbers: Iterable[int], *, suffix: str = "png", name: str = "{:06d}") -> Path:
+    """Write a folder of numbered images."""
     folder.mkdir(parents=True)
     for number in numbers:
         VideoFrame.from_ndarray(numbered(number)).save(folder / f"{name.format(number)}.{suffix}")

@@ -1,4 +1,4 @@
-"""Sound on the clock of the pictures."""
+"""Sound on the clock of the images."""
 
 import math
 import wave
@@ -36,14 +36,14 @@ def test_a_click_is_heard_when_its_frame_is_shown(tmp_path: Path, suffix: str, d
     path = tmp_path / f"film.{suffix}"
     # The click falls on the flash: a sound track that starts later holds it earlier.
     sound = clicks([24 / 30 - delay, 1.5 - delay], length=2.0 - delay)
-    write_video(path, pictures=flashes, sound=sound, sound_start=delay, options={"bf": "2"})
+    write_video(path, images=flashes, sound=sound, sound_start=delay, options={"bf": "2"})
     clip, read = read_clip(path), read_sound(path, rate=rate)
     for flash in (24, 45):
         assert clip.frames[flash].mean() > 200
         assert heard(read, near=clip.times[flash]) == pytest.approx(clip.times[flash], abs=0.0015)
 
 
-def test_sound_before_the_pictures_keeps_its_place(tmp_path: Path) -> None:
+def test_sound_before_the_images_keeps_its_place(tmp_path: Path) -> None:
     path = tmp_path / "film.mkv"
     sound = clicks([0.2, 0.8], length=1.5)
     write_video(path, stamps=range(700, 1900, 30), time_base=Fraction(1, 1000), sound=sound)
@@ -123,12 +123,12 @@ def definition(samples: NDArray[np.float32], spectrum: int) -> list[float]:
     low, high = mel(125), mel(7500)
     bands = []
     for band in range(64):
-        lower, centre, upper = (low + (high - low) * (band + i) / 65 for i in range(3))
+        lower, center, upper = (low + (high - low) * (band + i) / 65 for i in range(3))
         total = 0.0
         for k in range(1, 257):
             place = mel(k * 16000 / 512)
             total += magnitudes[k] * max(
-                0.0, min((place - lower) / (centre - lower), (upper - place) / (upper - centre))
+                0.0, min((place - lower) / (center - lower), (upper - place) / (upper - center))
             )
         bands.append(math.log(total + 0.01))
     return bands

@@ -11,13 +11,13 @@ from inphase.media import decode
 from inphase.media.frames import Clip, read_clip, stream_clips
 from inphase.media.recording import open_recording
 from inphase.storage.errors import DamagedMediaWarning, MediaError
-from tests.media.recordings import clicks, numbers_of, write_pictures, write_video
+from tests.media.recordings import clicks, numbers_of, write_images, write_video
 
 COUNT = 90
 
 
 def noisy(count: int = COUNT) -> list[NDArray[np.uint8]]:
-    """Make pictures that compress badly, so that bytes of the file are bytes of pictures."""
+    """Make images that compress badly, so that bytes of the file are bytes of images."""
     rng = np.random.default_rng(3)
     return [rng.integers(0, 255, (8, 12, 3), dtype=np.uint8).repeat(8, 0).repeat(8, 1) for _ in range(count)]
 
@@ -25,7 +25,7 @@ def noisy(count: int = COUNT) -> list[NDArray[np.uint8]]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("whole") / "whole.mp4"
-    return write_video(path, pictures=noisy(), faststart=True, options={"g": "15", "bf": "2"})
+    return write_video(path, images=noisy(), faststart=True, options={"g": "15", "bf": "2"})
 
 
 def cut(path: Path, target: Path, share: float) -> Path:
@@ -61,14 +61,14 @@ def test_a_file_cut_short_gives_its_beginning_and_counts_the_rest(whole: Path, t
     assert 0 < len(clip) < COUNT
     assert f"{COUNT - len(clip)} of the requested frames are lost" in str(caught[0].message)
     assert str(path) in str(caught[0].message)
-    # The last pictures may lack the reference that was cut off; those before are those of the whole file.
+    # The last images may lack the reference that was cut off; those before are those of the whole file.
     sound = slice(len(clip) - 4)
     np.testing.assert_array_equal(clip.frames[sound], read_clip(whole).frames[: len(clip)][sound])
     np.testing.assert_array_equal(clip.times[sound], read_clip(whole).times[: len(clip)][sound])
 
 
 def test_a_matroska_file_cut_short_counts_by_its_duration(tmp_path: Path) -> None:
-    path = write_video(tmp_path / "whole.mkv", pictures=noisy(), options={"g": "15", "bf": "0"})
+    path = write_video(tmp_path / "whole.mkv", images=noisy(), options={"g": "15", "bf": "0"})
     clip = read_damaged(cut(path, tmp_path / "cut.mkv", 0.5), "are lost")
     recording = open_recording(tmp_path / "cut.mkv")
     list(recording.images(None))
@@ -105,13 +105,13 @@ def test_scattered_errors_never_stop_the_reader_and_seeking_agrees(whole: Path, 
     path = tmp_path / "spoilt.mp4"
     path.write_bytes(data)
     recording = open_recording(path)
-    pictures = dict(recording.images(None))
-    assert len(pictures) + recording.lost == COUNT
+    images = dict(recording.images(None))
+    assert len(images) + recording.lost == COUNT
     wanted = np.sort(rng.choice(COUNT, 8, replace=False))
     recording.lost = 0
-    for time, picture in recording.images(wanted):
-        np.testing.assert_array_equal(picture, pictures[time])
-    assert recording.lost == sum(float(recording.times[i]) not in pictures for i in wanted)
+    for time, image in recording.images(wanted):
+        np.testing.assert_array_equal(image, images[time])
+    assert recording.lost == sum(float(recording.times[i]) not in images for i in wanted)
 
 
 def test_a_stream_warns_at_its_end(whole: Path, tmp_path: Path) -> None:
@@ -121,9 +121,9 @@ def test_a_stream_warns_at_its_end(whole: Path, tmp_path: Path) -> None:
     assert len(clips) > 1
 
 
-def test_a_missing_or_broken_picture_of_a_folder_is_lost(tmp_path: Path) -> None:
-    folder = write_pictures(tmp_path / "frames", [1, 2, 4, 5])
-    (folder / "000005.png").write_bytes(b"no picture")
+def test_a_missing_or_broken_image_of_a_folder_is_lost(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "frames", [1, 2, 4, 5])
+    (folder / "000005.png").write_bytes(b"no image")
     clip = read_damaged(folder, "2 of the requested frames are lost", native_fps=10)
     assert numbers_of(clip.frames) == [1, 2, 4]
     np.testing.assert_allclose(clip.times, [0, 0.1, 0.3])

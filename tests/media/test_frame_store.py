@@ -16,7 +16,7 @@ from inphase.media.recording import open_recording
 from inphase.storage.array_store import read_index
 from inphase.storage.errors import StoreError
 from inphase.storage.files import DRAFT_SUFFIX, is_draft
-from tests.media.recordings import numbers_of, write_pictures, write_video
+from tests.media.recordings import numbers_of, write_images, write_video
 
 pytestmark = pytest.mark.slow
 
@@ -62,17 +62,17 @@ def test_a_store_gives_the_frames_of_the_reader(tmp_path: Path, films: dict[str,
 
 def test_spans_rates_and_folders_are_cached_as_asked(tmp_path: Path) -> None:
     film = write_video(tmp_path / "film.mp4", count=40)
-    frames = write_pictures(tmp_path / "frames", range(6))
+    frames = write_images(tmp_path / "frames", range(6))
     sources = {
         "spans": Source(film, spans=((1.0, 1.1), (0.0, 0.1))),
         "rate": Source(film, fps=10),
-        "pictures": Source(frames, native_fps=20),
+        "images": Source(frames, native_fps=20),
     }
     fill_store(tmp_path / "store", sources, size=SIZE)
     store = FrameStore(tmp_path / "store")
     assert numbers_of(store["spans"].frames) == [30, 31, 32, 0, 1, 2]
     assert numbers_of(store["rate"].frames) == list(range(0, 40, 3))
-    assert numbers_of(store["pictures"].frames) == list(range(6))
+    assert numbers_of(store["images"].frames) == list(range(6))
     np.testing.assert_allclose(store["spans"].times, np.arange(6) / 30, atol=1e-9)
 
 

@@ -18,7 +18,7 @@ from tests.media.recordings import (
     numbered,
     numbers_of,
     remux,
-    write_pictures,
+    write_images,
     write_video,
 )
 
@@ -185,7 +185,7 @@ def test_a_stream_of_clips_is_the_whole(tmp_path: Path) -> None:
     assert len(list(stream_clips(path, length=45))) == 1
 
 
-def test_second_0_is_where_sound_or_picture_begins(tmp_path: Path) -> None:
+def test_second_0_is_where_sound_or_image_begins(tmp_path: Path) -> None:
     silence = clicks([], length=1.0)
     late = write_video(tmp_path / "late.mkv", stamps=range(500, 1700, 30), time_base=Fraction(1, 1000), sound=silence)
     np.testing.assert_allclose(read_clip(late).times[:2], [0.5, 0.53], atol=0.0011)
@@ -195,11 +195,11 @@ def test_second_0_is_where_sound_or_picture_begins(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("degrees", [0, 90, 180, 270])
 @pytest.mark.parametrize("mirrored", [False, True])
-def test_pictures_come_upright(tmp_path: Path, degrees: int, mirrored: bool) -> None:
+def test_images_come_upright(tmp_path: Path, degrees: int, mirrored: bool) -> None:
     stored = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
     stored[:16, :24] = (255, 0, 0)
     stored[-16:, :24] = (0, 255, 0)
-    path = write_video(tmp_path / "turned.mp4", turn={"degrees": degrees, "hflip": mirrored}, pictures=[stored] * 3)
+    path = write_video(tmp_path / "turned.mp4", turn={"degrees": degrees, "hflip": mirrored}, images=[stored] * 3)
     expected = np.rot90(stored, degrees // 90)
     expected = expected[:, ::-1] if mirrored else expected
     clip = read_clip(path)
@@ -225,7 +225,7 @@ def test_pictures_come_upright(tmp_path: Path, degrees: int, mirrored: bool) -> 
         ("gif", "rgb8", "gif"),
     ],
 )
-def test_any_pixel_format_gives_the_same_pictures(tmp_path: Path, codec: str, pixels: str, suffix: str) -> None:
+def test_any_pixel_format_gives_the_same_images(tmp_path: Path, codec: str, pixels: str, suffix: str) -> None:
     options = {"x265-params": "log-level=none"} if codec == "libx265" else {}
     path = write_video(tmp_path / f"film.{suffix}", codec=codec, pixels=pixels, count=12, rate=10, options=options)
     clip = read_clip(path)
@@ -237,11 +237,11 @@ def test_any_pixel_format_gives_the_same_pictures(tmp_path: Path, codec: str, pi
 
 @pytest.mark.parametrize(("height", "width"), [(63, 97), (65, 96), (33, 5), (2, 2)])
 def test_odd_sizes_keep_their_size(tmp_path: Path, height: int, width: int) -> None:
-    pictures = [np.full((height, width, 3), 20 * i, np.uint8) for i in range(10)]
-    path = write_video(tmp_path / "odd.mkv", codec="ffv1", height=height, width=width, pictures=pictures)
+    images = [np.full((height, width, 3), 20 * i, np.uint8) for i in range(10)]
+    path = write_video(tmp_path / "odd.mkv", codec="ffv1", height=height, width=width, images=images)
     clip = read_clip(path)
     assert clip.frames.shape == (10, height, width, 3)
-    assert np.abs(clip.frames.astype(int) - np.stack(pictures)).max() <= 2
+    assert np.abs(clip.frames.astype(int) - np.stack(images)).max() <= 2
 
 
 def test_size_scales_without_crop_or_aspect(tmp_path: Path) -> None:
@@ -251,8 +251,8 @@ def test_size_scales_without_crop_or_aspect(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg"])
-def test_a_folder_of_numbered_pictures_is_a_recording(tmp_path: Path, suffix: str) -> None:
-    folder = write_pictures(tmp_path / "frames", range(8, 12), suffix=suffix, name="{}")
+def test_a_folder_of_numbered_images_is_a_recording(tmp_path: Path, suffix: str) -> None:
+    folder = write_images(tmp_path / "frames", range(8, 12), suffix=suffix, name="{}")
     clip = read_clip(folder, native_fps=20)
     assert numbers_of(clip.frames) == [8, 9, 10, 11]
     np.testing.assert_allclose(clip.times, [0, 0.05, 0.1, 0.15])
@@ -286,14 +286,14 @@ def test_a_wrong_request_is_explained(tmp_path: Path, request_: dict[str, object
         read_clip(path, **request_)  # type: ignore[arg-type]
 
 
-def test_a_folder_without_numbered_pictures_is_explained(tmp_path: Path) -> None:
+def test_a_folder_without_numbered_images_is_explained(tmp_path: Path) -> None:
     with pytest.raises(MediaError, match="holds no images"):
         read_clip(tmp_path, native_fps=5)
-    twice = write_pictures(tmp_path / "twice", [1])
+    twice = write_images(tmp_path / "twice", [1])
     (twice / "again_1.jpg").write_bytes((twice / "000001.png").read_bytes())
     with pytest.raises(MediaError, match="both number 1"):
         read_clip(twice, native_fps=5)
-    named = write_pictures(tmp_path / "named", [1], name="cover{}")
+    named = write_images(tmp_path / "named", [1], name="cover{}")
     (named / "cover1.png").rename(named / "cover.png")
     with pytest.raises(MediaError, match="no number in its name"):
         read_clip(named, native_fps=5)

@@ -10,7 +10,7 @@ from inphase.media.frames import read_clip
 from inphase.media.recording import Properties, is_playable, probe
 from inphase.media.render import make_playable
 from inphase.storage.errors import MediaError
-from tests.media.recordings import clicks, numbers_of, remux, write_pictures, write_video
+from tests.media.recordings import clicks, numbers_of, remux, write_images, write_video
 
 
 def test_a_file_is_measured_as_it_is_shown(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_file_is_measured_as_it_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_measured_too(tmp_path: Path) -> None:
-    assert probe(write_pictures(tmp_path / "frames", range(5)), native_fps=10) == Properties(
+    assert probe(write_images(tmp_path / "frames", range(5)), native_fps=10) == Properties(
         5, 10.0, 0.5, (64, 96), has_sound=False
     )
 

@@ -41,7 +41,7 @@ def test_the_file_is_one_that_browsers_play(tmp_path: Path) -> None:
 
 
 def test_a_row_shows_every_clip_on_the_common_clock(tmp_path: Path) -> None:
-    # The second clip has half the rate and no more pictures after 0.6 s.
+    # The second clip has half the rate and no more images after 0.6 s.
     render(tmp_path / "out.mp4", [clip_of(30), clip_of(9, rate=15)], height=64)
     left, right = halves(tmp_path / "out.mp4", at=96)
     assert left == list(range(30))
@@ -49,7 +49,7 @@ def test_a_row_shows_every_clip_on_the_common_clock(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("as_files", [False, True])
-def test_maps_and_slow_motion_choose_the_pictures(tmp_path: Path, as_files: bool) -> None:
+def test_maps_and_slow_motion_choose_the_images(tmp_path: Path, as_files: bool) -> None:
     source = write_video(tmp_path / "film.mp4", count=60)
     sources = [source, source] if as_files else [clip_of(60), clip_of(60)]
     # From second 1 of the clock on the second source runs at double speed, after standing still.
@@ -80,14 +80,14 @@ def test_an_overlay_is_the_average(tmp_path: Path) -> None:
     assert np.abs(frames.astype(int) - 120).max() <= 3
 
 
-def test_colours_come_back(tmp_path: Path) -> None:
-    for colour in [(230, 30, 30), (30, 200, 40), (20, 40, 220), (128, 128, 128), (255, 255, 255), (0, 0, 0)]:
-        write_mp4(tmp_path / "out.mp4", [np.full((32, 32, 3), colour, np.uint8)] * 3, fps=10)
-        assert np.abs(read_clip(tmp_path / "out.mp4").frames.astype(int) - colour).max() <= 6
+def test_colors_come_back(tmp_path: Path) -> None:
+    for color in [(230, 30, 30), (30, 200, 40), (20, 40, 220), (128, 128, 128), (255, 255, 255), (0, 0, 0)]:
+        write_mp4(tmp_path / "out.mp4", [np.full((32, 32, 3), color, np.uint8)] * 3, fps=10)
+        assert np.abs(read_clip(tmp_path / "out.mp4").frames.astype(int) - color).max() <= 6
 
 
 @pytest.mark.parametrize("slow", [1.0, 2.0])
-def test_sound_is_heard_with_its_picture(tmp_path: Path, slow: float) -> None:
+def test_sound_is_heard_with_its_image(tmp_path: Path, slow: float) -> None:
     source = tmp_path / "film.mp4"
     write_video(source, count=60, sound=clicks([0.4, 1.2], length=2.0))
     clock, seconds = [0.0, 1.0], [[0.0, 0.3], [1.0, 1.3]]
@@ -102,7 +102,7 @@ def test_sound_is_heard_with_its_picture(tmp_path: Path, slow: float) -> None:
     assert loud[loud > middle].mean() == pytest.approx(slow * 0.9, abs=0.004)
 
 
-def test_where_the_picture_stands_still_it_is_silent(tmp_path: Path) -> None:
+def test_where_the_image_stands_still_it_is_silent(tmp_path: Path) -> None:
     tone = Sound(np.sin(2 * np.pi * 440 * np.arange(96000) / 48000).astype(np.float32), 48000)
     render(tmp_path / "out.mp4", [clip_of(60)], clock=[0, 1, 2], seconds=[[0.1013], [0.1013], [1.1]], sound=tone)
     heard = read_sound(tmp_path / "out.mp4", rate=48000)
@@ -168,9 +168,9 @@ def test_wrong_requests_are_explained(tmp_path: Path) -> None:
 
 
 def drawn(text: str, font: module.Font) -> bytes:
-    picture = Image.new("L", (300, 40))
-    ImageDraw.Draw(picture).text((2, 2), text, fill=255, font=font)
-    return picture.tobytes()
+    image = Image.new("L", (300, 40))
+    ImageDraw.Draw(image).text((2, 2), text, fill=255, font=font)
+    return image.tobytes()
 
 
 def test_english_is_written_in_the_font_that_is_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:

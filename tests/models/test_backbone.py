@@ -23,8 +23,8 @@ class Pyramid(nn.Module):
         )
         self.reductions = reductions
 
-    def forward(self, pictures: Tensor) -> list[Tensor]:
-        return [pictures[..., :: self.reductions[index], :: self.reductions[index]] for index in self.chosen]
+    def forward(self, images: Tensor) -> list[Tensor]:
+        return [images[..., :: self.reductions[index], :: self.reductions[index]] for index in self.chosen]
 
 
 def test_a_network_of_timm_is_cut_at_stride_16_and_sees_what_it_was_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def video(tmp_path: Path) -> Path:
     return write_video(tmp_path / "a.mp4", count=40)
 
 
-def test_pictures_are_seen_as_they_are_decoded(video: Path) -> None:
+def test_images_are_seen_as_they_are_decoded(video: Path) -> None:
     reported: list[tuple[str, int, int]] = []
     seen = embed_video(small(), video, progress=lambda *news: reported.append(news))
     clip = read_clip(video, size=(32, 32))
@@ -200,7 +200,7 @@ def test_people_are_seen_by_their_poses(
     assert "a person was found in every video, in all of its frames" in embed_videos(videos).why
 
 
-def test_where_people_are_rarely_seen_pictures_are_used(
+def test_where_people_are_rarely_seen_images_are_used(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     following(monkeypatch, found=0.3)
@@ -227,7 +227,7 @@ def test_without_mediapipe_the_reason_says_how_to_get_it(
     assert "pip install 'inphase[pose]'" in embed_videos(videos).why
 
 
-def test_without_an_encoder_of_pictures_features_stand_in_and_it_is_said(
+def test_without_an_encoder_of_images_features_stand_in_and_it_is_said(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     following(monkeypatch, found=0.0)

@@ -16,7 +16,7 @@ OFFSETS = [(0,), (-15, 0), (-8, -4, 0, 4, 8), (3,), (-40, 40)]
 
 
 class Toy(Encoder):
-    """Sees pictures of 2×3 and counts how many."""
+    """Sees images of 2×3 and counts how many."""
 
     modality: ClassVar[Modality] = "image"
 

@@ -23,14 +23,14 @@ def build(mode: Mode = "frozen", backbone: str = "efficientnet_lite0") -> ImageE
     )
 
 
-def pictures(*shape: int) -> Tensor:
+def images(*shape: int) -> Tensor:
     return torch.rand(*shape, 32, 48, 3, generator=torch.Generator().manual_seed(1)) * 2 - 1
 
 
 def train_a_step(encoder: ImageEncoder) -> None:
     encoder.train()
     optimizer = torch.optim.SGD([weight for weight in encoder.parameters() if weight.requires_grad], lr=1.0)
-    encoder(pictures(1, 2, 2)).mul(torch.arange(5.0)).sum().backward()
+    encoder(images(1, 2, 2)).mul(torch.arange(5.0)).sum().backward()
     optimizer.step()
 
 
@@ -61,7 +61,7 @@ def test_the_paper_s_network_trains_as_many_parameters_as_the_released_one() -> 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_batch_statistics_are_used_in_training_unless_frozen(mode: Mode) -> None:
-    encoder, shown = build(mode, "resnet50v2").train(), pictures(4)
+    encoder, shown = build(mode, "resnet50v2").train(), images(4)
     with torch.no_grad():
         alone, together = encoder.features(shown[:1]), encoder.features(shown)[:1]
     assert torch.allclose(alone, together, atol=1e-4) == (mode == "frozen")
@@ -82,7 +82,7 @@ def test_the_regularizer_is_the_mean_of_the_head_s_kernels_and_biases() -> None:
 
 
 def test_the_whole_is_its_two_steps_and_a_frozen_backbone_s_features_can_be_kept() -> None:
-    encoder, shown = build().eval(), pictures(2, 3, 2)
+    encoder, shown = build().eval(), images(2, 3, 2)
     found = encoder(shown)
     torch.testing.assert_close(found.norm(dim=-1), torch.ones(2, 3))
     kept = encoder.features(shown.flatten(0, 2))
@@ -108,7 +108,7 @@ def test_a_clip_is_seen_as_training_sees_it_whatever_the_batch() -> None:
 
 def test_vectors_have_length_one_in_half_precision_too() -> None:
     with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
-        found = build().eval()(pictures(1, 3, 2))
+        found = build().eval()(images(1, 3, 2))
     torch.testing.assert_close(found.norm(dim=-1), torch.ones(1, 3))
 
 

@@ -85,7 +85,7 @@ def test_a_joint_that_appears_has_not_moved() -> None:
     torch.testing.assert_close(posture[4] / unit, torch.tensor([0.0, 1]))
 
 
-def test_without_hips_the_middle_of_what_is_seen_is_the_centre() -> None:
+def test_without_hips_the_middle_of_what_is_seen_is_the_center() -> None:
     points = torch.tensor([[9.0, 9], [9, 9], [2, 0], [4, 0]]).expand(1, 1, 4, 2)
     seen = torch.tensor([[[False, False, True, True]]])
     body, _ = PoseEncoder(joints=TRUNK, context=(0,)).normalize(points, seen)

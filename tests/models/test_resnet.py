@@ -50,10 +50,10 @@ def save(model: Any, path: Path, *, layout: str) -> Path:
 def test_it_equals_keras(keras_model: Any, tmp_path: Path, layout: str) -> None:
     network = ResNet50V2().eval()
     load_keras(network, save(keras_model, tmp_path / "some.weights.h5", layout=layout))
-    pictures = torch.rand(2, 3, 75, 96, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    images = torch.rand(2, 3, 75, 96, generator=torch.Generator().manual_seed(0)) * 2 - 1
     with torch.no_grad():
-        found = network(pictures)
-        expected = keras_model(pictures.permute(0, 2, 3, 1), training=False).permute(0, 3, 1, 2)
+        found = network(images)
+        expected = keras_model(images.permute(0, 2, 3, 1), training=False).permute(0, 3, 1, 2)
     assert found.shape == (2, 1024, 5, 6)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
     assert expected.abs().max() > 1  # so that the tolerance means something

@@ -29,7 +29,7 @@ JOINTS = ("head", "left_wrist", "right_wrist")
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Make a folder with the media of `whole`."""
-    for name in ("a.mp4", "b ü%#?.webm", "heat.mp4", "query.wav", "pictures/hit.jpg"):
+    for name in ("a.mp4", "b ü%#?.webm", "heat.mp4", "query.wav", "images/hit.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"media")
     return tmp_path
@@ -58,7 +58,7 @@ def whole() -> Playback:
     pair = Pair(0, 1, RNG.random((7, 5)), times, np.arange(5) / 10, A([[0, 0], [1, 1], [6, 4]]))
     skeleton = Skeleton("a", times, points, JOINTS, ((0, 1),), up="-y")
     query = PlaybackMoment("q", 0.3, media="query.wav")
-    hits = (PlaybackMoment("h", 1.5, score=0.5, media="a.mp4", thumbnail="pictures/hit.jpg", duration=2, note="right"),)
+    hits = (PlaybackMoment("h", 1.5, score=0.5, media="a.mp4", thumbnail="images/hit.jpg", duration=2, note="right"),)
     return Playback("T", (first, second), (pair,), (skeleton,), (Result(query, hits),))
 
 

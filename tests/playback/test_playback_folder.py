@@ -80,7 +80,7 @@ def test_files_are_those_the_document_needs_and_no_others(folder: Path) -> None:
     (folder / "stranger.mp4").write_bytes(b"")
     write_playback(folder, whole())
     files = open_playback(folder).files
-    media = {"a.mp4", "b ü%#?.webm", "heat.mp4", "query.wav", "pictures/hit.jpg"}
+    media = {"a.mp4", "b ü%#?.webm", "heat.mp4", "query.wav", "images/hit.jpg"}
     assert {path for path in files if not path.endswith(".bin")} == media | {INDEX}
     assert all(file.is_file() for file in files.values())
 
@@ -126,7 +126,7 @@ BROKEN: list[tuple[str, Callable[[dict[str, Any]], object]]] = [
     (r'"format" must be "inphase playback"', lambda c: c.update(format="x")),
     (r"title is missing", lambda c: c.pop("title")),
     (r"script is unknown: remove it; the fields here are title, tracks", lambda c: c.update(script="x")),
-    (r"tracks\[1\]\.colour is unknown", lambda c: c["tracks"][1].update(colour="x")),
+    (r"tracks\[1\]\.color is unknown", lambda c: c["tracks"][1].update(color="x")),
     (r"tracks\[0\]\.duration is missing", lambda c: c["tracks"][0].pop("duration")),
     (r"tracks\[0\]\.duration must be a finite number, got 'x'", lambda c: c["tracks"][0].update(duration="x")),
     (r"tracks\[1\]\.time_map: own runs backwards", lambda c: c["tracks"][1]["time_map"].update(own=[0, 2, 1])),

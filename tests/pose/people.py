@@ -1,4 +1,4 @@
-"""People made of numbers: what finds them in pictures is scripted, so that following them needs no network."""
+"""People made of numbers: what finds them in images is scripted, so that following them needs no network."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ def _gap(body: Body, region: Region) -> float:
 
 
 def make_film(length: int, *, height: int = 90, width: int = 120) -> Clip:
-    """Make a clip whose pictures carry the number of their frame."""
+    """Make a clip whose images carry the number of their frame."""
     frames = np.repeat(np.arange(length, dtype=np.uint8), height * width * 3).reshape(length, height, width, 3)
     return Clip(frames, np.arange(length) / 30)
 

@@ -15,7 +15,7 @@ def standing() -> np.ndarray:
 
 
 def parted(seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Part places on the picture from depths."""
+    """Part places on the image from depths."""
     return seen[..., :2], seen[..., 2]
 
 
@@ -30,7 +30,7 @@ def test_a_camera_in_front_sees_left_on_the_right_and_up_above() -> None:
 
 
 @given(ANGLES, st.floats(-1.2, 1.2), st.floats(1, 9))
-def test_a_camera_is_a_rotation_that_centres_its_target(azimuth: float, elevation: float, distance: float) -> None:
+def test_a_camera_is_a_rotation_that_centers_its_target(azimuth: float, elevation: float, distance: float) -> None:
     target = np.array([0.3, 1.0, -2.0])
     camera = orbit_camera(target, azimuth=azimuth, elevation=elevation, distance=distance)
     assert camera.axes @ camera.axes.T == pytest.approx(np.eye(3), abs=1e-9)
@@ -55,7 +55,7 @@ def test_a_wrist_behind_the_trunk_is_hidden_and_one_in_front_is_not() -> None:
     assert from_behind[:, 4].tolist() == [False, True, True]
 
 
-def test_what_lies_outside_the_picture_or_behind_the_camera_is_not_seen() -> None:
+def test_what_lies_outside_the_image_or_behind_the_camera_is_not_seen() -> None:
     camera = orbit_camera(np.array([0, 1.1, 3]), azimuth=0, elevation=0, distance=1, focal=100, size=(100, 100))
     body = standing()
     body[0, 4] = [0, 1.1, 0.5]
@@ -71,7 +71,7 @@ def test_what_lies_behind_is_told_by_its_depth_and_has_a_place_all_the_same() ->
     assert pixels[1] == pytest.approx([100, 50])
 
 
-def test_a_ray_leads_through_its_pixel_also_where_the_picture_is_wide() -> None:
+def test_a_ray_leads_through_its_pixel_also_where_the_image_is_wide() -> None:
     camera = orbit_camera(np.array([0.3, 1.0, 3]), azimuth=0.4, elevation=0.2, distance=2, focal=100, size=(100, 200))
     pixels, depth = parted(camera.project(standing()[0]))
     back = camera.position + camera.rays(*pixels.T) * depth[:, None]

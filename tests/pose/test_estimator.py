@@ -70,7 +70,7 @@ class ToyEstimator:
 def write_phases(path: Path, phases: NDArray[np.float64]) -> Path:
     """Write a video whose brightness is the phase of an action, from 0 to 1."""
     images = [np.full((48, 64, 3), 30 + round(200 * phase), np.uint8) for phase in phases.tolist()]
-    return write_video(path, pictures=images, height=48, width=64, rate=20)
+    return write_video(path, images=images, height=48, width=64, rate=20)
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_aligning_by_an_estimator_from_outside_recovers_the_tempo(tmp_path: Path
 def test_a_store_is_filled_by_an_estimator_from_outside(tmp_path: Path) -> None:
     sources = {
         "a": Source(write_phases(tmp_path / "a.mp4", np.linspace(0, 1, 12))),
-        "dark": Source(write_video(tmp_path / "dark.mp4", pictures=[np.zeros((48, 64, 3), np.uint8)] * 5, rate=20)),
+        "dark": Source(write_video(tmp_path / "dark.mp4", images=[np.zeros((48, 64, 3), np.uint8)] * 5, rate=20)),
     }
     filled = fill_poses(tmp_path / "store", sources, estimator=TOY, options={"arm": 9})
     assert filled.outcomes == {"a": "written", "dark": "broken"}
@@ -139,7 +139,7 @@ def test_a_name_is_one_line_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("nobody", [True, False])
 def test_a_few_frames_show_whether_there_is_a_person(tmp_path: Path, nobody: bool) -> None:
     dark = np.zeros((48, 64, 3), np.uint8)
-    empty = write_video(tmp_path / "b.mp4", pictures=[dark] * 20 if nobody else [dark, dark + 200] * 10, rate=20)
+    empty = write_video(tmp_path / "b.mp4", images=[dark] * 20 if nobody else [dark, dark + 200] * 10, rate=20)
     videos = [write_phases(tmp_path / "a.mp4", np.linspace(0, 1, 20)), empty]
     assert first_without_person(videos, estimator=TOY) == (empty if nobody else None)
     assert first_without_person([], estimator="nonsense") is None

@@ -133,7 +133,7 @@ def test_without_mediapipe_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
 @needs_mediapipe
 def test_noise_shows_no_person_and_nothing_is_printed(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (12, 96, 128, 3), np.uint8)
-    path = write_video(tmp_path / "noise.mp4", pictures=list(noise), height=96, width=128)
+    path = write_video(tmp_path / "noise.mp4", images=list(noise), height=96, width=128)
     code = """if True:
         import sys
         from inphase.storage.errors import NoPersonError
@@ -165,7 +165,7 @@ def test_real_golfers_are_found_with_their_own_left_and_right() -> None:
         pose = estimate_pose(path, fps=10)
         assert pose.found.mean() > 0.95
         left, right = (pose.keypoints[:5, JOINTS.index(f"{side}_hip"), 0] for side in ("left", "right"))
-        assert (left > right).all(), "who faces the camera has their left hip on the right of the picture"
+        assert (left > right).all(), "who faces the camera has their left hip on the right of the image"
         assert np.ptp(pose.keypoints[:, WRISTS[0], 1]) > 20, "the hands go up and down"
         assert pose.size == (128, 128)
         assert np.diff(pose.times) == pytest.approx(0.1, abs=0.04)

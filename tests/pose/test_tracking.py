@@ -24,7 +24,7 @@ def watch(stage: Stage, length: int = 40) -> list[PersonTrack]:
     return tracker.tracks
 
 
-def test_two_people_who_cross_the_picture_are_two_tracks() -> None:
+def test_two_people_who_cross_the_image_are_two_tracks() -> None:
     left = Actor(lambda frame: Region(20 + frame, 40, 15))
     right = Actor(lambda frame: Region(100, 40 + frame / 2, 18))
     stage = Stage(left, right)
@@ -49,7 +49,7 @@ def test_somebody_lost_for_a_few_frames_is_the_same_person_also_when_they_moved(
     assert track.frames == [*range(10), *range(16, 40)]
 
 
-def test_pictures_that_are_far_apart_are_searched_more_often() -> None:
+def test_images_that_are_far_apart_are_searched_more_often() -> None:
     late = Actor(lambda frame: Region(90, 40, 20) if frame >= 3 else None)
     tracker = PeopleTracker(Stage(Actor(lambda frame: Region(30, 40, 20)), late))
     for frame, image in enumerate(make_film(6).frames):
@@ -98,7 +98,7 @@ def test_the_much_smaller_are_left_alone() -> None:
     assert [track.region.radius for track in lasting] == [40]
 
 
-def test_parts_cover_the_picture_and_overlap() -> None:
+def test_parts_cover_the_image_and_overlap() -> None:
     for shape in ((90, 120), (128, 128), (100, 400), (7, 3)):
         covered: NDArray[np.int64] = np.zeros(shape, np.int64)
         for top, left, part in crops(np.zeros((*shape, 3), np.uint8)):
@@ -109,7 +109,7 @@ def test_parts_cover_the_picture_and_overlap() -> None:
 
 def test_where_something_moves_somebody_is_looked_for() -> None:
     class Crowded(Stage):
-        """Sees somebody at column 100 in parts of the picture only, and only when they move."""
+        """Sees somebody at column 100 in parts of the image only, and only when they move."""
 
         def find(self, image: NDArray[np.uint8], *, margin: float = 0.25) -> list[Region]:
             whole, frame, left = image.shape[1] == 120, int(image[0, 0, 0]), int(image[0, 0, 1])
@@ -126,10 +126,10 @@ def test_where_something_moves_somebody_is_looked_for() -> None:
     assert [(round(track.region.x), track.frames[0]) for track in tracker.tracks] == [(30, 0), (100, 16)]
 
 
-def test_a_small_person_is_found_in_a_part_of_the_picture() -> None:
+def test_a_small_person_is_found_in_a_part_of_the_image() -> None:
     class Shortsighted(Stage):
         def find(self, image: NDArray[np.uint8], *, margin: float = 0.25) -> list[Region]:
-            # Sees somebody at column 100 of the whole picture, in parts only, which begin with their own column.
+            # Sees somebody at column 100 of the whole image, in parts only, which begin with their own column.
             if image.shape[1] == 120:
                 return []
             left = int(image[0, 0, 1])

@@ -95,7 +95,7 @@ def test_every_row_can_be_built_and_every_column_is_of_a_task(study: Study, data
                 assert recipe.validation == {"fraction": 0.0}
 
 
-def test_a_full_budget_for_pictures_is_the_papers_network_and_steps() -> None:
+def test_a_full_budget_for_images_is_the_papers_network_and_steps() -> None:
     recipe = make_recipe(FULL, "tcc")
     assert (recipe.encoder["backbone"], recipe.encoder["mode"]) == ("resnet50v2", "only_bn")
     assert (recipe.run["steps"], recipe.loss) == (150_000, {"name": "tcc"})

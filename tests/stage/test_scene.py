@@ -69,7 +69,7 @@ def test_images_come_at_30_fps() -> None:
     np.testing.assert_allclose(np.diff(clip.times), 1 / 30)
 
 
-def test_a_image_needs_8_pixels() -> None:
+def test_an_image_needs_8_pixels() -> None:
     with pytest.raises(ValueError, match="at least 8 pixels per side, got 4"):
         render(sample_take(Slate("squat", "train", 0)), size=4)
 

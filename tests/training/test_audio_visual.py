@@ -1,4 +1,4 @@
-"""Training on pictures and sound: two encoders, one loss, the same loop."""
+"""Training on images and sound: two encoders, one loss, the same loop."""
 
 import os
 import signal

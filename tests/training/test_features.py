@@ -34,9 +34,9 @@ def test_features_are_what_the_network_sees_computed_once(tmp_path: Path, sight:
     features = CachedFeatures(encoder, sight, folder=tmp_path, batch=7)
     video, frames = sight.videos[0], np.array([3, 10, 11])
     found, times = features(video, frames)
-    pictures, seconds = sight.read(video, frames)
+    images, seconds = sight.read(video, frames)
     with torch.no_grad():
-        expected = encoder.features(encoder.prepare(torch.from_numpy(pictures)))
+        expected = encoder.features(encoder.prepare(torch.from_numpy(images)))
     np.testing.assert_allclose(found, expected, atol=2e-2, rtol=2e-3)  # half precision
     np.testing.assert_array_equal(times, seconds)
 
@@ -51,7 +51,7 @@ def test_features_are_what_the_network_sees_computed_once(tmp_path: Path, sight:
         CachedFeatures(encoder, FrameSource(sight.videos, refuse, sight.frame_count), folder=tmp_path)(video, frames)
 
 
-def test_what_is_embedded_from_kept_features_is_what_is_embedded_from_pictures(
+def test_what_is_embedded_from_kept_features_is_what_is_embedded_from_images(
     tmp_path: Path, sight: FrameSource
 ) -> None:
     encoder = ImageEncoder(**SMALL).eval()  # type: ignore[arg-type]

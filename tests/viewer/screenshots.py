@@ -1,4 +1,4 @@
-"""Take the pictures of docs/images: `python -m tests.viewer.screenshots`."""
+"""Take the images of docs/images: `python -m tests.viewer.screenshots`."""
 
 import shutil
 import tempfile
@@ -17,7 +17,7 @@ SECOND = 1.62
 def main() -> None:
     """Draw the demo, open it in light and dark, and keep what is seen."""
     with tempfile.TemporaryDirectory() as made, sync_playwright() as engine:
-        write_demo(Path(made) / "demo", level="plain")  # without grain, a picture stays small
+        write_demo(Path(made) / "demo", level="plain")  # without grain, an image stays small
         browser = engine.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
         )
@@ -35,13 +35,13 @@ def main() -> None:
 
 
 def _take(page: Page, path: Path) -> None:
-    """Go to a moment and take the picture."""
+    """Go to a moment and take the image."""
     page.evaluate(f"() => inphase.clock.seek({SECOND})")
     settle(page)
     page.wait_for_timeout(500)
     page.screenshot(path=path)
     with Image.open(path) as taken:
-        # Six bits a colour: nobody sees it, and the file is a third smaller.
+        # Six bits a color: nobody sees it, and the file is a third smaller.
         taken.convert("RGB").point([round(round(value * 63 / 255) * 255 / 63) for value in range(256)] * 3).save(
             path, optimize=True
         )

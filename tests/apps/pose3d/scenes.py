@@ -51,7 +51,7 @@ def film(
     around: float = 2 * np.pi,
     lean: float = 0.4,
 ) -> Scene:
-    """See a kick by scaled orthographic cameras `around` it, each moment at a place of its own in the picture."""
+    """See a kick by scaled orthographic cameras `around` it, each moment at a place of its own in the image."""
     rng = np.random.default_rng(seed)
     body = about_hips(videos("kick", count=1)[0])[::every]
     # The stage's z points up; cameras have y down.

@@ -21,8 +21,8 @@ def test_without_holes_it_is_the_svd() -> None:
     scene = film(views=5, noise=0.1)
     weights = np.ones(scene.seen.shape)
     factors = factorize(scene.points, weights, rounds=2000, tolerance=1e-13)
-    centred = scene.points - scene.points.mean(2, keepdims=True)
-    values = np.linalg.svd(centred.transpose(0, 3, 1, 2).reshape(10, -1), compute_uv=False)
+    centered = scene.points - scene.points.mean(2, keepdims=True)
+    values = np.linalg.svd(centered.transpose(0, 3, 1, 2).reshape(10, -1), compute_uv=False)
     left = residuals(scene.points, weights, factors.cameras, factors.shape)
     assert (left**2).sum() == pytest.approx((values[3:] ** 2).sum(), rel=1e-6)
 

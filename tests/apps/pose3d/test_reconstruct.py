@@ -111,8 +111,8 @@ def test_files_keep_everything(kick: tuple[Video, Views], tmp_path: Path) -> Non
     played = read_playback(tmp_path / "play")
     np.testing.assert_allclose(played.skeletons[0].points, found.joints3d, atol=1e-6)
     assert played.skeletons[0].up == "-y"
-    picture = draw_reconstruction(found, shown, columns=3, cell=40)
-    assert len(picture.convert("L").getcolors(256) or []) > 10
+    image = draw_reconstruction(found, shown, columns=3, cell=40)
+    assert len(image.convert("L").getcolors(256) or []) > 10
 
 
 def test_wrong_input_is_named(kick: tuple[Video, Views]) -> None:

@@ -6,7 +6,7 @@ from inphase.evaluation.tasks.cycle_error import cycle_error
 from tests.evaluation.embeddings import constant, embedded, noisy, performances
 
 
-def test_frames_return_to_themselves_where_neighbours_are_mutual() -> None:
+def test_frames_return_to_themselves_where_neighbors_are_mutual() -> None:
     values = np.eye(5, dtype=np.float32)
     test = [embedded(values), embedded(values[::-1].copy(), name="b")]
     found = {score.metric: score.value for score in cycle_error([], test)}

@@ -59,19 +59,19 @@ def test_the_numbers_are_those_of_a_loop_over_scipy(distance: Distance) -> None:
 
 @given(st.integers(0, 10_000))
 def test_ties_are_broken_as_in_a_loop(seed: int) -> None:
-    # A grid of few points: most frames have several nearest neighbours, exactly as far.
+    # A grid of few points: most frames have several nearest neighbors, exactly as far.
     rng = np.random.default_rng(seed)
     videos = [rng.integers(0, 3, (rng.integers(2, 12), 2)).astype(np.float32) for _ in range(4)]
     np.testing.assert_allclose(pairwise_tau(videos), literal(videos), rtol=0, atol=1e-12, equal_nan=True)
 
 
-def test_a_tiny_spread_far_from_the_origin_loses_no_neighbour() -> None:
+def test_a_tiny_spread_far_from_the_origin_loses_no_neighbor() -> None:
     rng = np.random.default_rng(0)
     videos = [(np.array([0.6, 0.8, 0]) + 1e-5 * rng.normal(size=(40, 3))).astype(np.float32) for _ in range(4)]
     np.testing.assert_allclose(pairwise_tau(videos), literal(videos), rtol=0, atol=1e-12)
 
 
-def test_other_devices_find_the_same_neighbours(device: torch.device) -> None:
+def test_other_devices_find_the_same_neighbors(device: torch.device) -> None:
     videos = [item.values for item in noisy(performances(4))]
     videos.append(np.repeat(videos[0], 2, axis=0))
     np.testing.assert_array_equal(pairwise_tau(videos, device=device), pairwise_tau(videos))

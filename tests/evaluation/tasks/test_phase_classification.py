@@ -83,9 +83,9 @@ def clouds(
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Draw overlapping clouds, some of them rare, on the unit sphere."""
     rng = np.random.default_rng(seed)
-    centres = np.random.default_rng(99).normal(size=(classes, dimension))
+    centers = np.random.default_rng(99).normal(size=(classes, dimension))
     labels = rng.choice(classes, frames, p=np.arange(1, classes + 1) / np.arange(1, classes + 1).sum())
-    x = centres[labels] + 1.5 * rng.normal(size=(frames, dimension))
+    x = centers[labels] + 1.5 * rng.normal(size=(frames, dimension))
     return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32), 10 * labels
 
 

@@ -41,14 +41,14 @@ def moments(items: list[EmbeddedVideo], sounds: dict[str, Embedding], kind: str)
     """List (video, second, vector) of every frame or every second of sound."""
     found = []
     for index, item in enumerate(items):
-        of = item.embedding if kind == "picture" else sounds[item.video.id]
+        of = item.embedding if kind == "image" else sounds[item.video.id]
         found += [(index, float(second), vector) for second, vector in zip(of.times, of.values, strict=True)]
     return found
 
 
 def literal(items: list[EmbeddedVideo], sounds: dict[str, Embedding], *, ask: str, corpus: str, k: int) -> float:
     """Ask every query of every moment, one by one."""
-    answers = moments(items, sounds, "picture" if ask == "sound" else "sound")
+    answers = moments(items, sounds, "image" if ask == "sound" else "sound")
     hits = []
     for index, item in enumerate(items):
         event = item.video.events["hit"] / 30
@@ -78,7 +78,7 @@ def test_recall_is_what_a_literal_search_finds() -> None:
     for seed in range(4):
         items, sounds = recordings(seed=seed)
         found = sound_recall(items, sounds)
-        for ask, direction in (("sound", "sound to video"), ("picture", "video to sound")):
+        for ask, direction in (("sound", "sound to video"), ("image", "video to sound")):
             for corpus, name in (("all", "all actions"), ("own", "same action")):
                 for k in (1, 5):
                     expected = literal(items, sounds, ask=ask, corpus=corpus, k=k)
