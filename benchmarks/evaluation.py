@@ -21,8 +21,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks.timing import lay_out, machine
 from inphase.data.video import Video
 from inphase.evaluation import TASKS, EmbeddedVideo
-from inphase.evaluation.tasks.kendall_tau import pairwise_tau
-from inphase.evaluation.tasks.phase_classification import fit_linear
+from inphase.evaluation.tasks.phases import fit_linear
+from inphase.evaluation.tasks.unlabeled import pairwise_tau
 from inphase.models import Embedding
 
 Videos = list[NDArray[np.float32]]

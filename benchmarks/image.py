@@ -21,8 +21,8 @@ from torch import Tensor
 from inphase.data import golfdb
 from inphase.data.frame_source import FrameSource, open_frame_source
 from inphase.evaluation import EmbeddedVideo
-from inphase.evaluation.tasks.event_error import event_error
-from inphase.evaluation.tasks.kendall_tau import kendall_tau
+from inphase.evaluation.tasks.matching_errors import event_error
+from inphase.evaluation.tasks.unlabeled import kendall_tau
 from inphase.media.sampling import context_frames
 from inphase.models import ENCODERS, Embedding, Encoder, MotionEncoder
 from inphase.models.motion_encoder import PooledFeatures

@@ -91,8 +91,8 @@ def trial(
 def measure(encoder: Encoder, source: FrameSource | None) -> dict[str, float]:
     """Measure τ, and the event error where the videos have events."""
     from inphase.evaluation import embed_videos, select
-    from inphase.evaluation.tasks.event_error import event_error
-    from inphase.evaluation.tasks.kendall_tau import kendall_tau
+    from inphase.evaluation.tasks.matching_errors import event_error
+    from inphase.evaluation.tasks.unlabeled import kendall_tau
 
     if source is None:
         return {}

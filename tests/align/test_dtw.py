@@ -8,7 +8,7 @@ from torch import Tensor
 
 from inphase.align import Warping, dtw, shortest_path, smooth_dtw, soft_dtw
 from inphase.align.cost import Cost, pairwise_cost
-from inphase.align.dtw import read_out
+from inphase.align.path import read_out
 from tests import oracles
 
 Warp = Callable[..., Warping]

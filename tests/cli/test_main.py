@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 import inphase
-from inphase.cli import COMMANDS, bars
+from inphase.cli import COMMANDS, options
 from inphase.cli.options import DEFAULT_EMBEDDING, view_command
 from inphase.playback import Playback, PlaybackMoment, Result, write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
@@ -63,8 +63,8 @@ def test_the_output_folder_is_optional(command: str) -> None:
 def test_a_log_file_gets_a_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bars, "LINE_INTERVAL", 0.0)
-    with bars.show_progress() as progress:
+    monkeypatch.setattr(options, "LINE_INTERVAL", 0.0)
+    with options.show_progress() as progress:
         progress("embedding a [b].mp4", 3, 40)
         progress("listing", 1, 0)
     out, err = capsys.readouterr()
@@ -74,8 +74,8 @@ def test_a_log_file_gets_a_line_now_and_then(
 
 def test_a_terminal_shows_the_stages_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(bars, "Console", lambda **_: Console(file=screen, force_terminal=True, width=100))
-    with bars.show_progress() as progress:
+    monkeypatch.setattr(options, "Console", lambda **_: Console(file=screen, force_terminal=True, width=100))
+    with options.show_progress() as progress:
         progress("embedding a [b].mp4", 40, 40)
         progress("rendering", 3, 7)
     last = screen.getvalue().split("embedding")[-1]

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from inphase.align import dtw
-from inphase.evaluation import frame_matching
-from inphase.evaluation.frame_matching import draw_pairs, match_pairs
+from inphase.evaluation.tasks import matching_errors
+from inphase.evaluation.tasks.matching_errors import draw_pairs, match_pairs
 from tests.evaluation.embeddings import constant, embedded, noisy, performances
 
 
@@ -28,7 +28,7 @@ def test_a_sample_of_pairs_is_seeded_and_holds_none_twice() -> None:
 
 
 def test_matches_are_those_of_one_pair_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame_matching, "CELLS", 3000)  # several batches, each padded
+    monkeypatch.setattr(matching_errors, "CELLS", 3000)  # several batches, each padded
     test = noisy(performances(4), noise=0.4)
     for match in match_pairs(draw_pairs(test, pairs=None)):
         x, y = torch.from_numpy(match.x.values), torch.from_numpy(match.y.values)
@@ -37,7 +37,7 @@ def test_matches_are_those_of_one_pair_at_a_time(monkeypatch: pytest.MonkeyPatch
         np.testing.assert_array_equal(match.frames["dtw"], dtw(x, y).time_map(*seconds))
         logits = (x @ y.T).double() / 0.1
         symmetric = -logits.log_softmax(1) - logits.log_softmax(0)
-        path = frame_matching.along_path(symmetric.numpy())
+        path = matching_errors.along_path(symmetric.numpy())
         assert np.abs(match.frames["contrastive"] - path).mean() < 0.02
         np.testing.assert_allclose(match.frames["linear"], np.arange(len(x)) * len(y) / len(x))
 
@@ -45,7 +45,7 @@ def test_matches_are_those_of_one_pair_at_a_time(monkeypatch: pytest.MonkeyPatch
 def test_a_row_gets_the_middle_of_what_the_path_meets() -> None:
     cost = np.ones((3, 4), np.float32)
     cost[0, 0] = cost[1, 1] = cost[1, 2] = cost[2, 3] = 0
-    assert frame_matching.along_path(cost).tolist() == [0, 1.5, 3]
+    assert matching_errors.along_path(cost).tolist() == [0, 1.5, 3]
 
 
 def test_matches_count_the_frames_of_the_video_not_the_rows() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from inphase.losses import GTA, LAV, TCC, TCN, SpeedNet
-from inphase.losses.weighted import Weighted
+from inphase.losses.loss import Weighted
 from tests.losses.groups import (
     aligned_group,
     assert_descends,

@@ -13,7 +13,7 @@ from inphase.media import frame_store as cache
 from inphase.media.frame_store import FRAMES, FillSummary, FrameStore, Source, fill_store
 from inphase.media.frames import read_clip
 from inphase.media.recording import open_recording
-from inphase.storage.array_store import read_index
+from inphase.storage.cache import read_index
 from inphase.storage.errors import StoreError
 from inphase.storage.files import DRAFT_SUFFIX, is_draft
 from tests.media.recordings import numbers_of, write_images, write_video

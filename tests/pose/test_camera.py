@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inphase.pose.camera import orbit_camera, project_joints, sample_camera
+from inphase.pose.pose import orbit_camera, project_joints, sample_camera
 
 ANGLES = st.floats(-3.1, 3.1)
 TRUNK = ("head", "shoulder_center", "spine", "hip_center", "left_wrist")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from inphase.pose.camera import MIN_DEPTH, place_camera
+from inphase.pose.pose import MIN_DEPTH, place_camera
 from inphase.stage.figure import Ball, Crate, Slab, Solids, Waypoint, follow_track, project_solids
 from inphase.stage.scene import find_places, static_solids
 from inphase.stage.take import GRID, UP, Slate, Take, sample_take

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from inphase.pose.camera import place_camera
+from inphase.pose.pose import place_camera
 from inphase.stage import ACTIONS, LEVELS
 from inphase.stage.figure import CAPSULE
 from inphase.stage.raster_numba import OCCLUSION_MARGIN, mark_visible

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inphase.data.video import SPLITS
-from inphase.pose.camera import place_camera
+from inphase.pose.pose import place_camera
 from inphase.stage import ACTIONS
 from inphase.stage.physique import COLUMN
 from inphase.stage.take import (

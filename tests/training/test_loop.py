@@ -18,12 +18,11 @@ from inphase.data.frame_source import FrameSource
 from inphase.data.stream import Batch
 from inphase.losses import GTA
 from inphase.models import Encoder, load_encoder
-from inphase.runs import Run
+from inphase.runs import Run, rng_state, set_rng_state
 from inphase.storage.errors import StoreError
 from inphase.storage.files import exclusive_lock
 from inphase.training import Status, TrainingError, read_recipe, train
 from inphase.training.build import build_encoder_with_loss, load_frame_sources
-from inphase.training.checkpoint import rng_state, set_rng_state
 from inphase.training.encoder_with_loss import EncoderWithLoss
 from inphase.training.metrics import read_metrics
 from tests.training.conftest import make_recipe

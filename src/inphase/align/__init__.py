@@ -16,9 +16,8 @@ From "Representation Learning via Global Temporal Alignment and Cycle-Consistenc
 
 from inphase.align.cost import contrastive_cost, cosine_cost, squared_euclidean_cost
 from inphase.align.cycle import cycle_consistency
-from inphase.align.dtw import Warping, dtw, smooth_dtw, soft_dtw
 from inphase.align.matching import match, match_many
-from inphase.align.path import Alignment, expected_path, shortest_path
+from inphase.align.path import Alignment, Warping, dtw, expected_path, shortest_path, smooth_dtw, soft_dtw
 from inphase.align.recursion import accumulate, min_gamma, min_gamma_penalty, smooth_min, smooth_min_penalty
 
 __all__ = [

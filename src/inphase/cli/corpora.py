@@ -5,8 +5,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from inphase.cli.bars import show_progress
-from inphase.cli.options import CacheFolder, Device, Fps, Json, Modality, Model, Out, print_json, print_line, warn_line
+from inphase.cli.options import (
+    CacheFolder,
+    Device,
+    Fps,
+    Json,
+    Modality,
+    Model,
+    Out,
+    print_json,
+    print_line,
+    show_progress,
+    warn_line,
+)
 
 if TYPE_CHECKING:
     from inphase.corpus.engines import Engine

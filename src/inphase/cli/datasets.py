@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from tyro.extras import SubcommandApp
 
-from inphase.cli.bars import show_progress
-from inphase.cli.options import CacheFolder, Workers, print_line, print_table, warn_line
+from inphase.cli.options import CacheFolder, Workers, print_line, print_table, show_progress, warn_line
 from inphase.data import DATASETS
 
 if TYPE_CHECKING:

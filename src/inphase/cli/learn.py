@@ -10,9 +10,9 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from inphase.cli.bars import LINE_INTERVAL, show_progress
 from inphase.cli.measurement import evaluate
 from inphase.cli.options import (
+    LINE_INTERVAL,
     CacheFolder,
     Changes,
     Json,
@@ -22,6 +22,7 @@ from inphase.cli.options import (
     print_json,
     print_line,
     print_table,
+    show_progress,
     view_command,
 )
 

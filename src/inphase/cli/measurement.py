@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from rich.console import Console
 
-from inphase.cli.bars import show_progress
-from inphase.cli.options import Changes, Device, Json, print_json, print_line, print_table, warn_line
+from inphase.cli.options import Changes, Device, Json, print_json, print_line, print_table, show_progress, warn_line
 
 if TYPE_CHECKING:
     from inphase.evaluation.report import Table

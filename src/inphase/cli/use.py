@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 import tyro
 
-from inphase.cli.bars import show_progress
 from inphase.cli.options import (
     DEFAULT_EMBEDDING,
     At,
@@ -23,6 +22,7 @@ from inphase.cli.options import (
     print_json,
     print_line,
     print_table,
+    show_progress,
     view_command,
     warn_line,
 )

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from inphase.cli.bars import show_progress
-from inphase.cli.options import Json, Out, print_json, print_line, warn_line
+from inphase.cli.options import Json, Out, print_json, print_line, show_progress, warn_line
 
 Folder = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR", help="a folder with a playback.json")]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.data.video import Problem, Video, check_split
-from inphase.pose.camera import project_joints, sample_camera
+from inphase.pose.pose import project_joints, sample_camera
 
 SPLITS = ("train", "test")
 SIZE = (240, 320)  # of the camera's image

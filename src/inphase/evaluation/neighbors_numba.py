@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.align.numba.intrinsics import announce_compilation, compiled
+from inphase.align.numba import announce_compilation, compiled
 
 Result = TypeVar("Result")
 

@@ -3,14 +3,13 @@
 from inphase.losses.d3tw import D3TW
 from inphase.losses.gta import GTA
 from inphase.losses.lav import LAV
-from inphase.losses.loss import Loss, Sequences
+from inphase.losses.loss import Loss, Sequences, Weighted
 from inphase.losses.sal import SaL
 from inphase.losses.soft_dtw import SoftDTW
 from inphase.losses.speednet import SpeedNet
 from inphase.losses.supervised import Supervised
 from inphase.losses.tcc import TCC
 from inphase.losses.tcn import TCN
-from inphase.losses.weighted import Weighted
 
 LOSSES: dict[str, type[Loss]] = {
     "gta": GTA,

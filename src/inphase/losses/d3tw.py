@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from inphase.align.cost import Cost, Lengths, require_pair, require_temperature
-from inphase.align.dtw import soft_dtw
+from inphase.align.path import soft_dtw
 from inphase.losses.loss import PairLoss, Pairs, require_choice
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from inphase.align.cost import Lengths, contrastive_costs, cosine_cost, require_pair, require_temperature
 from inphase.align.cycle import cycle_consistency, released_cycle_consistency
-from inphase.align.dtw import read_out
+from inphase.align.path import read_out
 from inphase.align.recursion import accumulate
 from inphase.losses.loss import PairLoss, Pairs, require_choice
 

@@ -10,7 +10,7 @@ over the length of their video:
 from torch import Tensor
 
 from inphase.align.cost import no_autocast, require_temperature, squared_euclidean_cost
-from inphase.align.dtw import soft_dtw
+from inphase.align.path import soft_dtw
 from inphase.losses.loss import Loss, Pairs, Sequences, normalize, pair_up, require_choice
 
 

@@ -9,7 +9,7 @@ equal cost nothing. The contrastive cost, `cost="contrastive"`, keeps them apart
 from torch import Tensor
 
 from inphase.align.cost import Cost, Lengths, require_temperature
-from inphase.align.dtw import soft_dtw
+from inphase.align.path import soft_dtw
 from inphase.losses.loss import PairLoss, Pairs, require_choice
 
 

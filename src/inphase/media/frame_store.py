@@ -1,6 +1,6 @@
 """Stores of decoded frames: fill them from recordings once, read them without a codec while training.
 
-A store is a folder: one file per recording, and an index of the complete ones (`inphase.storage.array_store`). `fill`
+A store is a folder: one file per recording, and an index of the complete ones (`inphase.storage.cache`). `fill`
 serves stores of any kind: `inphase.pose.pose_store` fills stores of poses with it.
 """
 
@@ -20,15 +20,7 @@ from inphase.media.frames import Clip, in_clips, spliced
 from inphase.media.recording import Recording, describe_damage, open_recording
 from inphase.media.sampling import choose
 from inphase.progress import Progress, ignore_progress
-from inphase.storage.array_store import (
-    ArrayStore,
-    Entry,
-    StoreFormat,
-    append_entry,
-    create_index,
-    is_complete,
-    read_index,
-)
+from inphase.storage.cache import ArrayStore, Entry, StoreFormat, append_entry, create_index, is_complete, read_index
 from inphase.storage.errors import MediaError, StoreError
 from inphase.storage.files import exclusive_lock, explain_os_errors, sweep_drafts, write_blocks
 

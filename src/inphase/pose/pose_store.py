@@ -26,8 +26,7 @@ from inphase.pose.estimator import (
 )
 from inphase.pose.pose import Pose
 from inphase.progress import Progress
-from inphase.storage.array_store import ArrayStore, StoreFormat
-from inphase.storage.cache import Cache, cache_key
+from inphase.storage.cache import ArrayStore, Cache, StoreFormat, cache_key
 from inphase.storage.errors import NoPersonError
 from inphase.storage.files import write_blocks
 

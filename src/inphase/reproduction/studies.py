@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from inphase.data.finegym import EVENTS
 from inphase.evaluation.tasks.few_shot import SHOTS, shots_name
-from inphase.evaluation.tasks.phase_classification import classifier_name
+from inphase.evaluation.tasks.phases import classifier_name
 from inphase.reproduction.figures import draw_bars, draw_bars_and_errors, draw_few_shot, draw_heat_map
 from inphase.reproduction.study import (
     Changes,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from inphase.data.golfdb import EVENTS
-from inphase.evaluation.tasks.phase_classification import classifier_name
+from inphase.evaluation.tasks.phases import classifier_name
 
 if TYPE_CHECKING:
     from inphase.evaluation.report import Figure

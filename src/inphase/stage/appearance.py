@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.pose.camera import Camera
+from inphase.pose.pose import Camera
 
 Color = NDArray[np.float64]  # [3] red, green, blue in [0, 1]
 Image = NDArray[np.float64]  # [H, W, 3]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.pose.camera import MIN_DEPTH, Camera
+from inphase.pose.pose import MIN_DEPTH, Camera
 from inphase.stage.appearance import Appearance, Color
 from inphase.stage.physique import JOINT, Physique, Posture
 

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.pose.camera import Camera, place_camera
+from inphase.pose.pose import Camera, place_camera
 from inphase.stage.actions import ACTIONS, Action, interpolate
 from inphase.stage.appearance import LEVELS, Appearance, Level, sample_appearance
 from inphase.stage.figure import Club

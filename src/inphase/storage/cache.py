@@ -1,24 +1,32 @@
-"""A content-addressed cache of computed arrays, shared by every command.
+"""Arrays on disk: a content-addressed cache shared by every command, and stores of arrays with an index.
 
-A key is a hash of a file's bytes and of settings: a renamed or copied file is found, a changed one is not. Each entry
-is one file, written atomically, so any number of processes share a cache folder, and any file in it may be deleted.
+Cache: a key is a hash of a file's bytes and of settings, so a renamed or copied file is found and a changed one is not.
+Each entry is one file, written atomically, so any number of processes share a cache folder, and any file in it may be
+deleted.
+
+Store: a folder with one file per recording. The first line of `index.jsonl` describes the store; a recording gets its
+line once its file is complete and on disk. A file without a line does not count, and neither does a last line without a
+line end.
 """
 
+import errno
 import hashlib
+import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Condition
-from typing import Any
+from typing import Any, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
 from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
-from inphase.storage.errors import MediaError
-from inphase.storage.files import draft_file, explain_os_error, file_stamp
+from inphase.storage.errors import MediaError, StoreError
+from inphase.storage.files import draft_file, explain_os_error, file_stamp, write_blocks
 
 
 class Cache:
@@ -92,3 +100,158 @@ def _hash_files(path: Path, stamped: tuple[tuple[Path, tuple[int, ...]], ...]) -
             raise MediaError(f"{file} is not readable: change its permissions, for example by `chmod u+r`") from error
         digest.update(file.name.encode(errors="surrogatepass") if path.is_dir() else b"")
     return digest.hexdigest()
+
+
+Item = TypeVar("Item")
+
+INDEX = "index.jsonl"
+
+
+@dataclass(frozen=True)
+class StoreFormat:
+    """The format of a store: a file with `suffix` per recording, `frame_bytes` long for each of its frames.
+
+    `format` is the kind and version, such as "inphase frames 1"; `settings` hold for all recordings. Both are written
+    in the first line of the index.
+    """
+
+    format: str
+    suffix: str
+    frame_bytes: int
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The index line of one recording.
+
+    `file` holds `frames` frames and `digest` is its BLAKE2 hash. A recording that could not be read has no file but a
+    reason in `broken`. `source` identifies the decoded file and its settings; `damage` describes lost frames.
+    """
+
+    id: str
+    source: str = ""
+    file: str = ""
+    frames: int = 0
+    digest: str = ""
+    damage: str = ""
+    broken: str = ""
+
+
+class ArrayStore(Mapping[str, Item]):
+    """A read-only mapping from the ids of recordings to their arrays."""
+
+    frame_bytes: int  # size of a frame in the files
+
+    def __init__(self, folder: Path, *, format: str) -> None:
+        """Open the store in `folder`; recordings added later are not visible."""
+        self.folder = folder
+        self.settings, entries = read_index(folder, format=format)
+        self._entries = {id: entry for id, entry in entries.items() if not entry.broken}
+        self.broken = {id: entry.broken for id, entry in entries.items() if entry.broken}
+        self.damaged = {id: entry.damage for id, entry in entries.items() if entry.damage}
+
+    def _read(self, file: Path, frames: int) -> Item:
+        """Read a complete file."""
+        raise NotImplementedError
+
+    def __getitem__(self, id: str) -> Item:
+        """Open one recording."""
+        if id in self.broken:
+            raise StoreError(f"{id} is not in {self.folder} because it could not be decoded: {self.broken[id]}")
+        entry = self._entries[id]
+        if not is_complete(self.folder, entry, frame_bytes=self.frame_bytes):
+            raise StoreError(
+                f"{self.folder / entry.file} ({id}) has changed since it was written: cache the recording again"
+            )
+        return self._read(self.folder / entry.file, entry.frames)
+
+    def __contains__(self, id: object) -> bool:
+        """Report whether a recording can be read."""
+        return id in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the ids of readable recordings."""
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        """Count the readable recordings."""
+        return len(self._entries)
+
+    def frames(self, id: str) -> int:
+        """Count the frames of a recording without opening its file."""
+        return self._entries[id].frames
+
+    def verify(self) -> list[str]:
+        """Read all files and list the ids whose bytes have changed since they were written."""
+        return [id for id, entry in self._entries.items() if not self._is_intact(entry)]
+
+    def _is_intact(self, entry: Entry) -> bool:
+        if not is_complete(self.folder, entry, frame_bytes=self.frame_bytes):
+            return False
+        with (self.folder / entry.file).open("rb") as file:
+            return hashlib.file_digest(file, hashlib.blake2b).hexdigest() == entry.digest
+
+
+def is_complete(folder: Path, entry: Entry, *, frame_bytes: int) -> bool:
+    """Report whether the file of an entry exists in full length."""
+    file = folder / entry.file
+    return file.is_file() and file.stat().st_size == frame_bytes * entry.frames
+
+
+def read_index(folder: Path, *, format: str) -> tuple[dict[str, Any], dict[str, Entry]]:
+    """Read the settings of a store and its entries; the last of several lines for one id counts."""
+    try:
+        lines = (folder / INDEX).read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        raise StoreError(f"{folder} holds no store of {format.split()[1]}: cache recordings into it first") from None
+    entries: dict[str, Entry] = {}
+    settings: dict[str, Any] | None = None
+    for number, line in enumerate(lines, start=1):
+        try:
+            record: dict[str, Any] = json.loads(line)
+            if number == 1:
+                settings = _settings(record, folder, format=format)
+            else:
+                entries[record["id"]] = Entry(**record)
+        except (ValueError, TypeError, KeyError) as error:
+            raise StoreError(f"{folder / INDEX} is damaged in line {number}: remove {folder}, cache again") from error
+    if settings is None:
+        raise StoreError(f"{folder / INDEX} is empty: remove {folder}, cache again")
+    return settings, entries
+
+
+def _settings(header: dict[str, Any], folder: Path, *, format: str) -> dict[str, Any]:
+    if header["format"] != format:
+        raise StoreError(f"{folder} is written as {header['format']!r}, not {format!r}: cache again into a new folder")
+    return {name: value for name, value in header.items() if name != "format"}
+
+
+def create_index(folder: Path, kind: StoreFormat) -> None:
+    """Start the index of a new store; cut off an unfinished line of an existing one."""
+    index = folder / INDEX
+    if index.exists():
+        data = index.read_bytes()
+        if not data.endswith(b"\n"):
+            os.truncate(index, data.rfind(b"\n") + 1)
+    if not index.exists() or not index.stat().st_size:
+        write_blocks(index, [_line({"format": kind.format, **kind.settings})])
+
+
+def append_entry(folder: Path, entry: Entry) -> None:
+    """Append a line to the index; after a failure the index is as before."""
+    line = _line({name: value for name, value in asdict(entry).items() if value})
+    # Unbuffered, so that closing the file after a failure cannot write the line after all.
+    with (folder / INDEX).open("ab", buffering=0) as index:
+        before = index.tell()
+        try:
+            if index.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(index.fileno())
+        except OSError:
+            os.truncate(folder / INDEX, before)
+            raise
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    return json.dumps(record).encode() + b"\n"

@@ -19,17 +19,10 @@ from inphase.data.stream import Batch, join_batches, prefetch
 from inphase.models import Encoder, save_encoder
 from inphase.models.modality import find_modality
 from inphase.progress import Progress, ignore_progress, stage_progress
-from inphase.runs import Run
+from inphase.runs import Run, load_checkpoint, restore_checkpoint, rng_state, save_checkpoint, set_rng_state
 from inphase.storage.errors import MissingExtraError
 from inphase.storage.files import exclusive_lock
 from inphase.training.build import build_encoder_with_loss, build_stream, load_frame_sources
-from inphase.training.checkpoint import (
-    load_checkpoint,
-    restore_checkpoint,
-    rng_state,
-    save_checkpoint,
-    set_rng_state,
-)
 from inphase.training.encoder_with_loss import (
     as_floats,
     put_channels_last,

@@ -3,7 +3,7 @@ import pytest
 
 from inphase.evaluation.embedded_videos import NotApplicableError
 from inphase.evaluation.scores import value_of
-from inphase.evaluation.tasks.alignment_error import alignment_error
+from inphase.evaluation.tasks.matching_errors import alignment_error
 from tests.evaluation.embeddings import constant, embedded, noisy, performance, performances
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from inphase.evaluation.scores import value_of
-from inphase.evaluation.tasks.cycle_error import cycle_error
+from inphase.evaluation.tasks.matching_errors import cycle_error
 from tests.evaluation.embeddings import constant, embedded, noisy, performances
 
 

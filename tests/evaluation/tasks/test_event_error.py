@@ -5,7 +5,7 @@ import pytest
 
 from inphase.evaluation.embedded_videos import NotApplicableError
 from inphase.evaluation.scores import value_of
-from inphase.evaluation.tasks.event_error import event_error, key_events
+from inphase.evaluation.tasks.matching_errors import event_error, key_events
 from inphase.models import Embedding
 from tests.evaluation.embeddings import constant, curve, embedded, noisy, performance, performances
 

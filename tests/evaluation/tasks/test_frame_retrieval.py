@@ -6,7 +6,7 @@ import torch
 
 from inphase.evaluation.embedded_videos import NotApplicableError
 from inphase.evaluation.scores import value_of
-from inphase.evaluation.tasks.frame_retrieval import frame_retrieval
+from inphase.evaluation.tasks.phases import frame_retrieval
 from tests.evaluation.embeddings import constant, embedded, noisy, performances
 
 
@@ -20,7 +20,7 @@ def test_phases_that_are_points_are_retrieved_perfectly() -> None:
 
 @pytest.mark.parametrize("stride", [1, 3])
 def test_the_numbers_are_those_of_a_literal_loop(stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("inphase.evaluation.tasks.frame_retrieval"), "CELLS", 500)
+    monkeypatch.setattr(import_module("inphase.evaluation.tasks.phases"), "RETRIEVAL_CELLS", 500)
     test = noisy(performances(4), noise=0.5)
     unlabelled = test[0].phases.copy()
     unlabelled[5:9] = -1

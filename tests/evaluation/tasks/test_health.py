@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from inphase.evaluation.scores import value_of
-from inphase.evaluation.tasks.health import health
+from inphase.evaluation.tasks.unlabeled import health
 from tests.evaluation.embeddings import constant, embedded, noisy, performances
 
 

@@ -13,7 +13,7 @@ from scipy.stats import kendalltau
 from inphase.evaluation.embedded_videos import NotApplicableError, controls
 from inphase.evaluation.neighbors_numba import _on_device, tau_b
 from inphase.evaluation.scores import value_of
-from inphase.evaluation.tasks.kendall_tau import Distance, kendall_tau, pairwise_tau
+from inphase.evaluation.tasks.unlabeled import Distance, kendall_tau, pairwise_tau
 from inphase.media.sampling import Context
 from inphase.models import Embedding
 from tests.evaluation.embeddings import constant, curve, embedded, noisy, performances

@@ -7,7 +7,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from inphase.evaluation.embedded_videos import NotApplicableError
 from inphase.evaluation.scores import value_of
-from inphase.evaluation.tasks.phase_classification import (
+from inphase.evaluation.tasks.phases import (
     Features,
     Kernel,
     accuracy,

@@ -4,7 +4,7 @@ from sklearn.linear_model import LinearRegression
 
 from inphase.evaluation.embedded_videos import NotApplicableError
 from inphase.evaluation.scores import value_of
-from inphase.evaluation.tasks.phase_progression import phase_progression
+from inphase.evaluation.tasks.phases import phase_progression
 from tests.evaluation.embeddings import constant, embedded, noisy, performances
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.align.numba.intrinsics import announce_compilation, compiled
+from inphase.align.numba import announce_compilation, compiled
 
 BORDER = 1e30  # finite: times a weight of 0 it is 0, and the difference of two is finite
 

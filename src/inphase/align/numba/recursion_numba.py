@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inphase.align.cost import cheap_once_differentiable
-from inphase.align.numba.intrinsics import announce_compilation, compiled, exp2, log
+from inphase.align.numba import announce_compilation, compiled, exp2, log
 from inphase.align.numba.path_numba import BORDER, least, scan_pairs
 
 SMOOTH, SOFT, HARD = 0, 1, 2

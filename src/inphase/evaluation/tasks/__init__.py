@@ -1,17 +1,12 @@
-"""The tasks of an evaluation, one file each; a new one is added to `TASKS`."""
+"""The tasks of an evaluation, by what they need; a new one is added to `TASKS`."""
 
 from collections.abc import Callable
 
 from inphase.evaluation.scores import Score
-from inphase.evaluation.tasks.alignment_error import alignment_error
-from inphase.evaluation.tasks.cycle_error import cycle_error
-from inphase.evaluation.tasks.event_error import event_error
 from inphase.evaluation.tasks.few_shot import few_shot
-from inphase.evaluation.tasks.frame_retrieval import frame_retrieval
-from inphase.evaluation.tasks.health import health
-from inphase.evaluation.tasks.kendall_tau import kendall_tau
-from inphase.evaluation.tasks.phase_classification import phase_classification
-from inphase.evaluation.tasks.phase_progression import phase_progression
+from inphase.evaluation.tasks.matching_errors import alignment_error, cycle_error, event_error
+from inphase.evaluation.tasks.phases import frame_retrieval, phase_classification, phase_progression
+from inphase.evaluation.tasks.unlabeled import health, kendall_tau
 
 # Each takes the embedded training and test videos and its own options.
 TASKS: dict[str, Callable[..., list[Score]]] = {

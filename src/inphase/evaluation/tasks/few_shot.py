@@ -13,7 +13,7 @@ from scipy.stats import t as student
 
 from inphase.evaluation.embedded_videos import EmbeddedVideo, all_constant, by_action, with_phases
 from inphase.evaluation.scores import Score, select
-from inphase.evaluation.tasks.phase_classification import LIMIT, Features, Kernel, accuracy, labeled_frames
+from inphase.evaluation.tasks.phases import LIMIT, Features, Kernel, accuracy, labeled_frames
 from inphase.progress import Progress, ignore_progress
 
 if TYPE_CHECKING:

@@ -1,4 +1,6 @@
-"""Kendall's τ: whether the nearest neighbors of a video's frames in another video are in temporal order.
+"""Tasks without labels: Kendall's τ, and the health of embeddings.
+
+Kendall's τ: whether the nearest neighbors of a video's frames in another video are in temporal order.
 
 For each ordered pair of an action's videos, every `stride`-th frame of one is matched with the nearest of every
 `stride`-th of the other, and the matched indices are correlated with the order of time (τ-b). Mean over pairs, then
@@ -10,6 +12,15 @@ controls of `embedded_videos.controls`, position alone and the clamped context a
 frames whose context is clamped, in both videos; little remains of short videos, and the match of a frame near the cut
 may have been cut off. `tau_unclamped_queries` leaves them out of the first video only: the neighbors of frames with a
 whole context among all frames of the other video.
+
+Health of embeddings: whether they have collapsed, to a point, to a line, or to a point for each video.
+
+τ is independent of scale and does not show a collapse. With u the unit vectors of all frames, ū their mean:
+
+    mean_cosine     of two different frames, over all pairs; 1: a point
+    variance        mean ‖u − ū‖², from 0 to 1
+    effective_rank  exp of the entropy of the centered vectors' singular values (Roy and Vetterli, 2007), 1 to D
+    within_videos   the share of the variance within videos, the rest being between them; 0: a point for each video
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +31,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inphase.evaluation.embedded_videos import EmbeddedVideo, require_two, unit_rows
+from inphase.evaluation.embedded_videos import EmbeddedVideo, all_constant, require_two, unit_rows
 from inphase.evaluation.neighbors_numba import over_neighbors, tau_b
 from inphase.evaluation.scores import Score, mean
 
@@ -110,3 +121,35 @@ def _taus_of(
     taus = np.stack(over_neighbors(videos, correlate, device=device), axis=1)
     others = ~np.eye(len(videos), dtype=np.bool_)
     return taus[0][others], taus[1][others]
+
+
+def health(train: Sequence[EmbeddedVideo], test: Sequence[EmbeddedVideo]) -> list[Score]:
+    """Measure how much of their space the embeddings use; `train` is not used. O(N D²) time."""
+    count = sum(len(item) for item in test)
+    total = sum(item.values.sum(0, dtype=np.float64) for item in test)
+    center = total / count
+    spread = np.zeros((len(center), len(center)))
+    within = 0.0
+    for item in test:
+        rows = item.values.astype(np.float64)
+        spread += (rows - center).T @ (rows - center)
+        within += float(np.square(rows - rows.mean(0)).sum())
+    variance = float(np.trace(spread)) / count
+    # Σ over pairs of u·v = ‖Σ u‖² − Σ ‖u‖²
+    squares = variance * count + count * float(center @ center)
+    mean_cosine = (float(total @ total) - squares) / (count * (count - 1)) if count > 1 else float("nan")
+    collapsed = all_constant(test)
+    found = {
+        "mean_cosine": mean_cosine,
+        "variance": variance,
+        "effective_rank": float("nan") if collapsed else _effective_rank(spread),
+        "within_videos": float("nan") if collapsed else within / (variance * count),
+    }
+    return [Score("health", metric, value) for metric, value in found.items()]
+
+
+def _effective_rank(spread: np.ndarray) -> float:
+    singular = np.sqrt(np.maximum(np.linalg.eigvalsh(spread), 0))
+    share = singular / singular.sum()
+    share = share[share > 0]
+    return float(np.exp(-(share * np.log(share)).sum()))

@@ -1,4 +1,6 @@
-"""Phase classification: how well a support vector machine on frozen embeddings predicts the phase of a frame.
+"""Tasks on labeled phases: phase classification, phase progression and frame retrieval.
+
+Phase classification: how well a support vector machine on frozen embeddings predicts the phase of a frame.
 
 The classifier is fitted on the labeled frames of the first n % of each action's training videos and scored on every
 labeled frame of the test videos: the fraction it classifies correctly. Once over all actions, whose phases are
@@ -10,9 +12,22 @@ standardized ones: a radial kernel cannot distinguish a small scale from a colla
 
 Both come with the extra `eval`. The fit time of SVC grows with the square of the number of frames: above `LIMIT` frames
 it is fitted on evenly spaced ones.
+
+Phase progression: how well a linear regression on the embedding predicts the time since each key event (R²).
+
+For each phase but the last, y_t = (t − t_i)/T where t_i is the last frame of phase i and T the length of the video, as
+in TCC. One linear regression for each, fitted on the training videos of the action, scored by R² on the pooled frames
+of its test videos; mean over events, then over actions. Videos that lack a phase are left out of its regression.
+
+Frame retrieval: the fraction of the nearest frames in other videos of the action with the same phase (AP@K of CARL).
+
+Each frame retrieves its K nearest among the frames of all other videos of its action; the fraction of them that has its
+phase is averaged over the frames of a video, then over videos, then over actions. Frames without a label neither query
+nor are retrieved.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from itertools import product
 from math import ceil
@@ -20,9 +35,11 @@ from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from inphase.evaluation.embedded_videos import EmbeddedVideo, all_constant, by_action, with_phases
+from inphase.evaluation.embedded_videos import EmbeddedVideo, NotApplicableError, all_constant, by_action, with_phases
 from inphase.evaluation.scores import Score, mean
 from inphase.progress import Progress, ignore_progress
 from inphase.storage.errors import MissingExtraError
@@ -36,7 +53,7 @@ Groups = dict[str, list[EmbeddedVideo]]  # by action
 KERNELS: tuple[Kernel, ...] = ("linear", "rbf")
 FEATURES: tuple[Features, ...] = ("raw", "standardized")
 LIMIT = 20_000
-CELLS = 2**23  # entries of the kernel matrix in memory at a time
+KERNEL_CELLS = 2**23  # entries of the kernel matrix in memory at a time
 
 
 def phase_classification(
@@ -168,7 +185,7 @@ def fit_linear(x: NDArray[Any], labels: Labels) -> Any:
 def _fit_and_predict(x: Vectors, labels: Labels, targets: Vectors) -> Labels:
     machine = _svm().SVC(kernel="rbf", C=1.0, gamma="scale", decision_function_shape="ovo", cache_size=500)
     machine.fit(x.astype(np.float64), labels)
-    size = max(1, CELLS // max(1, len(machine.support_vectors_)))
+    size = max(1, KERNEL_CELLS // max(1, len(machine.support_vectors_)))
     parts = [predict_by_votes(machine, targets[begin : begin + size]) for begin in range(0, len(targets), size)]
     return np.concatenate(parts)
 
@@ -207,3 +224,119 @@ def _svm() -> ModuleType:
         return import_module("sklearn.svm")
     except ImportError as error:
         raise MissingExtraError("Phase classification needs scikit-learn: pip install 'inphase[eval]'") from error
+
+
+def phase_progression(train: Sequence[EmbeddedVideo], test: Sequence[EmbeddedVideo]) -> list[Score]:
+    """Regress the time since each key event linearly on the embedding.
+
+    Metric: `r2`, by action. Undefined if all embeddings of an action are one vector.
+    """
+    examples = by_action(with_phases(train, role="training"))
+    found: dict[str, float] = {}
+    for action, videos in by_action(with_phases(test, role="test")).items():
+        score = _score(examples[action], videos) if action in examples else None
+        if score is not None:
+            found[action] = score
+    if not found:
+        raise NotApplicableError("no action has two phases in both training and test videos")
+    over_actions = Score("phase_progression", "r2", mean(found.values()))
+    return [
+        over_actions,
+        *(Score("phase_progression", "r2", score, action=action) for action, score in found.items()),
+    ]
+
+
+def _score(train: Sequence[EmbeddedVideo], test: Sequence[EmbeddedVideo]) -> float | None:
+    """Average R² over the key events of one action; None without any."""
+    last = max(int(item.phases.max()) for item in (*train, *test))
+    if all_constant(train) or all_constant(test):
+        return float("nan")
+    scores = []
+    for phase in range(last):
+        fit, score = _examples(train, phase), _examples(test, phase)
+        if fit is not None and score is not None:
+            scores.append(_r2(*fit, *score))
+    return mean(scores) if scores else None
+
+
+def _examples(videos: Sequence[EmbeddedVideo], phase: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Gather the frames of the videos that have a phase, and their time since its last frame."""
+    found = [item for item in videos if (item.phases == phase).any()]
+    if not found:
+        return None
+    times = [(item.frames - (item.first + np.flatnonzero(item.phases == phase)[-1])) / item.length for item in found]
+    return np.concatenate([item.values for item in found]).astype(np.float64), np.concatenate(times)
+
+
+def _r2(
+    x: NDArray[np.float64], y: NDArray[np.float64], test_x: NDArray[np.float64], test_y: NDArray[np.float64]
+) -> float:
+    center, level = x.mean(0), y.mean()
+    weights, *_ = np.linalg.lstsq(x - center, y - level, rcond=None)
+    rest = test_y - ((test_x - center) @ weights + level)
+    return float(1 - np.square(rest).sum() / np.square(test_y - test_y.mean()).sum())
+
+
+RETRIEVAL_CELLS = 2**24  # similarities in memory at a time
+
+
+def frame_retrieval(
+    train: Sequence[EmbeddedVideo],
+    test: Sequence[EmbeddedVideo],
+    *,
+    ks: Sequence[int] = (5, 10, 15),
+    stride: int = 1,
+    device: torch.device | str = "cpu",
+) -> list[Score]:
+    """Measure precision at each of `ks`, of every `stride`-th frame among all frames of the other videos.
+
+    Metrics: `ap@K`, by action. Undefined if all embeddings are one vector. O(N² D) time for the N frames of an action.
+    `train` is not used.
+    """
+    if stride < 1 or not ks or min(ks) < 1:
+        raise ValueError(f"need stride ≥ 1 and every k ≥ 1, got {stride} and {list(ks)}")
+    groups = {
+        action: videos
+        for action, videos in by_action(with_phases(test, role="test")).items()
+        if sum(int((item.phases >= 0).sum()) for item in videos) > max(ks) and len(videos) > 1
+    }
+    if not groups:
+        raise NotApplicableError(f"no action has two labeled videos and more than {max(ks)} frames to retrieve")
+    found = {action: _precisions(videos, ks=ks, stride=stride, device=device) for action, videos in groups.items()}
+    score = partial(Score, "frame_retrieval")
+    over_actions = [score(f"ap@{k}", mean(row[n] for row in found.values())) for n, k in enumerate(ks)]
+    return over_actions + [
+        score(f"ap@{k}", row[n], action=action) for action, row in found.items() for n, k in enumerate(ks)
+    ]
+
+
+def _precisions(
+    videos: Sequence[EmbeddedVideo], *, ks: Sequence[int], stride: int, device: torch.device | str
+) -> list[float]:
+    if all_constant(videos):
+        return [float("nan")] * len(ks)
+    labeled = [item.phases >= 0 for item in videos]
+    values = _tensor([item.values[kept] for item, kept in zip(videos, labeled, strict=True)], device)
+    phases = _tensor([item.phases[kept] for item, kept in zip(videos, labeled, strict=True)], device)
+    owner = torch.repeat_interleave(torch.tensor([int(kept.sum()) for kept in labeled])).to(device)
+    means = []
+    for video in range(len(videos)):
+        mine = torch.nonzero(owner == video)[::stride, 0]
+        hits = torch.cat(list(_hits(mine, video, values, phases, owner, most=max(ks))))
+        means.append([float(hits[:, :k].double().mean()) for k in ks])
+    return [float(column) for column in np.mean(means, axis=0)]
+
+
+def _hits(mine: Tensor, video: int, values: Tensor, phases: Tensor, owner: Tensor, *, most: int) -> Iterator[Tensor]:
+    """Yield, for a batch of a video's frames at a time, whether each of the nearest has the same phase, [Q, K]."""
+    others = owner != video
+    candidates, labels = values[others], phases[others]
+    for part in torch.split(mine, max(1, RETRIEVAL_CELLS // max(1, len(candidates)))):
+        # ‖x‖² is the same for all candidates.
+        gaps = candidates.square().sum(1) - 2 * values[part] @ candidates.T
+        nearest = gaps.topk(min(most, len(candidates)), largest=False).indices
+        yield labels[nearest] == phases[part][:, None]
+
+
+def _tensor(parts: Sequence[np.ndarray], device: torch.device | str) -> Tensor:
+    return torch.from_numpy(np.concatenate(parts)).to(device)
