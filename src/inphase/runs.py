@@ -9,24 +9,34 @@ RUN/store/                frames or poses that `fit` extracted
 RUN/features/             cached features of a frozen backbone
 RUN/embeddings/           cached embeddings of evaluations
 RUN/evaluation/           the report of the last evaluation
+
+The checkpoint, state.safetensors, is the truth of a run. It describes the encoders whose weights it holds, and the rows
+of metrics up to its step: encoder files that do not agree with it are replaced.
 """
 
+import hashlib
 import json
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from inphase.models import Encoder, load_encoder
-from inphase.models.weights import ENCODER_FILE
-from inphase.storage.files import atomic_write
+from inphase.models.weights import (
+    ENCODER_FILE,
+    STATE_FILE,
+    STATE_KEY,
+    describe_encoder,
+    describe_state_encoders,
+    load_tensors,
+    save_tensors,
+)
 
 __all__ = ["ENCODER_FILE", "Run"]
 
@@ -61,7 +71,7 @@ class Run:
 
     def audio_encoder(self, *, device: torch.device | str = "cpu") -> Encoder:
         """Load the audio encoder, in evaluation mode."""
-        if not self.audio_file.is_file():
+        if not self.audio_file.is_file() and self.audio_file.name not in describe_state_encoders(self.state):
             raise ValueError(
                 f"{self.folder} holds no {self.audio_file.name}: "
                 "name the folder of a run whose recipe has a table [audio]"
@@ -86,7 +96,7 @@ class Run:
     @property
     def state(self) -> Path:
         """The state from which training resumes."""
-        return self.folder / "state.safetensors"
+        return self.folder / STATE_FILE
 
     @property
     def metrics(self) -> Path:
@@ -119,9 +129,6 @@ class Run:
         return self.folder / "evaluation"
 
 
-KEY = "inphase_state"
-
-
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
     """The state of a run after `step` steps."""
@@ -136,16 +143,44 @@ class Checkpoint:
         return self.tensors["rng_state"]
 
 
-def save_checkpoint(file: Path, *, step: int, network: nn.Module, optimizer: Optimizer, rng_states: Tensor) -> None:
-    """Write the state after `step` steps; `rng_states` [ranks, …] holds the RNG state of every process."""
+def save_checkpoint(
+    file: Path,
+    *,
+    step: int,
+    network: nn.Module,
+    optimizer: Optimizer,
+    rng_states: Tensor,
+    encoders: Mapping[str, Encoder] | None = None,
+    metrics: Path | None = None,
+) -> None:
+    """Write the state after `step` steps; `rng_states` [ranks, …] holds the RNG state of every process.
+
+    `encoders` are the parts of the network that have files of their own, by file name: the part `audio` has the file
+    audio.safetensors. `metrics` is the file of metrics, whose length and hash are recorded.
+    """
     packed = optimizer.state_dict()
     tensors = {f"network.{name}": value for name, value in network.state_dict().items()}
     for index, values in packed["state"].items():
         tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in values.items()}
     tensors["rng_state"] = rng_states
-    metadata = {KEY: json.dumps({"step": step, "groups": packed["param_groups"]})}
-    with atomic_write(file) as part:
-        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, part, metadata=metadata)
+    described = {
+        "step": step,
+        "groups": packed["param_groups"],
+        "encoders": {name: describe_encoder(encoder) for name, encoder in (encoders or {}).items()},
+        "metrics": hash_beginning(metrics) if metrics is not None and metrics.exists() else None,
+    }
+    save_tensors(
+        file,
+        {name: value.detach().cpu().contiguous() for name, value in tensors.items()},
+        key=STATE_KEY,
+        description=described,
+    )
+
+
+def hash_beginning(file: Path, length: int | None = None) -> tuple[int, str]:
+    """Return a number of bytes and the BLAKE2 hash of so many bytes at the beginning of a file; None: all of them."""
+    content = file.read_bytes()[:length]
+    return len(content), hashlib.blake2b(content, digest_size=32).hexdigest()
 
 
 def load_checkpoint(file: Path) -> Checkpoint | None:
@@ -153,12 +188,11 @@ def load_checkpoint(file: Path) -> Checkpoint | None:
     if not file.exists():
         return None
     try:
-        with safe_open(file, framework="pt") as opened:
-            described = json.loads((opened.metadata() or {})[KEY])
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - the file is no mapping
-    except (SafetensorError, KeyError, ValueError) as error:
+        tensors, metadata = load_tensors(file)
+        described = json.loads(metadata[STATE_KEY])
+        return Checkpoint(described["step"], tensors, described["groups"])
+    except (KeyError, ValueError) as error:
         raise ValueError(f"{file} is damaged ({error}): remove it to start over, or use another folder") from error
-    return Checkpoint(described["step"], tensors, described["groups"])
 
 
 def restore_checkpoint(checkpoint: Checkpoint, *, network: nn.Module, optimizer: Optimizer) -> None:

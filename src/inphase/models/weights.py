@@ -2,14 +2,17 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from importlib import import_module
 from inspect import Parameter, signature
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from inphase.models.audio_encoder import AudioEncoder
 from inphase.models.encoder import Encoder
@@ -17,7 +20,7 @@ from inphase.models.image_encoder import ImageEncoder
 from inphase.models.motion_encoder import MotionEncoder
 from inphase.models.pose_encoder import PoseEncoder
 from inphase.storage.errors import MediaError
-from inphase.storage.files import atomic_write
+from inphase.storage.files import CHECKSUM, atomic_write, verify_checksum, write_checksum
 
 ENCODERS: dict[str, type[Encoder]] = {
     "audio": AudioEncoder,
@@ -111,51 +114,114 @@ def fingerprint(encoder: Encoder, *, source: str = "", head: bool = True) -> str
 
 
 KEY = "inphase_encoder"
+STATE_KEY = "inphase_state"
 ENCODER_FILE = "encoder.safetensors"  # in a run folder
+STATE_FILE = "state.safetensors"  # beside it: the checkpoint, from which encoder files are derived
 SHIPPED = Path(__file__).parent / "shipped"
+
+Description = dict[str, Any]  # in the header of a file; of an encoder: name, config and fingerprint
+
+
+def describe_encoder(encoder: Encoder) -> Description:
+    """Describe an encoder as its file does: the name and the configuration that build it, and its fingerprint."""
+    return {"name": name_encoder(encoder), "config": encoder.config, "fingerprint": fingerprint(encoder)}
 
 
 def save_encoder(path: Path | str, encoder: Encoder) -> None:
-    """Write the weights and the configuration of an encoder to one file, atomically."""
-    path = Path(path)
-    description = json.dumps({"name": name_encoder(encoder), "config": encoder.config})
+    """Write the weights and the configuration of an encoder to one file, atomically and with a checksum."""
     tensors = {name: value.detach().contiguous() for name, value in encoder.state_dict().items()}
+    save_tensors(Path(path), tensors, key=KEY, description=describe_encoder(encoder))
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], *, key: str, description: Description) -> None:
+    """Write a safetensors file atomically, with a description under `key` in its header and a checksum of its bytes."""
+    # One key, since safetensors writes several in any order: equal contents give equal files.
+    metadata = {key: json.dumps({**description, "checksum": CHECKSUM})}
     try:
         with atomic_write(path) as draft:
-            save_file(tensors, draft, metadata={KEY: description})
+            save_file(dict(tensors), draft, metadata=metadata)
+            write_checksum(draft)
     except SafetensorError as error:
         raise MediaError(
             f"{path} cannot be written ({error}): check the folder and whether the disk is full, then run this again"
         ) from error
 
 
+def load_tensors(
+    path: Path, *, device: torch.device | str = "cpu", prefix: str = ""
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read the tensors whose names begin with `prefix`, without it, and the metadata of a safetensors file.
+
+    Raise ValueError with the reason, without the path, if the file is damaged.
+    """
+    try:
+        if verify_checksum(path) is False:
+            raise ValueError("damaged: its checksum does not match its contents")
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118 - the file is not a mapping
+            return {name.removeprefix(prefix): file.get_tensor(name) for name in names}, file.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+
+
 def load_encoder(path: PathLike[str] | str, *, device: torch.device | str = "cpu") -> Encoder:
     """Load an encoder from its file, or from a run folder, in evaluation mode.
 
-    The file of an encoder of your own names its module, which is imported: load only files that you trust.
+    In a run folder the checkpoint decides: an encoder file that is missing there, or older than the checkpoint since
+    the process was killed between the two, is replaced by the weights in the checkpoint. The file of an encoder of your
+    own names its module, which is imported: load only files that you trust.
     """
     path = Path(path)
-    if path.is_dir():
-        if not (path / ENCODER_FILE).exists():
+    is_run = path.is_dir()
+    file = path / ENCODER_FILE if is_run else path
+    state = file.with_name(STATE_FILE)
+    current = describe_state_encoders(state).get(file.name)
+    if current is not None and current["fingerprint"] != _read_description(file).get("fingerprint"):
+        tensors, _ = load_tensors(state, device=device, prefix=f"network.{file.stem}.")
+        return _build_encoder(current, tensors, file=state, device=device)
+    if not file.exists():
+        if is_run:
             raise ValueError(
                 f"{path} holds no {ENCODER_FILE}: it is not a run folder, or its run has saved nothing yet"
             )
-        path = path / ENCODER_FILE
-    if not path.exists():
         raise ValueError(f"{path} does not exist: name a run folder or an encoder file")
     try:
-        with safe_open(path, framework="pt", device=str(device)) as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is not a mapping
-    except SafetensorError as error:
-        raise ValueError(f"{path} is not an encoder file ({error}): name a run folder or an encoder file") from error
+        tensors, metadata = load_tensors(file, device=device)
+    except ValueError as error:
+        fix = f"remove it, and it is taken from {state}" if current else "name a run folder or an encoder file"
+        raise ValueError(f"{file} is not an encoder file ({error}): {fix}") from error
     if KEY not in metadata:
-        raise ValueError(f"{path} has no description of its encoder: write it with save_encoder")
-    description = json.loads(metadata[KEY])
+        raise ValueError(f"{file} has no description of its encoder: write it with save_encoder")
+    return _build_encoder(json.loads(metadata[KEY]), tensors, file=file, device=device)
+
+
+def describe_state_encoders(state: Path) -> dict[str, Description]:
+    """Read from a checkpoint the descriptions of its encoders by file name; empty if it cannot be read."""
+    found = _read_description(state, key=STATE_KEY).get("encoders", {})
+    return dict(found)
+
+
+def is_encoder_current(file: Path, encoder: Encoder) -> bool:
+    """Report whether an encoder file is undamaged and holds the weights of `encoder`."""
+    return _read_description(file).get("fingerprint") == fingerprint(encoder) and verify_checksum(file) is True
+
+
+def _read_description(file: Path, *, key: str = KEY) -> Description:
+    """Read a description from the header of a safetensors file; empty if it cannot be read."""
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return dict(json.loads((opened.metadata() or {}).get(key, "{}")))
+    except (SafetensorError, OSError, ValueError, TypeError):
+        return {}
+
+
+def _build_encoder(
+    description: Description, tensors: dict[str, Tensor], *, file: Path, device: torch.device | str
+) -> Encoder:
     try:
         kind = resolve_encoder(description["name"])
     except ValueError as error:
-        raise ValueError(f"{path} cannot be loaded: {error}") from error
+        raise ValueError(f"{file} cannot be loaded: {error}") from error
     encoder = kind(**description["config"])
     encoder.load_state_dict(tensors)
     return encoder.to(device).eval()

@@ -1,8 +1,11 @@
-"""Write files atomically, lock folders against concurrent writers, and check outputs before long work.
+"""Write files atomically, add and verify checksums, lock folders against concurrent writers, check outputs early.
 
 A file is written inside a hidden draft folder beside it, `.NAME.inphase-draft`, and renamed out of it when it is
 complete and on disk. The writer holds a lock in the draft folder: a second writer of the same file waits for it, and a
 draft whose lock is free belongs to a killed process and is removed by the next process that writes beside it.
+
+A file with a checksum contains the text `blake2b:` and 64 hexadecimal digits wherever its format has room for a text:
+the BLAKE2 hash of the file with zeros in place of these digits. So one function verifies files of every format.
 """
 
 import contextlib
@@ -10,6 +13,7 @@ import errno
 import functools
 import hashlib
 import os
+import re
 import shutil
 import time
 import uuid
@@ -30,6 +34,10 @@ DRAFT_SUFFIX = ".inphase-draft"
 MAX_DRAFT_SECONDS = 24 * 3600
 _LOCK = ".lock"
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# The text that `write_checksum` completes, and how many bytes from either end of a file it is searched in.
+CHECKSUM = "blake2b:" + 64 * "0"
+_DIGITS = re.compile(rb"blake2b:([0-9a-f]{64})")
+_SEARCHED_BYTES = 2**20
 
 
 @contextlib.contextmanager
@@ -185,6 +193,51 @@ def write_blocks(file: Path, blocks: Iterable[bytes | memoryview]) -> str:
     return digest.hexdigest()
 
 
+def write_checksum(file: Path, *, append: bool = False) -> None:
+    """Replace the digits of `CHECKSUM` in a file by its hash; append the text first where the format allows that."""
+    with file.open("r+b") as opened:
+        if append:
+            opened.seek(0, os.SEEK_END)
+            opened.write(CHECKSUM.encode())
+            opened.flush()
+        zeros = [place for place, digits in _find_checksums(file) if digits == 64 * b"0"]
+        if len(zeros) != 1:
+            raise ValueError(f"{file} has {len(zeros)} places for a checksum: write the text CHECKSUM into it once")
+        opened.seek(zeros[0])
+        opened.write(_hash_without(file, zeros[0]).encode())
+
+
+def verify_checksum(file: Path) -> bool | None:
+    """Report whether a file is as it was when its checksum was written; None if it has no checksum."""
+    found = _find_checksums(file)
+    return any(_hash_without(file, place).encode() == digits for place, digits in found) if found else None
+
+
+def _find_checksums(file: Path) -> list[tuple[int, bytes]]:
+    """List the places and the digits of checksums near the beginning and the end of a file."""
+    size = file.stat().st_size
+    with file.open("rb") as opened:
+        found = {match.start(1): match[1] for match in _DIGITS.finditer(opened.read(_SEARCHED_BYTES))}
+        begin = opened.seek(max(0, size - _SEARCHED_BYTES))
+        found |= {begin + match.start(1): match[1] for match in _DIGITS.finditer(opened.read())}
+    return sorted(found.items())
+
+
+def _hash_without(file: Path, place: int) -> str:
+    """Hash a file with 64 zeros at a place."""
+    digest = hashlib.blake2b(digest_size=32)
+    with file.open("rb") as opened:
+        remaining = place
+        while block := opened.read(min(remaining, 2**20)):
+            digest.update(block)
+            remaining -= len(block)
+        digest.update(64 * b"0")
+        opened.seek(64, os.SEEK_CUR)
+        while block := opened.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 def fsync_folder(folder: Path) -> None:
     """Flush a rename to disk, where the system can open a folder."""
     with contextlib.suppress(PermissionError):
@@ -203,7 +256,10 @@ def file_stamp(path: Path) -> tuple[int, int, int, int]:
 
 @contextlib.contextmanager
 def exclusive_lock(folder: Path, *, doing: str = "filling") -> Iterator[None]:
-    """Lock a folder against other writing processes; raise `StoreError` if another one holds it."""
+    """Lock a folder against other writing processes; raise `StoreError` if another one holds it.
+
+    Drafts of killed writers are removed from the folder.
+    """
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / "lock", timeout=0)
@@ -212,6 +268,7 @@ def exclusive_lock(folder: Path, *, doing: str = "filling") -> Iterator[None]:
         except Timeout:
             raise StoreError(f"another process is {doing} {folder}: wait for it, or use another folder") from None
     try:
+        sweep_drafts(folder)
         yield
     finally:
         lock.release()

@@ -18,6 +18,7 @@ from inphase.data.recipe_tables import call
 from inphase.data.stream import Batch, join_batches, prefetch
 from inphase.models import Encoder, save_encoder
 from inphase.models.modality import find_modality
+from inphase.models.weights import is_encoder_current
 from inphase.progress import Progress, ignore_progress, stage_progress
 from inphase.runs import Run, load_checkpoint, restore_checkpoint, rng_state, save_checkpoint, set_rng_state
 from inphase.storage.errors import MissingExtraError
@@ -152,6 +153,8 @@ class _Training:
         restore_checkpoint(checkpoint, network=self.network, optimizer=self.optimizer)
         states = checkpoint.rng_states
         set_rng_state(states[self.fabric.global_rank % len(states)], device=self.fabric.device)
+        if self.fabric.is_global_zero:
+            self._save_encoders()  # a process killed after its checkpoint left the encoders of the one before
         return checkpoint.step
 
     def go(self) -> None:
@@ -273,12 +276,27 @@ class _Training:
         states = self._gather(rng_state(self.fabric.device))
         if self.fabric.is_global_zero:
             save_checkpoint(
-                self.run.state, step=self.step, network=self.network, optimizer=self.optimizer, rng_states=states
+                self.run.state,
+                step=self.step,
+                network=self.network,
+                optimizer=self.optimizer,
+                rng_states=states,
+                encoders={file.name: encoder for file, encoder in self._encoders().items()},
+                metrics=self.run.metrics,
             )
-            save_encoder(self.run.encoder_file, self.network.encoder)
-            if self.network.audio is not None:
-                save_encoder(self.run.audio_file, self.network.audio)
+            self._save_encoders()
         self.fabric.barrier()
+
+    def _encoders(self) -> dict[Path, Encoder]:
+        """Return the encoders of the network by the files they are saved to."""
+        audio = {} if self.network.audio is None else {self.run.audio_file: self.network.audio}
+        return {self.run.encoder_file: self.network.encoder, **audio}
+
+    def _save_encoders(self) -> None:
+        """Write the encoder files that are missing, damaged, or not from the last checkpoint."""
+        for file, encoder in self._encoders().items():
+            if not is_encoder_current(file, encoder):
+                save_encoder(file, encoder)
 
     def _require_same_weights(self) -> None:
         """Raise if weights are not finite, which must not be saved, or differ between processes."""

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from inphase.data.recipe_tables import Table, call
 from inphase.runs import Run
-from inphase.storage.files import atomic_write
+from inphase.storage.files import CHECKSUM, atomic_write, write_checksum
 
 SHIPPED = Path(__file__).parents[1] / "recipes"
 
@@ -201,7 +201,8 @@ def write_run_recipe(recipe: Recipe, run: Run) -> None:
             "or that recipe"
         )
     with atomic_write(run.recipe_file) as part:
-        part.write_text(recipe.to_toml(), encoding="utf-8")
+        part.write_text(f"{recipe.to_toml()}\n# {CHECKSUM}\n", encoding="utf-8")
+        write_checksum(part)
 
 
 def changed_entries(before: Recipe, after: Recipe) -> list[str]:
