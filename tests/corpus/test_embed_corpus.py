@@ -133,6 +133,17 @@ def test_a_changed_model_is_noticed(place: Path) -> None:
     assert contents(place / "store")["gym/vault/00.mp4"][0] < 12
 
 
+def test_a_clock_that_steps_back_keeps_the_newest_embedding(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    embed(place)
+    hour = 3600 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: 1_000 * hour)
+    write_video(place / "gym" / "vault" / "00.mp4", count=20)
+    assert embed(place).changed == 1
+    assert contents(place / "store")["gym/vault/00.mp4"] == (20, "")
+    again = embed(place)
+    assert (again.changed, again.kept) == (0, 5)
+
+
 def test_an_interruption_loses_one_shard_at_most(place: Path) -> None:
     class Stopping:
         def map(self, start: Callable[[str], Callable[[Any], Any]], items: Iterable[Any]) -> Iterator[Any]:

@@ -123,3 +123,15 @@ def test_an_interrupted_compaction_loses_nothing(tmp_path: Path, monkeypatch: py
         store.compact()
         assert sorted(ids(store)) == [f"v{n}" for n in range(9)]
         assert len(store.catalog.shards()) == 1
+
+
+def test_shards_are_ordered_by_a_counter_and_not_by_the_clock(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    made_store(tmp_path, {f"{5:020d}-old": [row("a", walk(rng))], f"{7:020d}-old": [row("b", walk(rng))]})
+    with EmbeddingStore(tmp_path) as store:
+        assert store.next_counter() == 8
+        for file in store.shards.glob("*-old.parquet"):
+            file.unlink()
+        assert store.next_counter() == 8  # the catalog still lists them, and so may a reader
+        store.refresh()
+        assert store.next_counter() == 1

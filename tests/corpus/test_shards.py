@@ -5,7 +5,9 @@ import pytest
 
 from inphase.corpus import shards as shard
 from inphase.corpus.shards import ShardRow, read_facts, read_rows, write_shard
+from inphase.models import Embedding
 from inphase.storage.errors import StoreError
+from inphase.storage.files import verify_checksum
 from tests.corpus.made import row, walk
 
 
@@ -59,3 +61,27 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="file"):
         write_shard(tmp_path / "file", "a", [])
+
+
+def test_a_flipped_bit_is_noticed_when_a_shard_is_read(tmp_path: Path) -> None:
+    embedding = Embedding(np.eye(4, dtype=np.float32), np.arange(4) / 25)
+    write_shard(tmp_path, "0", [ShardRow("a", "/a.mp4", "vault", "", "", "m", embedding)])
+    file = tmp_path / "0.parquet"
+    assert verify_checksum(file) is True
+    content = file.read_bytes()
+    noticed = 0
+    for place in range(4, len(content), 7):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        file.write_bytes(damaged)
+        assert verify_checksum(file) is not True
+        try:
+            (found,) = read_rows(file, [0])
+        except StoreError as error:
+            noticed += str(file) in str(error)
+        else:
+            # Bits beside the pages, as of statistics that are never used.
+            assert found.embedding is not None
+            np.testing.assert_array_equal(found.embedding.times, embedding.times)
+            np.testing.assert_allclose(found.embedding.values, embedding.values)
+    assert noticed > 100

@@ -117,7 +117,8 @@ def embed_corpus(
         with exclusive_lock(folder / "writers" / writer, doing=f"embedding {corpus} into"):
             _save_encoder(opened, encoder, name, fps)
             settings = EmbedSettings(folder, opened.encoder_file(name), name, fps, cache or default_cache_folder())
-            jobs = _make_jobs(_list_missing(list_videos(corpus), opened, name, counts), videos=shard_videos)
+            missing = _list_missing(list_videos(corpus), opened, name, counts)
+            jobs = _make_jobs(missing, videos=shard_videos, counter=opened.next_counter())
             for result in _run_jobs(chosen, settings, jobs):
                 counts["done"] += result.videos
                 counts["frames"] += result.frames
@@ -211,9 +212,9 @@ class EmbedSettings:
     cache: Path | None = None
 
 
-def _make_jobs(missing: Iterable[ListedVideo], *, videos: int) -> Iterator[EmbedJob]:
-    """Cut videos into jobs. The names of shards begin with the time: of two rows of a video the later one counts."""
-    run = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}"
+def _make_jobs(missing: Iterable[ListedVideo], *, videos: int, counter: int) -> Iterator[EmbedJob]:
+    """Cut videos into jobs. Names of shards begin with the counter: of two rows of a video the higher one counts."""
+    run = f"{counter:020d}-{uuid.uuid4().hex[:8]}"
     together: list[ListedVideo] = []
     number = 0
     for video in missing:

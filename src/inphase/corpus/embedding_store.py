@@ -2,8 +2,9 @@
 
 The shards are the truth. The catalog is a database that finds rows by id or action without opening a shard; it may be
 removed at any time. Of an id that is in several shards the last one counts, in the order of their names, which begin
-with the time. `EmbeddingStore.compact` merges small shards: a merged shard appears before the shards it replaces go, so
-that an interruption loses no row, and a row that is there twice for a moment is the same row.
+with a counter that every run of `embed` raises: a clock may step back. `EmbeddingStore.compact` merges small shards: a
+merged shard appears before the shards it replaces go, so that an interruption loses no row, and a row that is there
+twice for a moment is the same row.
 """
 
 import hashlib
@@ -228,7 +229,6 @@ class EmbeddingStore:
 
     def refresh(self) -> None:
         """Add new shards to the catalog, remove missing ones, and warn of unreadable ones."""
-        damaged = import_extra("pyarrow", extra="corpus").ArrowInvalid
         there = {file.name.removesuffix(SUFFIX) for file in self.shards.glob(f"[!.]*{SUFFIX}")}
         entered = self.catalog.shards()
         self.catalog.remove_shards(entered - there)
@@ -237,12 +237,18 @@ class EmbeddingStore:
                 self.catalog.add_shard(name, read_facts(self.file(name)))
             except FileNotFoundError:  # merged into another meanwhile
                 continue
-            except (damaged, OSError) as error:
-                warn(f"{self.file(name)} is damaged ({error}): remove it and embed again", stacklevel=2)
+            except StoreError as error:
+                warn(str(error), stacklevel=2)
 
     def file(self, shard: str) -> Path:
         """Return the file of a shard."""
         return self.shards / (shard + SUFFIX)
+
+    def next_counter(self) -> int:
+        """Return a number above those that the names of all shards begin with."""
+        names = [file.name for file in self.shards.glob(f"[!.]*{SUFFIX}")] + list(self.catalog.shards())
+        heads = (name.partition("-")[0].removesuffix(SUFFIX) for name in names)
+        return 1 + max((int(head) for head in heads if head.isdecimal()), default=0)
 
     def model(self) -> str:
         """Return the fingerprint of the model that made all embeddings; raise where there are several."""
@@ -291,9 +297,9 @@ class EmbeddingStore:
             for batch in self._batches(shard_bytes):
                 if any(part.rows for part in batch):
                     names = " ".join(part.name for part in batch)
-                    # The time of the youngest: rows written after it still count.
-                    time = max(part.name for part in batch).split("-")[0]
-                    merged = f"{time}-{hashlib.blake2b(names.encode(), digest_size=8).hexdigest()}"
+                    # The counter of the youngest: rows written after it still count.
+                    counter = max(part.name for part in batch).split("-")[0]
+                    merged = f"{counter}-{hashlib.blake2b(names.encode(), digest_size=8).hexdigest()}"
                     rows = (row for part in batch for row in read_rows(self.file(part.name), part.rows))
                     write_shard(self.shards, merged, rows)
                 for part in batch:

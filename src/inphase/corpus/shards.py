@@ -1,10 +1,12 @@
 """Shards: Parquet files of embedded videos, one row each, written atomically and never changed after.
 
 A shard is self-contained: any number of processes write shards into one folder without coordination. Values are
-float16, flattened; a row group holds a few videos, so that reading one video does not read the whole shard.
+float16, flattened; a row group holds a few videos, so that reading one video does not read the whole shard. Pages have
+checksums, which are verified whenever they are read; the footer has one of the whole file, for `inphase data verify`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from inphase.models.embedding import Embedding
 from inphase.storage.errors import StoreError, import_extra
-from inphase.storage.files import draft_file, explain_os_errors
+from inphase.storage.files import CHECKSUM, draft_file, explain_os_errors, write_checksum
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,23 +69,26 @@ def write_shard(folder: Path, name: str, rows: Iterable[ShardRow]) -> None:
         with draft_file(folder / (name + SUFFIX)) as draft:
             writer = parquet.ParquetWriter(
                 draft,
-                schema(),
+                schema().with_metadata({b"format": FORMAT, b"checksum": CHECKSUM}),
                 compression="zstd",
                 use_byte_stream_split=["values.list.element"],
                 use_dictionary=["action", "model"],
+                write_page_checksum=True,
             )
             with writer:
                 for group in _grouped(rows):
                     writer.write_table(_table(group), row_group_size=len(group))
+            write_checksum(draft)
 
 
 def read_facts(file: Path) -> list[dict[str, Any]]:
     """Read the columns of a shard except the embeddings."""
-    with import_extra("pyarrow.parquet", extra="corpus").ParquetFile(file) as opened:
-        if (opened.schema_arrow.metadata or {}).get(b"format") != FORMAT:
-            raise ValueError(f"{file} is not a shard of embeddings: move it elsewhere")
-        found: list[dict[str, Any]] = opened.read(columns=FACTS).to_pylist()
-        return found
+    with _explain_damage(file), _parquet_file(file) as opened:
+        is_shard = (opened.schema_arrow.metadata or {}).get(b"format") == FORMAT
+        found: list[dict[str, Any]] = opened.read(columns=FACTS).to_pylist() if is_shard else []
+    if not is_shard:
+        raise ValueError(f"{file} is not a shard of embeddings: move it elsewhere")
+    return found
 
 
 def read_rows(file: Path, numbers: Sequence[int]) -> Iterator[ShardRow]:
@@ -95,8 +100,10 @@ def read_rows(file: Path, numbers: Sequence[int]) -> Iterator[ShardRow]:
             size = opened.metadata.row_group(group).num_rows
             here = wanted[(wanted >= first) & (wanted < first + size)] - first
             if len(here):
-                table = opened.read_row_group(group)
-                yield from (_row(table, int(number)) for number in here)
+                with _explain_damage(file):
+                    table = opened.read_row_group(group)
+                    rows = [_row(table, int(number)) for number in here]
+                yield from rows
             first += size
 
 
@@ -106,7 +113,8 @@ def read_times(file: Path, number: int) -> NDArray[np.float64]:
         for group in range(opened.num_row_groups):
             size = opened.metadata.row_group(group).num_rows
             if number < size:
-                times = opened.read_row_group(group, columns=["times"])["times"][number]
+                with _explain_damage(file):
+                    times = opened.read_row_group(group, columns=["times"])["times"][number]
                 return np.asarray(times.values.to_numpy(zero_copy_only=False))
             number -= size
     raise IndexError(f"{file} has no such row")
@@ -114,9 +122,34 @@ def read_times(file: Path, number: int) -> NDArray[np.float64]:
 
 def _opened(file: Path) -> "pq.ParquetFile":
     try:
-        return import_extra("pyarrow.parquet", extra="corpus").ParquetFile(file)
+        with _explain_damage(file):
+            return _parquet_file(file)
     except FileNotFoundError as error:
         raise StoreError(f"{file} was merged into another shard while the store was read: run this again") from error
+
+
+def _parquet_file(file: Path) -> "pq.ParquetFile":
+    parquet = import_extra("pyarrow.parquet", extra="corpus")
+    return parquet.ParquetFile(file, page_checksum_verification=True)
+
+
+@contextmanager
+def _explain_damage(file: Path) -> Iterator[None]:
+    """Turn the errors of a damaged Parquet file into a `StoreError` that names it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    # pyarrow's own errors, and those of Python for names, numbers and texts that its checks let pass
+    except (
+        import_extra("pyarrow", extra="corpus").ArrowException,
+        OSError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        reason = " ".join(str(error).split())
+        raise StoreError(f"{file} is damaged ({reason}): remove it and run `inphase embed` again") from error
 
 
 def _grouped(rows: Iterable[ShardRow]) -> Iterator[list[ShardRow]]:
