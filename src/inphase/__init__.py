@@ -5,6 +5,8 @@ and a JSON-ready `.to_dict()`:
 
     align_videos(videos)                      Aligned
     transfer_labels(source, labels, targets)  Labeled
+    compare_videos(student, pro)              Comparison of tempo and joint angles
+    compare_students(students, pro)           ComparedStudents, one table
     search(query, corpus)                     SearchResult
     retrieve_sound(corpus, model=run, ...)    RetrievedSound
     activation_maps(video, model)             ActivationMaps
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from inphase.align import Alignment, dtw, match, match_many, smooth_dtw, soft_dtw
     from inphase.apps.activation_maps import ActivationMaps, activation_maps
     from inphase.apps.align_videos import Aligned, align_videos, synchronize
+    from inphase.apps.compare_videos import compare_students, compare_videos
+    from inphase.apps.comparison import ComparedStudents, Comparison
     from inphase.apps.pose3d.reconstruct_pose import ReconstructedPose, reconstruct_pose
     from inphase.apps.retrieve_sound import RetrievedSound, retrieve_sound
     from inphase.apps.search import SearchResult
@@ -64,6 +68,8 @@ __all__ = [
     "AlignedCorpus",
     "Alignment",
     "Clip",
+    "ComparedStudents",
+    "Comparison",
     "EmbeddedCorpus",
     "Embedding",
     "Evaluation",
@@ -81,6 +87,8 @@ __all__ = [
     "activation_maps",
     "align_corpus",
     "align_videos",
+    "compare_students",
+    "compare_videos",
     "dtw",
     "embed",
     "embed_corpus",
@@ -115,6 +123,8 @@ _HOME = {
     "AlignedCorpus": "inphase.corpus.align_corpus",
     "Alignment": "inphase.align",
     "Clip": "inphase.media.frames",
+    "ComparedStudents": "inphase.apps.comparison",
+    "Comparison": "inphase.apps.comparison",
     "EmbeddedCorpus": "inphase.corpus.embed_corpus",
     "Embedding": "inphase.models",
     "Evaluation": "inphase.evaluation.evaluate",
@@ -132,6 +142,8 @@ _HOME = {
     "activation_maps": "inphase.apps.activation_maps",
     "align_corpus": "inphase.corpus.align_corpus",
     "align_videos": "inphase.apps.align_videos",
+    "compare_students": "inphase.apps.compare_videos",
+    "compare_videos": "inphase.apps.compare_videos",
     "dtw": "inphase.align",
     "embed": "inphase.models",
     "embed_corpus": "inphase.corpus.embed_corpus",

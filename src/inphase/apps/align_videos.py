@@ -290,7 +290,7 @@ def make_playback(
     tracks = []
     for k, (each, file, curves) in enumerate(zip(recordings, media, make_curves(embeddings), strict=True)):
         time_map = None if k == reference else make_time_map(synchronization.clock, synchronization.seconds[:, k])
-        tracks.append(make_track(each, file, time_map=time_map, curves=curves))
+        tracks.append(make_track(each, file, time_map=time_map, curves=curves, pose=embeddings[k].pose))
     title = f"aligned with {recordings[reference].name}"
     return Playback(title, tracks=tuple(tracks), pairs=tuple(pairs), reference=reference)
 

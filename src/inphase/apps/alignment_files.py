@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from inphase.apps.tracks import add_video_file
-from inphase.media.render import choose_font, render
+from inphase.media.canvas import choose_font
+from inphase.media.render import render
 from inphase.playback import Pair, write_playback
 from inphase.progress import Progress
 from inphase.storage.files import atomic_write

@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from inphase.align.matching import MAX_CELLS, PairCost, average_blocks, pair_cost
 from inphase.align.path import Alignment
+from inphase.media.canvas import Color, JointOverlay
 from inphase.media.recording import NamedVideo
 from inphase.media.render import make_playable
 from inphase.models.embedding import Embedding
-from inphase.playback import Curves, Pair, TimeMap, VideoTrack, add_media, principal_curves
+from inphase.playback import Curves, Keypoints, Pair, TimeMap, VideoTrack, add_media, principal_curves
+from inphase.pose.angles import MIN_VISIBILITY
+from inphase.pose.pose import Pose, bones
 from inphase.progress import Progress
 from inphase.storage.files import scratch_folder
 
@@ -23,6 +26,9 @@ MAX_KNOTS = 10_000
 RESULT_STEMS = ("aligned", "activations")
 # Rows and columns of the cost matrix of a pair that is too long for a full one.
 MAX_COST_SIDE = 2048
+# Colors of bones, those of the viewer: the person's left and right, and the trunk.
+SIDE_COLORS: dict[str, Color] = {"left": (47, 107, 255), "right": (242, 113, 28)}
+MIDDLE_COLOR: Color = (236, 239, 245)
 
 
 def add_video_file(folder: Path, recording: NamedVideo, *, progress: Progress | None = None) -> str:
@@ -40,9 +46,14 @@ def add_video_file(folder: Path, recording: NamedVideo, *, progress: Progress | 
 
 
 def make_track(
-    recording: NamedVideo, media: str, *, time_map: TimeMap | None = None, curves: Curves | None = None
+    recording: NamedVideo,
+    media: str,
+    *,
+    time_map: TimeMap | None = None,
+    curves: Curves | None = None,
+    pose: Pose | None = None,
 ) -> VideoTrack:
-    """Describe a video whose file is in the playback's folder."""
+    """Describe a video whose file is in the playback's folder, with the joints of its pose if there is one."""
     properties = recording.properties
     return VideoTrack(
         recording.name,
@@ -52,7 +63,39 @@ def make_track(
         media=media,
         time_map=time_map,
         curves=curves,
+        keypoints=None if pose is None else make_keypoints(pose),
     )
+
+
+def make_keypoints(pose: Pose) -> Keypoints:
+    """Describe the joints of a pose for the viewer; NaN where the person was not found."""
+    shown = _body_of(pose)
+    points = np.concatenate([shown.keypoints, shown.visibility[..., None]], axis=2)
+    points[~shown.found] = np.nan
+    return Keypoints(shown.times, points, shown.joints, tuple(bones(shown.joints)))
+
+
+def make_overlay(pose: Pose) -> JointOverlay:
+    """Describe the joints of a pose for rendered frames; NaN where they are not visible."""
+    shown = _body_of(pose)
+    visible = (shown.visibility >= MIN_VISIBILITY) & shown.found[:, None]
+    pairs = tuple(bones(shown.joints))
+    colors = tuple(_bone_color(shown.joints[a], shown.joints[b]) for a, b in pairs)
+    points = np.where(visible[..., None], shown.keypoints, np.float32(np.nan))
+    return JointOverlay(shown.times, points, shown.size, pairs, colors)
+
+
+def _body_of(pose: Pose) -> Pose:
+    """Reduce a pose to the joints of a stick figure; one that lacks some of them stays as it is."""
+    try:
+        return pose.body()
+    except ValueError:
+        return pose
+
+
+def _bone_color(one: str, other: str) -> Color:
+    sides = {name.partition("_")[0] for name in (one, other)} & set(SIDE_COLORS)
+    return SIDE_COLORS[sides.pop()] if len(sides) == 1 else MIDDLE_COLOR
 
 
 def make_curves(embeddings: Sequence[Embedding]) -> list[Curves]:

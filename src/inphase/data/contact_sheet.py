@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageOps
 
 from inphase.data.reading import Read, annotated_length, measured_length, read_images
 from inphase.data.video import Video
-from inphase.media.render import choose_font
+from inphase.media.canvas import choose_font
 from inphase.media.sampling import Frames
 from inphase.pose.pose import bones
 from inphase.storage.errors import MediaError

@@ -1,157 +1,26 @@
 """Render synchronized videos as one mp4: side by side, in a grid or overlaid, with captions and sound.
 
-Every source follows its own time map from the common clock. Captions use Pillow's font, or one of the system's for
-letters that it lacks.
+Every source follows its own time map from the common clock.
 """
 
-import math
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from PIL import ImageFont
 
 from inphase.media.audio import Sound, stream_sound
+from inphase.media.canvas import Captions, Layout, compose, plan_layout
 from inphase.media.encode import SOUND_RATE, write_mp4
 from inphase.media.frames import Clip, stream_clips
 from inphase.media.recording import probe
 from inphase.media.sampling import ROUNDING, shown_at
 from inphase.progress import Progress, ignore_progress
 
-Layout = Literal["row", "grid", "overlay"]
 RenderSource = Clip | Path | str
-Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
-# Pillow's own font has Latin letters only. These have many more, by their names on Linux, Windows and macOS.
-SYSTEM_FONTS = (
-    "DejaVuSans.ttf",
-    "NotoSans-Regular.ttf",
-    "LiberationSans-Regular.ttf",
-    "arial.ttf",
-    "Arial Unicode.ttf",
-)
-# Not a character: a font draws it like every character that it lacks.
-MISSING_GLYPH = "\uffff"
 # Limits of a re-encoded video: a page plays up to nine files at a time.
 MAX_PLAYABLE_HEIGHT, MAX_PLAYABLE_FPS = 1080, 60.0
-
-
-def choose_font(text: str, size: int) -> tuple[str, Font]:
-    """Choose the font with most letters of a text; return the text, é written as e or ? where missing, and the font."""
-    best = max(_fonts(text, size), key=lambda font: sum(_has_glyph(font, letter) for letter in text))
-    return "".join(letter if _has_glyph(best, letter) else _base_letter(best, letter) for letter in text), best
-
-
-def _fonts(text: str, size: int) -> Iterator[Font]:
-    """Yield Pillow's font, and the system's fonts if it lacks a letter."""
-    own = ImageFont.load_default(size)
-    yield own
-    if not all(_has_glyph(own, letter) for letter in text):
-        yield from _installed(size)
-
-
-@cache
-def _installed(size: int) -> tuple[Font, ...]:
-    found: list[Font] = []
-    for name in SYSTEM_FONTS:
-        try:
-            found.append(ImageFont.truetype(name, size))
-        except OSError:
-            continue
-    return tuple(found)
-
-
-def _has_glyph(font: Font, letter: str) -> bool:
-    return letter.isspace() or bytes(font.getmask(letter)) != bytes(font.getmask(MISSING_GLYPH))
-
-
-def _base_letter(font: Font, letter: str) -> str:
-    base = unicodedata.normalize("NFKD", letter)[0]
-    return base if _has_glyph(font, base) else "?"
-
-
-@dataclass(frozen=True)
-class LayoutPlan:
-    """The place of each of K images: `cells` holds top, left, height and width on a canvas of `size`."""
-
-    size: tuple[int, int]
-    cells: tuple[tuple[int, int, int, int], ...]
-    blended: bool = False
-
-
-def plan_layout(sizes: Sequence[tuple[int, int]], *, layout: Layout, height: int) -> LayoutPlan:
-    """Lay out images of the given (height, width) in rows of `height`, keeping every aspect."""
-    if not sizes:
-        raise ValueError("nothing to lay out: give at least one clip")
-    widths = [max(2, round(height * w / h)) for h, w in sizes]
-    if layout == "overlay":
-        return LayoutPlan((height, widths[0]), tuple((0, 0, height, widths[0]) for _ in sizes), blended=True)
-    if layout == "row":
-        lefts = np.cumsum([0, *widths]).tolist()
-        return LayoutPlan(
-            (height, lefts[-1]), tuple((0, x, height, w) for x, w in zip(lefts[:-1], widths, strict=True))
-        )
-    if layout == "grid":
-        columns = math.ceil(math.sqrt(len(sizes)))
-        rows, cell = math.ceil(len(sizes) / columns), max(widths)
-        places = [
-            (i // columns * height, i % columns * cell + (cell - w) // 2, height, w) for i, w in enumerate(widths)
-        ]
-        return LayoutPlan((rows * height, columns * cell), tuple(places))
-    raise ValueError(f"layout must be 'row', 'grid' or 'overlay', got {layout!r}")
-
-
-def compose(images: Sequence[NDArray[np.uint8]], plan: LayoutPlan) -> NDArray[np.uint8]:
-    """Put images, already of the size of their cells, on one canvas; average overlaid ones."""
-    if plan.blended:
-        return np.asarray(np.mean(images, axis=0).round(), dtype=np.uint8)
-    canvas = np.zeros((*plan.size, 3), np.uint8)
-    for image, (top, left, height, width) in zip(images, plan.cells, strict=True):
-        canvas[top : top + height, left : left + width] = image
-    return canvas
-
-
-class Captions:
-    """Texts at the lower left of cells, drawn once and blended into every frame."""
-
-    def __init__(self, texts: Sequence[str], plan: LayoutPlan) -> None:
-        """Draw the texts, white on a dark box; those of overlaid images are stacked."""
-        if texts and len(texts) != len(plan.cells):
-            raise ValueError(f"{len(plan.cells)} clips need as many labels, got {len(texts)}: {list(texts)}")
-        self._boxes: list[tuple[int, int, NDArray[np.float32], NDArray[np.float32]]] = []
-        for number, (text, (top, left, height, width)) in enumerate(zip(texts, plan.cells, strict=False)):
-            if not text:
-                continue
-            color, alpha = _draw(text, height=height, width=width)
-            lift = (len(texts) - number if plan.blended else 1) * len(color)
-            self._boxes.append((max(0, top + height - lift), left, color, alpha))
-
-    def on(self, canvas: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Blend the texts into a canvas, in place."""
-        for top, left, color, alpha in self._boxes:
-            place = canvas[top : top + len(color), left : left + color.shape[1]]
-            clipped = (slice(place.shape[0]), slice(place.shape[1]))
-            place[:] = (place * (1 - alpha[clipped]) + color[clipped] * alpha[clipped]).round()
-        return canvas
-
-
-def _draw(text: str, *, height: int, width: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Draw a text into a box that fits a cell: colors [h, w, 3] and opacity [h, w, 1]."""
-    from PIL import Image, ImageDraw
-
-    points = max(8, height // 16)
-    shown, font = choose_font(text, points)
-    while len(shown) > 1 and font.getlength(shown) + points > width:
-        shown = shown[:-2] + "…"
-    box = Image.new("RGBA", (min(width, round(font.getlength(shown)) + points), points * 3 // 2), (0, 0, 0, 150))
-    ImageDraw.Draw(box).text((points // 2, points * 3 // 4), shown, fill=(255, 255, 255, 255), font=font, anchor="lm")
-    drawn = np.asarray(box, dtype=np.float32)
-    return drawn[..., :3], drawn[..., 3:] / np.float32(255)
 
 
 def render(

@@ -13,6 +13,7 @@ from torch import Tensor
 from inphase.media.frames import Clip
 from inphase.media.sampling import Context, context_frames
 from inphase.models.encoder import Encoder
+from inphase.pose.pose import Pose
 
 # Frames [T, …] and the second of each [T]: poses [T, J, 3], spectra [T, 96, 64] …
 Stretch = tuple[NDArray[Any], NDArray[np.float64]]
@@ -22,12 +23,14 @@ Stretch = tuple[NDArray[Any], NDArray[np.float64]]
 class Embedding:
     """Unit vectors `values` [T, D] float32 at `times` [T] float64 in seconds.
 
-    `modality` is that of the encoder: "pose", "image", "audio"; None if it is not known.
+    `modality` is that of the encoder: "pose", "image", "audio"; None if it is not known. `pose` is the embedded one,
+    if it was estimated in the frames of a video.
     """
 
     values: NDArray[np.float32]
     times: NDArray[np.float64]
     modality: str | None = None
+    pose: Pose | None = None
 
     def __post_init__(self) -> None:
         """Raise if the shapes of values and times do not match."""

@@ -8,7 +8,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -83,7 +83,7 @@ def embed_pose(encoder: Encoder, pose: Pose) -> Embedding:
     _require_joints13(encoder)
     points, visible = pose.joints13()
     values = np.concatenate([points, visible[..., None].astype(np.float32)], axis=-1)
-    return embed(encoder, (values, pose.times), batch=512)
+    return replace(embed(encoder, (values, pose.times), batch=512), pose=pose)
 
 
 def embed_sound(

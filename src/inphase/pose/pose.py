@@ -106,8 +106,8 @@ class Pose:
         """Count the frames."""
         return len(self.times)
 
-    def joints13(self, *, threshold: float = 0.5) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Return the joints of PennAction, `JOINTS13`: pixels [T, 13, 2], and [T, 13] which are visible.
+    def body(self) -> "Pose":
+        """Return the pose in the joints of PennAction, `JOINTS13`, without `world`.
 
         The head is the middle of the ears; without ears the head, the middle of the eyes, or the nose.
         """
@@ -119,7 +119,12 @@ class Pose:
         head, body = ([self.joints.index(name) for name in names] for names in (heads, JOINTS13[1:]))
         points = np.concatenate([self.keypoints[:, head].mean(1, keepdims=True), self.keypoints[:, body]], axis=1)
         visibility = np.concatenate([self.visibility[:, head].max(1, keepdims=True), self.visibility[:, body]], axis=1)
-        return points, visibility >= threshold
+        return Pose(JOINTS13, points, visibility, self.found, self.times, self.size)
+
+    def joints13(self, *, threshold: float = 0.5) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Return the joints of `body`: pixels [T, 13, 2], and [T, 13] which are visible."""
+        reduced = self.body()
+        return reduced.keypoints, reduced.visibility >= threshold
 
 
 # Meters: points nearer to the camera, or behind it, are projected as if at this depth.

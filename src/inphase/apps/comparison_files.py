@@ -1,0 +1,382 @@
+"""Output files of `compare_videos`: report.html, comparison.json, comparison.csv, positions.png and a playback."""
+
+import base64
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from inphase.apps.align_videos import make_pairs, make_playback
+from inphase.apps.labels import Event, Labels, Segment, label_track
+from inphase.apps.tracks import add_video_file, make_overlay
+from inphase.apps.transfer_labels import name_tables
+from inphase.media.canvas import choose_font, draw_bones
+from inphase.media.frames import read_clip
+from inphase.media.recording import NamedVideo
+from inphase.media.sampling import shown_at
+from inphase.playback import write_playback
+from inphase.pose.angles import ANGLES, mirror_pose
+from inphase.pose.pose import Pose
+from inphase.progress import Progress
+from inphase.storage.errors import import_extra
+from inphase.storage.files import atomic_write, refuse_overwrite, require_folder
+
+if TYPE_CHECKING:
+    from inphase.apps.comparison import AngleDifference, ComparedStudents, Comparison
+
+TEMPLATE = "comparison.html.j2"
+# Stills: height in pixels, limits of width divided by height, and the space around the person in its height.
+STILL_HEIGHT, MIN_ASPECT, MAX_ASPECT, STILL_MARGIN = 400, 0.6, 1.5, 0.12
+# The sheet of key positions: positions in a row, and pixels around them.
+SHEET_COLUMNS, SHEET_GAP, SHEET_TEXT = 5, 12, 18
+SHEET_PAPER, SHEET_INK, SHEET_MUTED = (255, 255, 255), (22, 26, 34), (91, 100, 116)
+
+
+def require_templates() -> None:
+    """Raise `MissingExtraError` if the library that fills HTML templates is not installed."""
+    import_extra("jinja2", extra="compare")
+
+
+def write_comparison(comparison: "Comparison", out: Path, progress: Progress) -> list[Path]:
+    """Write all files of one comparison and return their paths."""
+    require_templates()
+    require_folder(out)
+    names = ("report.html", "comparison.json", "comparison.csv", "positions.png")
+    report, document, table, sheet = files = [out / name for name in names]
+    refuse_overwrite([comparison.pro.path, comparison.student.path], files)
+    out.mkdir(parents=True, exist_ok=True)
+    stills = read_stills(comparison)
+    progress("writing the report", 1, 3)
+    with atomic_write(table) as part, part.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows(tabulate_comparison(comparison))
+    _write_text(document, json.dumps(comparison.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    with atomic_write(sheet) as part:
+        draw_sheet(comparison, stills).save(part, format="png")
+    progress("writing the report", 2, 3)
+    playback = write_comparison_playback(comparison, out, progress)
+    _write_text(report, fill_template(students=None, **describe_comparison(comparison, stills)))
+    progress("writing the report", 3, 3)
+    return [*files, playback]
+
+
+def write_students(compared: "ComparedStudents", out: Path, progress: Progress) -> list[Path]:
+    """Write a folder for every student, and a table and a page with links to them."""
+    require_templates()
+    require_folder(out)
+    tables = name_tables(out, [each.student.name for each in compared.comparisons])
+    folders = [path.parent / path.name.removesuffix(".csv") for path in tables]
+    files = [out / "students.csv", out / "report.html"]
+    out.mkdir(parents=True, exist_ok=True)
+    for folder, comparison in zip(folders, compared.comparisons, strict=True):
+        files += write_comparison(comparison, folder, progress)
+    rows = [_student_row(each) for each in compared.comparisons]
+    with atomic_write(files[0]) as part, part.open("w", encoding="utf-8", newline="") as stream:
+        table = csv.DictWriter(stream, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+    links = [f"{quote(folder.name)}/report.html" for folder in folders]
+    page = fill_template(
+        title=f"Students beside {compared.pro.name}",
+        students=[{"row": row, "link": link} for row, link in zip(rows, links, strict=True)],
+        left_out=compared.left_out,
+    )
+    _write_text(files[1], page)
+    return files
+
+
+def tabulate_comparison(comparison: "Comparison") -> Iterator[list[str]]:
+    """Yield a row for every frame of the pro: seconds, phase, speed, and every angle of both with the difference."""
+    sides = ("pro", "student", "difference")
+    yield ["pro_second", "student_second", "percent", "phase", "speed"] + [f"{a}_{s}" for a in ANGLES for s in sides]
+    start, end = comparison.span
+    values = np.stack([comparison.pro_angles, comparison.student_angles, comparison.differences], axis=2)
+    for at, other, speed, row in zip(comparison.clock, comparison.seconds, comparison.speed, values, strict=True):
+        percent = f"{100 * (at - start) / (end - start):.2f}" if end > start else ""
+        numbers = ["" if np.isnan(value) else f"{value:.2f}" for value in row.ravel()]
+        yield [f"{at:.6f}", f"{other:.6f}", percent, comparison.phase_at(float(at)), f"{speed:.4f}", *numbers]
+
+
+def read_stills(comparison: "Comparison") -> list[tuple[Image.Image, Image.Image]]:
+    """Read the frames of every key position, cropped around the person, with joints: pro and student."""
+    pro = [each.pro for each in comparison.positions]
+    student = [each.student for each in comparison.positions]
+    boxes = [_box(pose, seconds) for pose, seconds in zip(comparison.poses, (pro, student), strict=True)]
+    ratios = [box[2] / box[3] for box in boxes if box is not None]
+    aspect = float(np.clip(max(ratios, default=0.75), MIN_ASPECT, MAX_ASPECT))
+    columns = []
+    for video, pose, seconds, box, flip in zip(
+        (comparison.pro, comparison.student),
+        comparison.poses,
+        (pro, student),
+        boxes,
+        (False, comparison.mirrored),
+        strict=True,
+    ):
+        columns.append(list(_stills(video, pose, seconds, box, aspect=aspect, flip=flip)))
+    return list(zip(*columns, strict=True))
+
+
+def _box(pose: Pose | None, seconds: Sequence[float]) -> tuple[float, float, float, float] | None:
+    """Find the center, the width and the height of the person at all key positions, in pixels."""
+    if pose is None:
+        return None
+    points = make_overlay(pose).points[shown_at(pose.times, np.array(seconds))].reshape(-1, 2)
+    points = points[np.isfinite(points).all(1)]
+    if not len(points):
+        return None
+    low, high = points.min(0), points.max(0)
+    margin = 2 * STILL_MARGIN * max(high - low)
+    (x, y), (width, height) = (low + high) / 2, high - low + margin
+    return float(x), float(y), float(width), float(height)
+
+
+def _stills(
+    video: NamedVideo,
+    pose: Pose | None,
+    seconds: Sequence[float],
+    box: tuple[float, float, float, float] | None,
+    *,
+    aspect: float,
+    flip: bool,
+) -> Iterator[Image.Image]:
+    """Yield the frames at some seconds, cropped and scaled to one size; what a crop has beyond the frame is dark."""
+    clip = read_clip(video.path, seconds=np.unique(seconds))
+    height, width = video.properties.size
+    x, y, wide, high = box or (width / 2, height / 2, width, height)
+    high = max(high, wide / aspect)
+    left, top = _inside(x - high * aspect / 2, high * aspect, width), _inside(y - high / 2, high, height)
+    size = (round(STILL_HEIGHT * aspect), STILL_HEIGHT)
+    overlay = None if pose is None else make_overlay(pose)
+    for second in seconds:
+        frame = clip.frames[shown_at(clip.times, np.array([second]))[0]]
+        image = Image.fromarray(np.ascontiguousarray(frame[:, ::-1] if flip else frame))
+        area = (left, top, left + high * aspect, top + high)
+        still = image.transform(size, Image.Transform.EXTENT, area, Image.Resampling.BICUBIC, fillcolor=(24, 24, 27))
+        if overlay is not None:
+            joints = overlay.points[shown_at(overlay.times, np.array([second]))[0]].astype(np.float64)
+            points = (joints + 0.5 - np.array([left, top])) * STILL_HEIGHT / high
+            drawn = draw_bones(np.asarray(still), points, bones=overlay.bones, colors=overlay.colors)
+            still = Image.fromarray(drawn)
+        yield still
+
+
+def _inside(start: float, length: float, whole: int) -> float:
+    """Shift an interval into 0 … whole; center it where it is longer."""
+    return (whole - length) / 2 if length >= whole else min(max(start, 0.0), whole - length)
+
+
+def draw_sheet(comparison: "Comparison", stills: Sequence[tuple[Image.Image, Image.Image]]) -> Image.Image:
+    """Draw all key positions on one page: the pro above, the student below."""
+    width, height = stills[0][0].size
+    columns = min(SHEET_COLUMNS, len(stills))
+    bands = -(-len(stills) // columns)
+    band = 2 * height + 3 * SHEET_TEXT + 4 * SHEET_GAP
+    sheet = Image.new("RGB", (SHEET_GAP + columns * (width + SHEET_GAP), SHEET_GAP + bands * band), SHEET_PAPER)
+    pen = ImageDraw.Draw(sheet)
+    for number, (position, pair) in enumerate(zip(comparison.positions, stills, strict=True)):
+        left = SHEET_GAP + number % columns * (width + SHEET_GAP)
+        top = SHEET_GAP + number // columns * band
+        _write(pen, position.label, left, top, width, SHEET_INK)
+        names = (comparison.pro.name, comparison.student.name)
+        for name, second, still in zip(names, (position.pro, position.student), pair, strict=True):
+            top += SHEET_TEXT + SHEET_GAP // 2
+            sheet.paste(still, (left, top))
+            top += height + SHEET_GAP // 2
+            _write(pen, f"{second:.2f} s · {name}", left, top, width, SHEET_MUTED)
+    return sheet
+
+
+def _write(pen: ImageDraw.ImageDraw, text: str, left: int, top: int, width: int, color: tuple[int, int, int]) -> None:
+    """Write a text, shortened to a width."""
+    shown, font = choose_font(text, SHEET_TEXT - 3)
+    while len(shown) > 1 and font.getlength(shown) > width:
+        shown = shown[:-2] + "…"
+    pen.text((left, top), shown, fill=color, font=font)
+
+
+def write_comparison_playback(comparison: "Comparison", out: Path, progress: Progress) -> Path:
+    """Write a playback of both videos with phases, key positions and joints."""
+    x, y = comparison.embeddings
+    if comparison.mirrored and y.pose is not None:  # the file shows the student as filmed
+        y = replace(y, pose=mirror_pose(y.pose))
+    recordings = [comparison.pro, comparison.student]
+    media = [add_video_file(out, each, progress=progress) for each in recordings]
+    pairs = make_pairs([x, y], comparison.synchronization)
+    playback = make_playback(recordings, media, [x, y], comparison.synchronization, pairs=pairs)
+    tracks = []
+    for side, track in zip(("pro", "student"), playback.tracks, strict=True):
+        spans = [(*getattr(each, side), each.label) for each in comparison.phases]
+        segments = tuple(Segment(start, end, label) for start, end, label in spans if start < end)
+        events = tuple(
+            Event(getattr(each, side), each.label, each.confidence if side == "student" else None)
+            for each in comparison.positions
+        )
+        tracks.append(label_track(track, Labels(segments, events)))
+    title = f"{comparison.student.name} beside {comparison.pro.name}"
+    return write_playback(out, playback.replace(tracks=tuple(tracks), title=title))
+
+
+def describe_comparison(comparison: "Comparison", stills: Sequence[tuple[Image.Image, Image.Image]]) -> dict[str, Any]:
+    """Prepare everything that the template shows."""
+    totals = [sum(each.seconds[side] for each in comparison.phases) for side in (0, 1)]
+    differences = comparison.angles()
+    return {
+        "title": f"{comparison.student.name} beside {comparison.pro.name}",
+        "comparison": comparison,
+        "totals": totals,
+        "ratio": totals[1] / totals[0] if totals[0] else float("nan"),
+        "bars": _tempo_bars(comparison),
+        "speed": _speed_chart(comparison),
+        "angles": [{"summary": each, "chart": _angle_chart(comparison, each)} for each in differences],
+        "positions": [
+            {
+                "position": position,
+                "stills": [_data_url(still) for still in pair],
+                "angles": sorted(
+                    ((name, *values) for name, values in comparison.angles_at(position).items()),
+                    key=lambda row: -abs(row[3]) if np.isfinite(row[3]) else 1.0,
+                ),
+            }
+            for position, pair in zip(comparison.positions, stills, strict=True)
+        ],
+    }
+
+
+def _tempo_bars(comparison: "Comparison") -> list[dict[str, Any]]:
+    """Lay out the phases of both videos as bars on one scale of seconds."""
+    sides = [[each.seconds[side] for each in comparison.phases] for side in (0, 1)]
+    longest = max(*map(sum, sides), 1e-9)
+    names = (comparison.pro.name, comparison.student.name)
+    return [
+        {
+            "name": name,
+            "seconds": sum(lengths),
+            "parts": [
+                {"label": phase.label, "seconds": length, "width": 100 * length / longest}
+                for phase, length in zip(comparison.phases, lengths, strict=True)
+            ],
+        }
+        for name, lengths in zip(names, sides, strict=True)
+    ]
+
+
+def _speed_chart(comparison: "Comparison") -> dict[str, Any]:
+    """Draw the student's speed relative to the pro's on a logarithmic scale, at least from a half to double."""
+    inside = _inside_span(comparison)
+    values = np.log2(np.where(inside, comparison.speed, np.nan))
+    reach = int(np.ceil(max(1.0, float(np.nanmax(np.abs(values), initial=1.0)))))
+    steps = range(-reach, reach + 1)
+    ticks = [(float(k), f"{2**k}×" if k >= 0 else f"1/{2**-k}×") for k in steps]
+    return _chart(comparison, {"student": values}, low=-reach, high=reach, ticks=ticks, base=0.0)
+
+
+def _angle_chart(comparison: "Comparison", summary: "AngleDifference") -> dict[str, Any]:
+    """Draw one angle of both videos at equal phase, and mark where the difference is largest."""
+    number, inside = ANGLES.index(summary.name), _inside_span(comparison)
+    student = np.where(inside, comparison.student_angles[:, number], np.nan)
+    # A slope that passes 90 degrees returns at −90: the student's is drawn beside the pro's, which may leave a gap.
+    pro = np.where(inside, comparison.pro_angles[:, number], np.nan)
+    known = np.concatenate([pro, student])
+    known = known[np.isfinite(known)]
+    step = next(step for step in (5, 10, 15, 30, 45, 60, 90) if np.ptp(known) <= 4 * step or step == 90)
+    low, high = step * np.floor(known.min() / step), step * np.ceil(known.max() / step)
+    high = max(high, low + step)
+    ticks = [(float(value), f"{value:.0f}°".replace("-", "−")) for value in np.arange(low, high + 1, step)]
+    dots = [(summary.pro_second, angle) for angle in (summary.pro_angle, summary.student_angle)]
+    return _chart(comparison, {"pro": pro, "student": student}, low=low, high=high, ticks=ticks, dots=dots)
+
+
+def _inside_span(comparison: "Comparison") -> NDArray[np.bool_]:
+    start, end = comparison.span
+    return np.asarray((comparison.clock >= start - 1e-6) & (comparison.clock <= end + 1e-6))
+
+
+def _chart(
+    comparison: "Comparison",
+    lines: dict[str, NDArray[np.float64]],
+    *,
+    low: float,
+    high: float,
+    ticks: Sequence[tuple[float, str]],
+    base: float | None = None,
+    dots: Sequence[tuple[float, float]] = (),
+) -> dict[str, Any]:
+    """Lay out curves over the pro's seconds, in per cent of the width and of the height of a chart."""
+    start, end = comparison.span
+    across = 100 * (comparison.clock - start) / max(end - start, 1e-9)
+
+    def down(value: Any) -> Any:
+        return 100 * (high - value) / (high - low)
+
+    return {
+        "lines": {name: _path(across, down(values)) for name, values in lines.items()},
+        "ticks": [(down(value), text) for value, text in ticks],
+        "marks": [100 * (each.pro - start) / max(end - start, 1e-9) for each in comparison.positions],
+        "base": None if base is None else down(base),
+        "dots": [(100 * (second - start) / max(end - start, 1e-9), down(value)) for second, value in dots],
+    }
+
+
+def _path(x: NDArray[np.float64], y: NDArray[np.float64]) -> str:
+    """Write a curve as the path of an SVG; a NaN interrupts it, and so does a jump from one edge to the other."""
+    known = np.isfinite(y)
+    joined = known[1:] & known[:-1] & (np.abs(np.diff(y)) < 60)
+    pieces = []
+    for k in np.flatnonzero(known):
+        pieces.append(f"{'L' if k and joined[k - 1] else 'M'}{x[k]:.2f} {y[k]:.2f}")
+    return "".join(pieces)
+
+
+def fill_template(**content: Any) -> str:
+    """Fill the HTML template; names and labels are escaped."""
+    jinja2 = import_extra("jinja2", extra="compare")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["degrees"] = lambda value: "–" if not np.isfinite(value) else f"{value:.0f}°".replace("-", "−")
+    environment.filters["signed"] = lambda value: "–" if not np.isfinite(value) else f"{value:+.0f}°".replace("-", "−")
+    environment.filters["plain"] = lambda name: name.replace("_", " ")
+    return str(environment.get_template(TEMPLATE).render(**content))
+
+
+def _student_row(comparison: "Comparison") -> dict[str, str]:
+    """Summarize a student in one row of a table."""
+    pro, student = (sum(each.seconds[side] for each in comparison.phases) for side in (0, 1))
+    angles = comparison.angles()
+    row = {
+        "student": comparison.student.name,
+        "seconds": f"{student:.3f}",
+        "pro_seconds": f"{pro:.3f}",
+        "ratio": f"{student / pro:.3f}" if pro else "",
+    }
+    row |= {f"ratio {each.label}": f"{each.ratio:.3f}" for each in comparison.phases}
+    row["mean_difference"] = f"{np.mean([each.mean for each in angles]):.1f}" if angles else ""
+    largest = angles[0] if angles else None
+    row["largest_difference"] = f"{largest.largest:.1f}" if largest else ""
+    row["largest_angle"] = largest.name if largest else ""
+    row["largest_at"] = f"{largest.pro_second:.3f}" if largest else ""
+    row["warnings"] = " ".join(comparison.warnings)
+    return row
+
+
+def _data_url(image: Image.Image) -> str:
+    stored = io.BytesIO()
+    image.save(stored, format="jpeg", quality=84)
+    return f"data:image/jpeg;base64,{base64.b64encode(stored.getvalue()).decode()}"
+
+
+def _write_text(file: Path, text: str) -> None:
+    with atomic_write(file) as part:
+        part.write_text(text, encoding="utf-8")

@@ -1,0 +1,183 @@
+"""Joint angles of a person in the picture plane, with gaps where joints are not visible, and the side a camera sees.
+
+A picture-plane angle is the angle between two lines as they appear in the image. It equals the angle of the joint in
+space only where the limb moves parallel to the image; comparisons hold between videos taken from the same side.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inphase.pose.pose import Pose, mirrored
+
+Degrees = NDArray[np.float64]  # [T], NaN where the angle is not known
+Points = NDArray[np.float64]  # [T, 2] pixels, NaN where a joint is not visible
+
+_SIDES = ("left", "right")
+# The angle at the joint in the middle, 0 to 180 degrees; 180 is a straight limb.
+LIMB_ANGLES: dict[str, tuple[str, str, str]] = {
+    f"{side}_{name}": (f"{side}_{a}", f"{side}_{b}", f"{side}_{c}")
+    for name, a, b, c in (
+        ("elbow", "shoulder", "elbow", "wrist"),
+        ("knee", "hip", "knee", "ankle"),
+        ("hip", "shoulder", "hip", "knee"),
+    )
+    for side in _SIDES
+}
+# The slope of the line through two joints, −90 to 90 degrees; positive where its right end in the picture is higher.
+LINE_ANGLES: dict[str, tuple[str, str]] = {
+    "shoulder_line": ("left_shoulder", "right_shoulder"),
+    "hip_line": ("left_hip", "right_hip"),
+}
+# The direction from the hips to the shoulders, 0 upright, positive to the right of the picture.
+SPINE = "spine_tilt"
+ANGLES = (*LIMB_ANGLES, *LINE_ANGLES, SPINE)
+# Degrees after which an angle repeats; limb angles do not.
+PERIODS: dict[str, float] = {**dict.fromkeys(LINE_ANGLES, 180.0), SPINE: 360.0}
+
+MIN_VISIBILITY = 0.5
+# Seconds: standard deviation of the Gaussian that smooths positions (half the amplitude is left at 7.5 Hz), and the
+# longest gap that is interpolated.
+SMOOTHING_SECONDS, MAX_GAP_SECONDS = 0.025, 0.12
+# A segment that appears shorter than this fraction of the trunk points toward the camera: its direction is noise.
+MIN_SEGMENT = 0.15
+# Widths of shoulders and hips seen from the front, as fractions of the trunk's length.
+SHOULDER_WIDTH, HIP_WIDTH = 0.72, 0.42
+# The nose is this fraction of the trunk's length or more to one side of the ears where a face is seen from the side.
+MIN_NOSE_OFFSET = 0.06
+
+
+@dataclass(frozen=True, eq=False)
+class JointAngles:
+    """Angles in the picture plane over time: `values` [T, A] degrees in the order of `ANGLES`, NaN where not known."""
+
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+    def at(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Interpolate at seconds [S]: [S, A]; NaN where a neighboring frame has none, or outside the recording."""
+        columns = []
+        for name, column in zip(ANGLES, self.values.T, strict=True):
+            period = PERIODS.get(name)
+            turns = np.exp(2j * np.pi * column / period) if period else column
+            found = np.interp(seconds, self.times, turns, left=np.nan, right=np.nan)
+            columns.append(np.angle(found) / (2 * np.pi) * period if period else np.real(found))
+        return np.stack(columns, axis=1)
+
+
+def joint_angles(pose: Pose) -> JointAngles:
+    """Measure the angles of `ANGLES` in every frame; a joint that the pose lacks or that is hidden leaves a gap."""
+    points = smooth_points(pose)
+    shoulders, hips = (_middle(points, f"left_{name}", f"right_{name}") for name in ("shoulder", "hip"))
+    unit = trunk_length(points)
+    columns = [_limb_angle(*(points[name] for name in names), unit=unit) for names in LIMB_ANGLES.values()]
+    for a, b in LINE_ANGLES.values():
+        across, down = _segment(points[a], points[b], unit=unit).T
+        # Modulo 180: which of the two joints is on the right of the picture does not matter.
+        columns.append((np.degrees(np.arctan2(-down, across)) + 90) % 180 - 90)
+    across, down = _segment(hips, shoulders, unit=unit).T
+    columns.append(np.degrees(np.arctan2(across, -down)))
+    return JointAngles(pose.times, np.stack(columns, axis=1))
+
+
+def angle_differences(some: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Subtract angles [S, A], in the order of `ANGLES`; the difference of two directions is the smaller turn."""
+    difference = some - others
+    for number, name in enumerate(ANGLES):
+        if period := PERIODS.get(name):
+            difference[:, number] = (difference[:, number] + period / 2) % period - period / 2
+    return difference
+
+
+def smooth_points(pose: Pose) -> Mapping[str, Points]:
+    """Smooth the positions of visible joints over time; short gaps are interpolated, long ones are NaN."""
+    step = float(np.median(np.diff(pose.times))) if len(pose) > 1 else 1.0
+    reach = int(np.ceil(3 * SMOOTHING_SECONDS / step))
+    seen = (pose.visibility >= MIN_VISIBILITY) & pose.found[:, None]
+    smooth = {name: np.full((len(pose), 2), np.nan) for a in LIMB_ANGLES.values() for name in a}
+    for name in smooth:
+        if name in pose.joints:
+            j = pose.joints.index(name)
+            smooth[name] = _smooth(pose.times, pose.keypoints[:, j].astype(np.float64), seen[:, j], reach=reach)
+    return smooth
+
+
+def trunk_length(points: Mapping[str, Points]) -> float:
+    """Measure the trunk from hips to shoulders, in pixels, as the median over time; NaN where it is never visible."""
+    shoulders, hips = (_middle(points, f"left_{name}", f"right_{name}") for name in ("shoulder", "hip"))
+    lengths = np.linalg.norm(shoulders - hips, axis=1)
+    return float(np.median(lengths[np.isfinite(lengths)])) if np.isfinite(lengths).any() else np.nan
+
+
+def mirror_pose(pose: Pose) -> Pose:
+    """Mirror a pose in the picture: a left-handed person becomes a right-handed one."""
+    order = mirrored(pose.joints)
+    keypoints = pose.keypoints[:, order].copy()
+    keypoints[..., 0] = pose.size[1] - 1 - keypoints[..., 0]
+    world = None if pose.world is None else pose.world[:, order] * np.array([-1, 1, 1], np.float32)
+    return replace(pose, keypoints=keypoints, visibility=pose.visibility[:, order], world=world)
+
+
+def view_angles(pose: Pose) -> Degrees:
+    """Estimate how far the trunk is turned from the camera, [T]: 0 faces it, 90 is seen from the side, 180 from behind.
+
+    Shoulders and hips seen from an angle α appear cos α times as wide; from behind, left and right are exchanged.
+    """
+    points = smooth_points(pose)
+    width = sum(points[f"left_{name}"][:, 0] - points[f"right_{name}"][:, 0] for name in ("shoulder", "hip"))
+    full = (SHOULDER_WIDTH + HIP_WIDTH) * trunk_length(points)
+    return np.asarray(np.degrees(np.arccos(np.clip(width / full, -1, 1))))
+
+
+def facing(pose: Pose) -> str:
+    """Find the side of the picture to which the face usually points: "left", "right", or "" for neither."""
+    needed = ("nose", "left_ear", "right_ear")
+    if not set(needed) <= set(pose.joints):
+        return ""
+    nose, left, right = (pose.keypoints[:, pose.joints.index(name), 0] for name in needed)
+    unit = trunk_length(smooth_points(pose))
+    if not (pose.found.any() and unit > 0):
+        return ""
+    offset = float(np.median(((nose - (left + right) / 2) / unit)[pose.found]))
+    return "" if abs(offset) < MIN_NOSE_OFFSET else "right" if offset > 0 else "left"
+
+
+def _smooth(times: NDArray[np.float64], points: Points, seen: NDArray[np.bool_], *, reach: int) -> Points:
+    """Average positions [T, 2] of seen frames by a Gaussian over time, after short gaps are interpolated."""
+    if not seen.any():
+        return np.full_like(points, np.nan)
+    known = np.flatnonzero(seen)
+    after = known[np.minimum(np.searchsorted(known, np.arange(len(seen))), len(known) - 1)]
+    before = known[np.maximum(np.searchsorted(known, np.arange(len(seen)), side="right") - 1, 0)]
+    inside = (before <= np.arange(len(seen))) & (after >= np.arange(len(seen)))
+    usable = seen | (inside & (times[after] - times[before] <= MAX_GAP_SECONDS + 1e-9))
+    filled = np.stack([np.interp(times, times[known], column) for column in points[known].T], axis=1)
+    total, weights = np.zeros_like(points), np.zeros(len(seen))
+    for offset in range(-reach, reach + 1):
+        here = np.arange(max(0, -offset), min(len(seen), len(seen) - offset))
+        lag = (times[here + offset] - times[here]) / SMOOTHING_SECONDS
+        weight = np.exp(-0.5 * lag**2) * usable[here + offset]
+        total[here] += weight[:, None] * filled[here + offset]
+        weights[here] += weight
+    smooth = total / np.maximum(weights, 1e-12)[:, None]
+    smooth[~usable] = np.nan
+    return np.asarray(smooth)
+
+
+def _middle(points: Mapping[str, Points], left: str, right: str) -> Points:
+    return (points[left] + points[right]) / 2
+
+
+def _segment(start: Points, end: Points, *, unit: float) -> Points:
+    """Subtract two joints; NaN where they appear so near each other that the direction is noise."""
+    segment = end - start
+    short = np.linalg.norm(segment, axis=1) < (MIN_SEGMENT * unit if np.isfinite(unit) else 1.0)
+    return np.where(short[:, None], np.nan, segment)
+
+
+def _limb_angle(a: Points, b: Points, c: Points, *, unit: float) -> Degrees:
+    first, second = _segment(b, a, unit=unit), _segment(b, c, unit=unit)
+    turn = first[:, 0] * second[:, 1] - first[:, 1] * second[:, 0]
+    return np.asarray(np.degrees(np.abs(np.arctan2(turn, (first * second).sum(1)))))
