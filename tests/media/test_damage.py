@@ -1,5 +1,6 @@
 """Damaged files give what they can and say what they lost; hopeless ones say what to do."""
 
+import warnings
 from pathlib import Path
 
 import av
@@ -8,8 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from inphase.media import decode
+from inphase.media.audio import read_sound
 from inphase.media.frames import Clip, read_clip, stream_clips
-from inphase.media.recording import open_recording
+from inphase.media.recording import is_playable, open_recording, probe
 from inphase.storage.errors import DamagedMediaWarning, MediaError
 from tests.media.recordings import clicks, numbers_of, write_images, write_video
 
@@ -138,7 +140,7 @@ def test_hopeless_files_say_what_to_do(whole: Path, tmp_path: Path) -> None:
     (tmp_path / "text.mp4").write_text("not a video\n" * 50)
     with pytest.raises(MediaError, match=r"text\.mp4 cannot be opened .* download it again"):
         read_clip(tmp_path / "text.mp4")
-    with pytest.raises(MediaError, match=r"header\.mp4 (cannot be opened|holds no frames)"):
+    with pytest.raises(MediaError, match=r"header\.mp4 (cannot be opened|holds no frames|.* get an undamaged copy)"):
         read_clip(cut(whole, tmp_path / "header.mp4", 0.01))
     data = whole.read_bytes()
     emptied = tmp_path / "emptied.mp4"
@@ -156,3 +158,43 @@ def test_sound_alone_is_no_video(tmp_path: Path) -> None:
         container.mux([*stream.encode(block), *stream.encode()])
     with pytest.raises(MediaError, match=r"song\.m4a has no video stream \(it holds audio\)"):
         read_clip(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "00:00:1/0",
+        "00:00:1e999999999",
+        "00:00:nan",
+        "1.3",
+        "::",
+        "-1:00:00",
+        "99999999:00:00",
+        "\N{ARABIC-INDIC DIGIT ONE}:0:0",
+    ],
+)
+def test_an_odd_duration_in_a_good_file_is_ignored(tmp_path: Path, text: str) -> None:
+    file = write_video(tmp_path / "odd.mkv", count=40)
+    content = file.read_bytes()
+    place = content.index(b"00:00:01.333000000")
+    file.write_bytes(content[:place] + text.encode().ljust(18, b"\0") + content[place + 18 :])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert numbers_of(read_clip(file).frames) == list(range(40))
+
+
+def test_a_stream_without_a_decoder_is_named(tmp_path: Path) -> None:
+    tone = np.zeros(44100, np.float32)
+    file = write_video(tmp_path / "odd.mp4", count=4, sound=tone)
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"avc1", b"zzz1"))
+    with pytest.raises(MediaError, match=r"odd\.mp4 has a video stream whose codec is not known: convert it"):
+        read_clip(file)
+    silent = write_video(tmp_path / "odd.mkv", count=4, sound=tone)
+    silent.write_bytes(silent.read_bytes().replace(b"A_AAC", b"A_ZZZ"))
+    assert len(read_clip(silent)) == 4
+    assert not probe(silent).has_sound
+    with pytest.raises(MediaError, match=r"odd\.mkv has a sound stream whose codec is not known: convert it"):
+        read_sound(silent)
+    mixed = silent.rename(tmp_path / "odd.webm")
+    assert not is_playable(mixed)

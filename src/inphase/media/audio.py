@@ -102,13 +102,16 @@ def _mono_blocks(path: Path) -> Iterator[tuple[float, NDArray[np.float32], int]]
     """Decode sound into consecutive (second, samples, rate); silence replaces undecodable parts."""
     from av.audio.resampler import AudioResampler
 
-    from inphase.media.decode import clock_origin, open_container
+    from inphase.media.decode import clock_origin, has_decoder, open_container
 
     faults = 0
     with open_container(path) as container:
         if not container.streams.audio:
             raise MediaError(f"{path} has no sound: give a file with a sound stream")
-        stream, origin = container.streams.audio[0], clock_origin(container)
+        stream = next(filter(has_decoder, container.streams.audio), None)
+        if stream is None:
+            raise MediaError(f"{path} has a sound stream whose codec is not known: convert it to AAC in an .mp4 file")
+        origin = clock_origin(container)
         plain = AudioResampler(format="fltp")
         reached: Fraction | None = None
         for frame in _decoded(container, stream):

@@ -5,6 +5,7 @@ once per process and remembered until the file changes.
 """
 
 import itertools
+import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 MAX_REORDERING = 16
 # Decoding in several threads pays for its start-up from about this many pixels.
 MIN_THREADED_PIXELS = 512 * 512
+# Hours, minutes and seconds, as muxers write them.
+_DURATION = re.compile(r"(\d{1,4}):(\d{1,2}):(\d{1,2}(?:\.\d{1,12})?)", re.ASCII)
 # Frame indexes to remember, in bytes: about 150 hours of video.
 MAX_INDEX_BYTES = 2**28
 
@@ -61,7 +64,18 @@ def video_stream(container: InputContainer, path: Path) -> VideoStream:
     if not moving:
         kinds = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
         raise MediaError(f"{path} has no video stream (it holds {kinds}): give a video file")
-    return moving[0]
+    decodable = [stream for stream in moving if has_decoder(stream)]
+    if not decodable:
+        raise MediaError(
+            f"{path} has a video stream whose codec is not known: convert it to H.264 in an .mp4 file, or get an "
+            "undamaged copy of the file"
+        )
+    return decodable[0]
+
+
+def has_decoder(stream: Any) -> bool:
+    """Report whether a stream can be decoded: one of an unknown codec has no context, whatever the stubs promise."""
+    return stream.codec_context is not None
 
 
 def clock_origin(container: InputContainer) -> Fraction:
@@ -260,7 +274,7 @@ def _index_frames(path: Path) -> FrameIndex:
         if not packets:
             raise MediaError(f"{path} holds no frames: copy or download it again")
         fps = Fraction(stream.guessed_rate or stream.average_rate or 25)
-        has_sound = bool(container.streams.audio)
+        has_sound = any(map(has_decoder, container.streams.audio))
         time_base = stream.time_base or 1 / fps
         missing = _missing_at_end(stream, packets, fps)
         stamps = _usable_stamps([pts for pts, _, _ in packets], container)
@@ -295,8 +309,11 @@ def _missing_at_end(stream: VideoStream, packets: list[tuple[int | None, bool, i
     if stream.duration is not None:
         promised = Fraction((stream.start_time or 0) + stream.duration) * stream.time_base
     elif "DURATION" in stream.metadata:  # Matroska
-        hours, minutes, seconds = stream.metadata["DURATION"].split(":")
-        promised = int(hours) * 3600 + int(minutes) * 60 + Fraction(seconds)
+        # A text that anyone may have written: one that is not a duration promises nothing.
+        written = _DURATION.fullmatch(stream.metadata["DURATION"].strip("\0 "))
+        if written is None:
+            return 0
+        promised = int(written[1]) * 3600 + int(written[2]) * 60 + Fraction(written[3])
     else:
         return 0
     short = promised - max(ends, default=0) * stream.time_base
@@ -323,6 +340,8 @@ def decoded(container: InputContainer, stream: VideoStream) -> Iterator[VideoFra
     for packet in _packets(container, stream):
         try:
             yield from packet.decode()
+        except av.error.MemoryError:
+            raise
         except av.error.FFmpegError:
             continue
     # An error while the decoder drains must not cost the frames still inside it.
@@ -332,6 +351,8 @@ def decoded(container: InputContainer, stream: VideoStream) -> Iterator[VideoFra
             return
         except av.error.EOFError:
             return
+        except av.error.MemoryError:
+            raise
         except av.error.FFmpegError:
             continue
 

@@ -164,7 +164,7 @@ def probe(path: Path | str, *, native_fps: float | None = None) -> Properties:
 
 def is_playable(path: Path | str) -> bool:
     """Report whether browsers play a file as it is: container, codecs, 8-bit 4:2:0, upright, clock from 0."""
-    from inphase.media.decode import clock_origin, decoded, open_container, orientation, video_stream
+    from inphase.media.decode import clock_origin, decoded, has_decoder, open_container, orientation, video_stream
 
     path = Path(path)
     if path.is_dir() or path.suffix.lower() not in PLAYABLE_SUFFIXES:
@@ -176,6 +176,8 @@ def is_playable(path: Path | str) -> bool:
         if stream.codec_context.codec.canonical_name not in PLAYABLE_VIDEO[name]:
             return False
         if stream.codec_context.pix_fmt not in PLAYABLE_PIXELS or clock_origin(container) != 0:
+            return False
+        if not all(map(has_decoder, container.streams.audio)):
             return False
         sounds = {sound.codec_context.codec.canonical_name for sound in container.streams.audio}
         if not sounds <= PLAYABLE_SOUND[name]:
