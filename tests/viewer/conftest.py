@@ -132,7 +132,7 @@ def open_page(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
         contexts.append(context)
         page = context.new_page()
         origin = url.split("/")[2]
-        page.on("request", lambda sent: wrong.append(sent.url) if sent.url.split("/")[2] != origin else None)
+        page.on("request", lambda sent: wrong.append(sent.url) if leaves(sent.url, origin) else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(url)
         if ready:
@@ -143,6 +143,11 @@ def open_page(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
     for context in contexts:
         context.close()
     assert wrong == []
+
+
+def leaves(url: str, origin: str) -> bool:
+    """Report whether a request goes to another host; data that the page itself holds does not."""
+    return not url.startswith(("data:", "blob:")) and url.split("/")[2] != origin
 
 
 def settle(page: "Page") -> None:

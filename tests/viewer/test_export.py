@@ -8,6 +8,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -44,6 +45,41 @@ def test_it_opens_from_the_disk(open_page: Callable[..., "Page"], pair_folder: P
     exported = export(pair_folder, tmp_path / "out")
     assert exported.page == tmp_path / "out" / "index.html"
     check(open_page(exported.page.as_uri()))
+
+
+def test_a_single_page_holds_everything(open_page: Callable[..., "Page"], pair_folder: Path, tmp_path: Path) -> None:
+    exported = export(pair_folder, tmp_path / "swing", single=True)
+    assert exported.page == tmp_path / "swing.html"
+    assert [path.name for path in tmp_path.iterdir()] == ["swing.html"]
+    moved = tmp_path / "elsewhere" / "mine.html"
+    moved.parent.mkdir()
+    exported.page.replace(moved)
+    text = moved.read_text(encoding="utf-8")
+    assert "static/" not in text.split("<script>")[0]
+    assert text.count("</script>") == 2, "names cannot end the script"
+    page = open_page(moved.as_uri())
+    check(page)
+    assert page.evaluate("() => [...document.querySelectorAll('video')].every((v) => v.src.startsWith('blob:'))")
+    assert export(pair_folder, tmp_path / "swing.html", single=True).page == tmp_path / "swing.html"
+
+
+def test_an_archive_holds_the_folder(open_page: Callable[..., "Page"], pair_folder: Path, tmp_path: Path) -> None:
+    exported = export(pair_folder, tmp_path / "swing", zipped=True)
+    assert exported.page == tmp_path / "swing.zip"
+    with ZipFile(exported.page) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    check(open_page((tmp_path / "unpacked" / "swing" / "index.html").as_uri()))
+    with pytest.raises(ValueError, match="single or zipped, not both"):
+        export(pair_folder, tmp_path / "swing", single=True, zipped=True)
+
+
+def test_media_too_large_for_one_page_are_refused(
+    pair_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inphase.viewer.page.MAX_SINGLE_BYTES", 1000)
+    with pytest.raises(ValueError, match="export a folder or a zip archive, or shorter videos"):
+        export(pair_folder, tmp_path / "swing", single=True)
+    assert not list(tmp_path.iterdir())
 
 
 def test_it_opens_from_a_static_host(open_page: Callable[..., "Page"], pair_folder: Path, tmp_path: Path) -> None:

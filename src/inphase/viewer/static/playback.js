@@ -26,8 +26,15 @@ export async function loadPlayback() {
   return { title: playback.title, tracks, pairs, skeletons, results, reference };
 }
 
-// A path in the playback's folder as an address; no part of it can lead out of there.
+// A path in the playback's folder as an address; no part of it can lead out of there. A single page holds its media.
+const held = new Map();
+
 export function addressOf(path) {
+  const [type, text] = window.INPHASE?.media?.[path] ?? [];
+  if (text !== undefined) {
+    if (!held.has(path)) held.set(path, URL.createObjectURL(new Blob([fromBase64(text)], { type })));
+    return held.get(path);
+  }
   return "data/" + path.split("/").map(encodeURIComponent).join("/");
 }
 
