@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 
 from inphase.media import canvas as module
 from inphase.media.audio import Sound, read_sound
-from inphase.media.canvas import Captions, choose_font, plan_layout
+from inphase.media.canvas import Captions, JointOverlay, choose_font, plan_layout
 from inphase.media.encode import write_mp4
 from inphase.media.frames import Clip, read_clip, stream_clips
 from inphase.media.render import render
@@ -203,3 +203,35 @@ def test_captions_of_videos_are_not_boxes() -> None:
     layout = plan_layout([(64, 96)], layout="row", height=64)
     first, second = (Captions([text], layout).on(np.zeros((64, 96, 3), np.uint8)) for text in ("Ü", "Ý"))
     assert (first != second).any()
+
+
+def test_a_mark_stands_still_and_is_named(tmp_path: Path) -> None:
+    sound = Sound(clicks([0.5], length=1.0, rate=48000), 48000)
+    # The lowest bits, at the top of the image, are 0: the label is written there.
+    clip = Clip(np.stack([numbered(i << 4) for i in range(30)]), np.arange(30) / 30)
+    marks = [(10 / 30, "top"), (5.0, "beyond the end")]
+    count = render(tmp_path / "out.mp4", [clip], height=64, marks=marks, freeze=0.5, sound=sound)
+    frames = read_clip(tmp_path / "out.mp4").frames
+    assert [number >> 4 for number in numbers_of(frames)] == [*range(11), *[10] * 15, *range(11, 30)]
+    assert count == len(frames)
+    bright = [int((frame[:12] > 150).sum()) for frame in frames]
+    assert max(bright[:10]) == 0
+    assert min(bright[10:]) > 0, "the label stays until the next mark"
+
+
+def test_seconds_and_joints_are_drawn(tmp_path: Path) -> None:
+    clip = Clip(np.full((6, 120, 160, 3), 90, np.uint8), np.arange(6) / 30)
+    points = np.full((6, 3, 2), np.nan, np.float32)
+    points[:, 0], points[:, 1] = (40, 60), (120, 60)
+    points[3:, :2, 1] = 90
+    overlay = JointOverlay(clip.times, points, (120, 160), ((0, 1), (1, 2)), ((255, 0, 0), (0, 255, 0)))
+    render(tmp_path / "out.mp4", [clip, clip], height=120, joints=[overlay, None], show_time=True)
+    frames = read_clip(tmp_path / "out.mp4").frames.astype(int)
+    red = frames[..., 0] - frames[..., 2]
+    assert red[0, 60, 80] > 80
+    assert abs(red[0, 90, 80]) < 40
+    assert red[4, 90, 80] > 80
+    assert np.abs(red[:, :, 160:]).max() < 40, "no joints on the second video"
+    assert (frames[..., 1] - frames[..., 0]).max() < 40, "a bone to an unknown joint is left out"
+    assert frames[0, :10, 120:160].min() < 60, "the second of each video is at its upper right"
+    assert (frames[0, :10, 120:160] != frames[5, :10, 120:160]).any()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from inphase.media.audio import Sound, stream_sound
-from inphase.media.canvas import Captions, Layout, compose, plan_layout
+from inphase.media.canvas import Captions, JointOverlay, Layout, compose, plan_layout
 from inphase.media.encode import SOUND_RATE, write_mp4
 from inphase.media.frames import Clip, stream_clips
 from inphase.media.recording import probe
@@ -32,19 +32,26 @@ def render(
     layout: Layout = "row",
     height: int = 360,
     labels: Sequence[str] = (),
+    joints: Sequence[JointOverlay | None] = (),
+    marks: Sequence[tuple[float, str]] = (),
+    freeze: float = 0.0,
+    show_time: bool = False,
     fps: float = 30,
     slow: float = 1.0,
     sound: Sound | Path | str | None = None,
     sound_of: int = 0,
+    quality: int = 20,
     progress: Progress | None = None,
 ) -> int:
     """Write clips or video files side by side, in a grid or overlaid, and return the number of frames.
 
     `clock` [R] are increasing seconds of the common clock and `seconds` [R, K] the second of each source at each of
-    them, interpolated linearly; without them all sources start together at 0. `height` is that of a row. `slow`
-    stretches the result: 2 lasts twice as long. `sound` follows the time map of source `sound_of`: it plays lower where
-    that source runs slow and is silent where it stands still. Files are decoded as they play, so their maps must not
-    run backwards; memory does not grow with their length.
+    them, interpolated linearly; without them all sources start together at 0. `height` is that of a row. `labels` are
+    written below each source, and with `show_time` its second above; `joints` are drawn on each. `marks` are labeled
+    seconds of the common clock: a label is shown from there to the next, and the result stands still there for
+    `freeze` seconds. `slow` stretches the result: 2 lasts twice as long. `sound` follows the time map of source
+    `sound_of`: it plays lower where that source runs slow and is silent where it stands still. `quality` is x264's crf.
+    Files are decoded as they play, so their maps must not run backwards; memory does not grow with their length.
     """
     shapes = [_shape(source) for source in sources]
     layout_plan = plan_layout([size for size, _ in shapes], layout=layout, height=height)
@@ -52,24 +59,56 @@ def render(
         raise ValueError(f"fps and slow must be positive, got {fps} and {slow}")
     report = progress or ignore_progress
     clock_, seconds_ = _maps(clock, seconds, [end for _, end in shapes])
-    count = int((clock_[-1] - clock_[0]) * fps * slow + 1e-6) + 1
+    shown_marks = [(second, text) for second, text in sorted(marks) if clock_[0] <= second <= clock_[-1]]
+    knots, reached = _schedule(clock_, [second for second, _ in shown_marks], slow=slow, freeze=freeze)
+    count = int(knots[-1] * fps + 1e-6) + 1
 
     def at(ticks: NDArray[np.float64]) -> NDArray[np.float64]:
         """Find the second of every source at ticks of the result: [N, K]."""
-        common = clock_[0] + ticks / slow
+        common = np.interp(ticks, knots, reached)
         return np.stack([np.interp(common, clock_, column) for column in seconds_.T], axis=1)
 
     captions = Captions(labels, layout_plan)
     cells = [(cell_height, cell_width) for _, _, cell_height, cell_width in layout_plan.cells]
-    players = [_play(*job) for job in zip(sources, cells, at(np.arange(count) / fps).T, strict=True)]
+    ticks = np.arange(count) / fps
+    own = at(ticks)
+    players = [_play(*job) for job in zip(sources, cells, own.T, strict=True)]
+    texts = _texts_at(np.interp(ticks, knots, reached), shown_marks)
+    overlays = joints or [None] * len(sources)
 
     def images() -> Iterator[NDArray[np.uint8]]:
-        for number, shown in enumerate(zip(*players, strict=True), start=1):
-            yield captions.on(compose(shown, layout_plan))
+        for number, (now, text, shown) in enumerate(zip(own, texts, zip(*players, strict=True), strict=True), start=1):
+            drawn = [
+                image if overlay is None else overlay.on(image, second)
+                for overlay, image, second in zip(overlays, shown, now, strict=True)
+            ]
+            times = [f"{second:.2f} s" for second in now] if show_time else ()
+            canvas = compose(drawn, layout_plan)
+            yield captions.on(canvas, left=[text] * len(cells), right=times)
             report(f"rendering {Path(path).name}", number, count)
 
     tape = None if sound is None else follow_sound(sound, lambda ticks: at(ticks)[:, sound_of], fps=fps)
-    return write_mp4(path, images(), fps=fps, sound=tape)
+    return write_mp4(path, images(), fps=fps, sound=tape, quality=quality)
+
+
+def _schedule(
+    clock: NDArray[np.float64], stops: Sequence[float], *, slow: float, freeze: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Map seconds of the result to seconds of the common clock, which stands still at each stop: knots of both."""
+    knots, reached = [0.0], [float(clock[0])]
+    for second in [*(stops if freeze > 0 else ()), float(clock[-1])]:
+        knots.append(knots[-1] + (second - reached[-1]) * slow)
+        reached.append(second)
+        if freeze > 0 and second in stops:
+            knots.append(knots[-1] + freeze)
+            reached.append(second)
+    return np.array(knots), np.array(reached)
+
+
+def _texts_at(seconds: NDArray[np.float64], marks: Sequence[tuple[float, str]]) -> list[str]:
+    """Find the label of the last mark before each second; none before the first."""
+    begun = np.searchsorted([second for second, _ in marks], seconds + ROUNDING, side="right")
+    return [marks[number - 1][1] if number else "" for number in begun.tolist()]
 
 
 def _shape(source: RenderSource) -> tuple[tuple[int, int], float]:
