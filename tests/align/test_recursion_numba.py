@@ -174,7 +174,7 @@ def test_backwards_twice_gives_the_same_whatever_came_between(kind: Kind) -> Non
 def test_two_backward_passes_at_a_time_do_not_meet(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     cost, grad = costs(3, 40, 70).requires_grad_(), costs(3, 40, 70, seed=1)
     _, expected = both(cost, grad, kind, 0.1, False)
-    table, launch = accumulate(cost, kind=kind), recursion_numba._over_pairs
+    table, launch = accumulate(cost, kind=kind), recursion_numba.over_pairs
     meanwhile: list[Any] = []
 
     def interrupted(kernel: Any, *rest: Any) -> None:
@@ -186,7 +186,7 @@ def test_two_backward_passes_at_a_time_do_not_meet(kind: Kind, monkeypatch: pyte
                 both(costs(3, 40, 70, seed=2), grad, kind, 0.1, False)
         launch(kernel, *rest)
 
-    monkeypatch.setattr(recursion_numba, "_over_pairs", interrupted)
+    monkeypatch.setattr(recursion_numba, "over_pairs", interrupted)
     (gradient,) = torch.autograd.grad(table, cost, grad, retain_graph=True)
     assert torch.equal(gradient, expected)
     assert torch.equal(meanwhile[1], expected)

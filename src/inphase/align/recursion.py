@@ -25,7 +25,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from inphase.align.cost import no_autocast, require_temperature, require_tensor, single_precision
+from inphase.align.cost import no_autocast, require_alike, require_temperature, require_tensor, single_precision
 from inphase.align.numba import recursion_numba
 
 
@@ -133,3 +133,78 @@ def _minimum(predecessors: Tensor, kind: Kind, gamma: float) -> Tensor:
     if kind == "smooth":
         return smooth_min(predecessors, gamma=gamma)
     return min_gamma(predecessors, gamma=gamma if kind == "soft" else 0.0)
+
+
+def accumulate_with_drops(
+    cost: Tensor, drop_x: Tensor, drop_y: Tensor, *, kind: Kind = "smooth", gamma: float = 0.1
+) -> Tensor:
+    """Accumulate cost [B, M, N] where a frame of x or y may be dropped for drop_x [B, M] or drop_y [B, N]; [B, M, N].
+
+    Drop-DTW (Dvornik et al., NeurIPS 2021) with drops on both sides. Beside the table D of all prefixes the recursion
+    has a second state, the table P of prefixes whose last two frames match:
+
+        P(i, j) = c(i, j) + s(D(i−1, j−1), P(i−1, j), P(i, j−1))
+        D(i, j) = s(P(i, j), D(i−1, j) + drop_x(i), D(i, j−1) + drop_y(j))
+        D(0, 0) = 0,   D(i, 0) = Σ drop_x,   D(0, j) = Σ drop_y,   P(0, ·) = P(·, 0) = ∞
+
+    and D is returned. One frame matches several only if they follow each other, as in the released code
+    (`contiguous`); within a gap drops of x and of y come in any order, which min^γ counts. Infinite drop costs give
+    `accumulate`; infinite ones but at the ends of a sequence give DTW with relaxed ends. Every cell is differentiable
+    in all three inputs. O(BMN) time and memory.
+
+    >>> cost, drops = torch.tensor([[[0.0, 9.0, 9.0], [9.0, 9.0, 0.0]]]), torch.ones(1, 3)
+    >>> accumulate_with_drops(cost, drops[:, :2], drops, kind="hard")[0, -1, -1]  # y_2 is dropped
+    tensor(1.)
+    """
+    require_tensor("cost", cost, "[B, M, N]")
+    require_tensor("drop_x", drop_x, "[B, M]")
+    require_tensor("drop_y", drop_y, "[B, N]")
+    for name, drop, length in (("drop_x", drop_x, cost.shape[1]), ("drop_y", drop_y, cost.shape[2])):
+        require_alike("cost", cost, name, drop)
+        if drop.shape != (len(cost), length):
+            raise ValueError(
+                f"{name} must be {[len(cost), length]} beside a cost of {list(cost.shape)}, got {list(drop.shape)}"
+            )
+    require_temperature("gamma", gamma, zero=True)
+    if kind not in ("smooth", "soft", "hard"):
+        raise ValueError(f"kind must be 'smooth', 'soft' or 'hard', got {kind!r}")
+    cost, drop_x, drop_y = single_precision(cost, drop_x.clamp(max=BORDER), drop_y.clamp(max=BORDER))
+    kind, gamma = kind if gamma > 0 else "hard", float(gamma)
+    if cost.is_cpu:
+        from inphase.align.numba import drops_numba
+
+        return drops_numba.accumulate_with_drops(cost, drop_x, drop_y, kind, gamma)
+    if cost.is_cuda:
+        from inphase.align.triton import drops_triton
+
+        return drops_triton.accumulate_with_drops(cost, drop_x, drop_y, kind, gamma)
+    return accumulate_with_drops_reference(cost, drop_x, drop_y, kind, gamma)
+
+
+def accumulate_with_drops_reference(cost: Tensor, drop_x: Tensor, drop_y: Tensor, kind: Kind, gamma: float) -> Tensor:
+    """Accumulate with drops along anti-diagonals in torch operations: the specification, used on other devices."""
+    batch, m, n = cost.shape
+    rows = torch.arange(m + 1, device=cost.device)
+    with no_autocast(cost):
+        padded = torch.nn.functional.pad(cost.double(), (1, 0, 1, 0), value=BORDER)
+        from_x = torch.nn.functional.pad(drop_x.double(), (1, 0), value=BORDER)
+        border = padded.new_full((batch, 1), BORDER)
+        older = newer = matched = border.expand(-1, m + 1)
+        diagonals = []
+        for k in range(m + n + 1):
+            column = k - rows
+            inside = (column > 0) & (rows > 0)
+            c = padded[:, rows, column.clamp(0, n)]
+            shifted = [torch.cat([border, values[:, :-1]], 1) for values in (older, matched, newer)]
+            best = _minimum(torch.stack([shifted[0], shifted[1], matched], -1), kind, gamma)
+            p = torch.where(inside, c + best, BORDER)
+            drop_left = torch.where(column > 0, drop_y.double()[:, (column - 1).clamp(0, n - 1)], BORDER)
+            left = torch.where(column > 0, newer + drop_left, BORDER)
+            cells = _minimum(torch.stack([p, shifted[2] + from_x, left], -1), kind, gamma)
+            cells = torch.where(rows + k == 0, 0.0, torch.where(column >= 0, cells, BORDER))
+            diagonals.append(cells)
+            older, newer, matched = newer, cells, p
+        table = torch.stack(diagonals, 1)[
+            :, rows[1:, None] + torch.arange(1, n + 1, device=cost.device), rows[1:, None]
+        ]
+        return table.to(cost.dtype)

@@ -99,3 +99,71 @@ def _backtrack(table, end, free_start):
             i -= 1
         else:
             j -= 1
+
+
+def hard_tables(
+    cost: NDArray[Any], x_drops: NDArray[np.float64], y_drops: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Accumulate one cost [M, N] with drops by the hard minimum: D and P with their borders, [M + 1, N + 1]."""
+    announce_compilation(_scan_with_drops)
+    m, n = cost.shape
+    everything, matched = np.empty((m + 1, n + 1)), np.empty((m + 1, n + 1))
+    _scan_with_drops(cost, x_drops, y_drops, everything, matched)
+    return everything, matched
+
+
+@compiled
+def _scan_with_drops(cost, x_drops, y_drops, everything, matched):
+    m, n = cost.shape
+    everything[0, 0] = 0.0
+    matched[:, 0], matched[0] = np.inf, np.inf
+    for j in range(n):
+        everything[0, j + 1] = everything[0, j] + y_drops[j]
+    for i in range(m):
+        row, drop = cost[i], x_drops[i]
+        above, above_p, out, out_p = everything[i], matched[i], everything[i + 1], matched[i + 1]
+        value, p = above[0] + drop, np.inf
+        out[0] = value
+        for j in range(n):
+            p = row[j] + least(least(above[j], above_p[j + 1]), p)
+            value = least(least(p, above[j + 1] + drop), value + y_drops[j])
+            out[j + 1], out_p[j + 1] = value, p
+
+
+def backtrack_with_drops(
+    everything: NDArray[np.float64],
+    matched: NDArray[np.float64],
+    x_drops: NDArray[np.float64],
+    y_drops: NDArray[np.float64],
+) -> NDArray[np.int64]:
+    """Walk from the end of the tables of `hard_tables` to their start; the pairs of frames that match, [L, 2]."""
+    announce_compilation(_backtrack_with_drops)
+    return cast("NDArray[np.int64]", _backtrack_with_drops(everything, matched, x_drops, y_drops))
+
+
+@compiled
+def _backtrack_with_drops(everything, matched, x_drops, y_drops):
+    i, j = everything.shape[0] - 1, everything.shape[1] - 1
+    path = np.empty((i + j, 2), np.int64)
+    at = i + j
+    in_match = False
+    while i > 0 and j > 0:  # at a border only drops remain
+        if in_match:
+            at -= 1
+            path[at, 0], path[at, 1] = i - 1, j - 1
+            a, b, d = everything[i - 1, j - 1], matched[i - 1, j], matched[i, j - 1]
+            if a <= b and a <= d:
+                i, j, in_match = i - 1, j - 1, False
+            elif b <= d:
+                i -= 1
+            else:
+                j -= 1
+        else:
+            p, u, v = matched[i, j], everything[i - 1, j] + x_drops[i - 1], everything[i, j - 1] + y_drops[j - 1]
+            if p <= u and p <= v:
+                in_match = True
+            elif u <= v:
+                i -= 1
+            else:
+                j -= 1
+    return path[at:].copy()

@@ -44,7 +44,7 @@ def accumulate(cost: Tensor, kind: str, gamma: float, free_start: bool) -> Tenso
     values = cost.detach().contiguous().numpy()
     if kind == "hard":
         table = np.empty_like(values)
-        _over_pairs(scan_pairs, (values, table), (free_start,))
+        over_pairs(scan_pairs, (values, table), (free_start,))
     else:
         table, _ = _launch_forward(values, NO_WEIGHTS, (KINDS[kind], gamma, free_start))
     return torch.from_numpy(table)
@@ -54,7 +54,7 @@ class _AccumulateNumba(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, cost: Tensor, kind: int, gamma: float, free_start: bool) -> Tensor:
         cost = cost.detach().contiguous()
-        weights = _make_weights(*cost.shape)
+        weights = make_weights(*cost.shape, states=3)
         table, ctx.edges = _launch_forward(cost.numpy(), weights, (kind, gamma, free_start))
         ctx.weights, ctx.setting = [], (kind, gamma)
         if weights is NO_WEIGHTS:
@@ -68,12 +68,12 @@ class _AccumulateNumba(torch.autograd.Function):
     @staticmethod
     @cheap_once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        given, weights = grad.contiguous().numpy(), _take(ctx.weights)
+        given, weights = grad.contiguous().numpy(), take(ctx.weights)
         grad_cost = np.empty_like(given)
         cost = given if weights is not NO_WEIGHTS else _cost_of(ctx).numpy()  # not read where there are weights
-        _over_pairs(_backward, (given, cost, ctx.edges, weights, grad_cost), ctx.setting)
+        over_pairs(_backward, (given, cost, ctx.edges, weights, grad_cost), ctx.setting)
         if weights is not NO_WEIGHTS:
-            _spare_memory[:] = [cast("NDArray[np.float64]", weights.base)]
+            reuse(weights)
         return torch.from_numpy(grad_cost), None, None, None
 
 
@@ -90,21 +90,26 @@ def _cost_of(ctx: Any) -> Tensor:
 _spare_memory: list[NDArray[np.float64]] = []
 
 
-def _make_weights(batch: int, m: int, n: int) -> NDArray[np.float64]:
-    """Allocate ∂R/∂a, ∂R/∂b and ∂R/∂d of every cell, [B, strip, which, t, r], unless they exceed MAX_KEPT_WEIGHTS.
+def make_weights(batch: int, m: int, n: int, *, states: int) -> NDArray[np.float64]:
+    """Allocate the derivatives of every cell, [B, strip, which, t, r], unless they exceed MAX_KEPT_WEIGHTS.
 
-    Entry r = lanes stands for the row after the strip.
+    Of the plain recursion they are ∂R/∂a, ∂R/∂b and ∂R/∂d. Entry r = lanes stands for the row after the strip.
     """
-    strips, lanes = _strips(m)
-    shape = batch, strips, 3, n + lanes + 1, lanes + 1
-    size = batch * strips * 3 * (n + lanes + 1) * (lanes + 1)
+    strips, lanes = cut_into_strips(m)
+    shape = batch, strips, states, n + lanes + 1, lanes + 1
+    size = math.prod(shape)
     if size > MAX_KEPT_WEIGHTS:
         return NO_WEIGHTS
-    memory = _take(_spare_memory)
+    memory = take(_spare_memory)
     return (memory if memory.size >= size else np.empty(size))[:size].reshape(shape)
 
 
-def _take(arrays: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+def reuse(weights: NDArray[np.float64]) -> None:
+    """Leave the memory of weights to the next call."""
+    _spare_memory[:] = [cast("NDArray[np.float64]", weights.base)]
+
+
+def take(arrays: list[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Pop the last array, so that no other thread uses it, or return `NO_WEIGHTS`."""
     try:
         return arrays.pop()
@@ -116,22 +121,22 @@ def _launch_forward(
     cost: NDArray[Any], weights: NDArray[np.float64], setting: tuple[int, float, bool]
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
     batch, m, n = cost.shape
-    strips, lanes = _strips(m)
+    strips, lanes = cut_into_strips(m)
     table = np.empty_like(cost)
     # The row before each strip, from column −1 on: all that a strip needs of the strips before it.
     edges = np.empty((batch, strips + 1, n + lanes + 1))
-    _over_pairs(_forward, (cost, table, edges, weights), setting)
+    over_pairs(_forward, (cost, table, edges, weights), setting)
     return table, edges
 
 
-def _strips(rows: int) -> tuple[int, int]:
+def cut_into_strips(rows: int) -> tuple[int, int]:
     """Cut rows into as few strips as 32 lanes allow, no wider than needed."""
     strips = -(-rows // LANES)
     lanes = -(-rows // strips)
     return strips, -(-lanes // STEP) * STEP
 
 
-def _over_pairs(kernel: Any, arrays: tuple[NDArray[Any], ...], setting: tuple[Any, ...]) -> None:
+def over_pairs(kernel: Any, arrays: tuple[NDArray[Any], ...], setting: tuple[Any, ...]) -> None:
     """Divide the pairs of a batch among the threads torch may use, where the work is worth it."""
     announce_compilation(kernel)
     batch, cells = len(arrays[0]), arrays[0].size
@@ -196,7 +201,7 @@ def _backward(grad, cost, edges, weights, grad_cost, first, last, kind, gamma):
             older, newer, current = recent[0], recent[1], recent[2]  # E of diagonals t + 2, t + 1 and t
             for stop in range(steps, 0, -BLOCK):
                 start = max(0, stop - BLOCK)
-                _skew(grad[pair, top:bottom], block, start, stop, 0.0)
+                skew(grad[pair, top:bottom], block, start, stop, 0.0)
                 for t in range(stop - 1, start - 1, -1):
                     newer[lanes] = below[max(0, t - lanes + 2)]
                     g, out, (begin, end) = block[t - start], values[t - start], _active(t, n, lanes)
@@ -205,7 +210,7 @@ def _backward(grad, cost, edges, weights, grad_cost, first, last, kind, gamma):
                         above[t + 1] += by_b[t, 0] * current[0]
                         above[t] += by_a[t, 0] * current[0]
                     older, newer, current = newer, current, older
-                _unskew(values, grad_cost[pair, top:bottom], start, stop)
+                unskew(values, grad_cost[pair, top:bottom], start, stop)
             below, above = above, below
 
 
@@ -217,20 +222,20 @@ def _sweep(cost, edge, next_edge, table, block, values, recent, kind, gamma):
     older, newer, current = recent[0], recent[1], recent[2]
     for start in range(0, n + lanes - 1, BLOCK):
         stop = min(start + BLOCK, n + lanes - 1)
-        _skew(cost, block, start, stop, BORDER)
+        skew(cost, block, start, stop, BORDER)
         for t in range(start, stop):
             older[0], newer[0] = edge[t], edge[t + 1]
             c, out, (begin, end) = block[t - start], values[t - start], _active(t, n, lanes)
             if kind == SMOOTH:
-                _smooth_cells(c, older, newer, current, out, begin, end, gamma)
+                smooth_cells(c, older, newer, current, out, begin, end, gamma)
             elif kind == SOFT:
-                _soft_cells(c, older, newer, current, out, begin, end, gamma)
+                soft_cells(c, older, newer, current, out, begin, end, gamma)
             else:
-                _hard_cells(c, older, newer, current, out, begin, end)
+                hard_cells(c, older, newer, current, out, begin, end)
             if t >= lanes - 1:
                 next_edge[t - lanes + 2] = current[lanes]
             older, newer, current = newer, current, older
-        _unskew(values, table, start, stop)
+        unskew(values, table, start, stop)
 
 
 @compiled
@@ -246,21 +251,21 @@ def _weigh(cost, edge, next_edge, table, block, values, recent, weights, kind, g
     older, newer, current = recent[0], recent[1], recent[2]
     for start in range(0, n + lanes - 1, BLOCK):
         stop = min(start + BLOCK, n + lanes - 1)
-        _skew(cost, block, start, stop, BORDER)
+        skew(cost, block, start, stop, BORDER)
         for t in range(start, stop):
             older[0], newer[0] = edge[t], edge[t + 1]
             c, out, (begin, end) = block[t - start], values[t - start], _active(t, n, lanes)
             a, b, d = by_a[t], by_b[t], by_d[t]
             if kind == SMOOTH:
-                _smooth_weights(c, older, newer, current, out, a, b, d, begin, end, gamma)
+                smooth_weights(c, older, newer, current, out, a, b, d, begin, end, gamma)
             elif kind == SOFT:
-                _soft_weights(c, older, newer, current, out, a, b, d, begin, end, gamma)
+                soft_weights(c, older, newer, current, out, a, b, d, begin, end, gamma)
             else:
-                _hard_weights(c, older, newer, current, out, a, b, d, begin, end)
+                hard_weights(c, older, newer, current, out, a, b, d, begin, end)
             if t >= lanes - 1:
                 next_edge[t - lanes + 2] = current[lanes]
             older, newer, current = newer, current, older
-        _unskew(values, table, start, stop)
+        unskew(values, table, start, stop)
 
 
 @compiled
@@ -270,7 +275,7 @@ def _active(t, n, lanes):
 
 
 @compiled
-def _skew(rows, diagonals, start, stop, fill):
+def skew(rows, diagonals, start, stop, fill):
     """Copy cells (r, t − r) of rows [height, N] to diagonals [t − start, r], `fill` where there is no cell."""
     height, n = rows.shape
     lanes = diagonals.shape[1]
@@ -284,8 +289,8 @@ def _skew(rows, diagonals, start, stop, fill):
 
 
 @compiled
-def _unskew(diagonals, rows, start, stop):
-    """Undo `_skew`."""
+def unskew(diagonals, rows, start, stop):
+    """Undo `skew`."""
     height, n = rows.shape
     for r in range(height):
         begin, end = max(start, r), min(stop, n + r)
@@ -295,7 +300,8 @@ def _unskew(diagonals, rows, start, stop):
 
 
 @compiled
-def _smooth_cells(cost, older, newer, current, out, begin, end, gamma):
+def smooth_cells(cost, older, newer, current, out, begin, end, gamma):
+    """Accumulate the cells of one step by smoothMin."""
     scale = -1.0 / (gamma * math.log(2.0))
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
@@ -310,7 +316,8 @@ def _smooth_cells(cost, older, newer, current, out, begin, end, gamma):
 
 
 @compiled
-def _smooth_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end, gamma):
+def smooth_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end, gamma):
+    """Accumulate the cells of one step by smoothMin, and keep their derivatives."""
     scale, sharpness = -1.0 / (gamma * math.log(2.0)), 1.0 / gamma
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
@@ -329,7 +336,8 @@ def _smooth_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, e
 
 
 @compiled
-def _soft_cells(cost, older, newer, current, out, begin, end, gamma):
+def soft_cells(cost, older, newer, current, out, begin, end, gamma):
+    """Accumulate the cells of one step by min^γ."""
     scale = -1.0 / (gamma * math.log(2.0))
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
@@ -341,7 +349,8 @@ def _soft_cells(cost, older, newer, current, out, begin, end, gamma):
 
 
 @compiled
-def _soft_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end, gamma):
+def soft_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end, gamma):
+    """Accumulate the cells of one step by min^γ, and keep their derivatives."""
     scale = -1.0 / (gamma * math.log(2.0))
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
@@ -359,7 +368,8 @@ def _soft_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end
 
 
 @compiled
-def _hard_cells(cost, older, newer, current, out, begin, end):
+def hard_cells(cost, older, newer, current, out, begin, end):
+    """Accumulate the cells of one step by the minimum."""
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
         value = cost[r] + least(least(a, b), d)
@@ -368,7 +378,8 @@ def _hard_cells(cost, older, newer, current, out, begin, end):
 
 
 @compiled
-def _hard_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end):
+def hard_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end):
+    """Accumulate the cells of one step by the minimum, and keep their derivatives."""
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
         value = cost[r] + least(least(a, b), d)
