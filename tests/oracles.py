@@ -81,6 +81,40 @@ def table(cost: Grid, kind: str, gamma: float, free_start: bool = False) -> Grid
     return r[1:, 1:]
 
 
+def table_with_drops(cost: Grid, drop_x: Grid, drop_y: Grid, kind: str, gamma: float) -> Grid:
+    """Run the recursion with drops cell by cell, with a real ∞ for the border: the table of all prefixes."""
+    m, n = cost.shape
+    d, p = np.full((m + 1, n + 1), INFINITY), np.full((m + 1, n + 1), INFINITY)
+    d[:, 0], d[0] = np.cumsum([0.0, *drop_x]), np.cumsum([0.0, *drop_y])
+    for i in range(1, m + 1):
+        for j in range(1, n + 1):
+            p[i, j] = cost[i - 1, j - 1] + minimum([d[i - 1, j - 1], p[i - 1, j], p[i, j - 1]], kind, gamma)
+            d[i, j] = minimum([p[i, j], d[i - 1, j] + drop_x[i - 1], d[i, j - 1] + drop_y[j - 1]], kind, gamma)
+    return d[1:, 1:]
+
+
+def costs_with_drops(cost: Grid, drop_x: Grid, drop_y: Grid) -> NDArray[np.float64]:
+    """Add up the cost of every way through a grid: matches and drops in any order, none between repeats of a frame."""
+    m, n = cost.shape
+
+    def extend(i: int, j: int, matched: bool, total: float) -> Iterator[float]:
+        """Go on from a prefix of i and j frames, whose last two are `matched` or not."""
+        if (i, j) == (m, n):
+            yield total
+        if i < m and j < n:
+            yield from extend(i + 1, j + 1, True, total + cost[i, j])
+        if i < m:
+            yield from extend(i + 1, j, False, total + drop_x[i])
+            if matched:
+                yield from extend(i + 1, j, True, total + cost[i, j - 1])
+        if j < n:
+            yield from extend(i, j + 1, False, total + drop_y[j])
+            if matched:
+                yield from extend(i, j + 1, True, total + cost[i - 1, j])
+
+    return np.array(list(extend(0, 0, False, 0.0)))
+
+
 def contrastive_cost(x: Grid, y: Grid, beta: float) -> Grid:
     """Take −log softmax over y of the cosine similarity, one cell after the other."""
     cost = np.empty((len(x), len(y)))

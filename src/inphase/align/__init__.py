@@ -11,22 +11,42 @@ From "Representation Learning via Global Temporal Alignment and Cycle-Consistenc
     L_GCC                 cycle_consistency(…) [B]      `cycle.py`       eq. (10)–(13)
     γ, β, α               gamma, beta, alpha            temperatures of minimum, cost and cycle
 
+`drop_dtw` and `accumulate_with_drops` align sequences of which parts have no counterpart.
 `match(x, y)` and `match_many(pairs)` in `matching.py` align embeddings; they and `dtw` return an `Alignment`.
 """
 
 from inphase.align.cost import contrastive_cost, cosine_cost, squared_euclidean_cost
 from inphase.align.cycle import cycle_consistency
 from inphase.align.matching import match, match_many
-from inphase.align.path import Alignment, Warping, dtw, expected_path, shortest_path, smooth_dtw, soft_dtw
-from inphase.align.recursion import accumulate, min_gamma, min_gamma_penalty, smooth_min, smooth_min_penalty
+from inphase.align.path import (
+    Alignment,
+    Warping,
+    drop_dtw,
+    dtw,
+    expected_path,
+    shortest_path,
+    shortest_path_with_drops,
+    smooth_dtw,
+    soft_dtw,
+)
+from inphase.align.recursion import (
+    accumulate,
+    accumulate_with_drops,
+    min_gamma,
+    min_gamma_penalty,
+    smooth_min,
+    smooth_min_penalty,
+)
 
 __all__ = [
     "Alignment",
     "Warping",
     "accumulate",
+    "accumulate_with_drops",
     "contrastive_cost",
     "cosine_cost",
     "cycle_consistency",
+    "drop_dtw",
     "dtw",
     "expected_path",
     "match",
@@ -34,6 +54,7 @@ __all__ = [
     "min_gamma",
     "min_gamma_penalty",
     "shortest_path",
+    "shortest_path_with_drops",
     "smooth_dtw",
     "smooth_min",
     "smooth_min_penalty",

@@ -22,7 +22,15 @@ from torch import Tensor
 
 from inphase.align.cost import BETA, Lengths, contrastive_costs, cosine_cost
 from inphase.align.numba.path_numba import hard_table
-from inphase.align.path import Alignment, FramePairs, cosine_distance, shortest_path, trace
+from inphase.align.path import (
+    Alignment,
+    FramePairs,
+    cosine_distance,
+    percentile_drop_cost,
+    shortest_path,
+    shortest_path_with_drops,
+    trace,
+)
 from inphase.align.recursion import accumulate
 
 PairCost = Literal["contrastive", "cosine"]
@@ -43,10 +51,14 @@ def match(
     cost: PairCost = "contrastive",
     beta: float = BETA,
     subsequence: bool = False,
+    drop: float | None = None,
     max_cells: int = MAX_CELLS,
     keep_cost: bool = True,
 ) -> Alignment:
     """Align x [M, D] with y [N, D]; with `subsequence`, with whichever part of y fits best.
+
+    With `drop` frames of either that have no counterpart are dropped (Drop-DTW): dropping one costs as much as the
+    match that this share of all pairs is cheaper than, so a smaller share drops more. The alignment has `kept` masks.
 
     Sequences whose cost matrix would have more than `max_cells` entries are aligned coarsely first, then piece by
     piece; the alignment of shorter ones holds its cost matrix, unless `keep_cost` is False.
@@ -60,6 +72,10 @@ def match(
     """
     a, b = torch.as_tensor(x).detach(), torch.as_tensor(y).detach()
     _require_one_dimension(a, b)
+    if drop is not None:
+        return _match_with_drops(
+            a, b, cost=cost, beta=beta, subsequence=subsequence, drop=drop, max_cells=max_cells, keep_cost=keep_cost
+        )
 
     def cost_function(some: Tensor, others: Tensor) -> Tensor:
         if subsequence:
@@ -68,6 +84,28 @@ def match(
 
     found = align_coarse_to_fine(a, b, cost=cost_function, subsequence=subsequence, max_cells=max_cells)
     distance = cosine_distance(a, b, found.path)
+    return replace(found, distance=distance, cost_matrix=found.cost_matrix if keep_cost else None, table=None)
+
+
+def _match_with_drops(
+    x: Tensor,
+    y: Tensor,
+    *,
+    cost: PairCost,
+    beta: float,
+    subsequence: bool,
+    drop: float,
+    max_cells: int,
+    keep_cost: bool,
+) -> Alignment:
+    if subsequence:
+        raise ValueError("drop already leaves out what has no counterpart at the ends: give drop or subsequence")
+    if len(x) * len(y) > max_cells:
+        raise ValueError(f"{len(x)} × {len(y)} frames are too many to drop some: embed fewer frames per second")
+    matrix = pair_cost(x, y, cost=cost, beta=beta)
+    price = percentile_drop_cost(matrix, keep=drop)
+    found = shortest_path_with_drops(matrix, matrix.new_full((len(x),), price), matrix.new_full((len(y),), price))
+    distance = cosine_distance(x, y, found.path)
     return replace(found, distance=distance, cost_matrix=found.cost_matrix if keep_cost else None, table=None)
 
 

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inphase.align.cost import BETA, Cost, Lengths, last_frame, pairwise_cost, require_tensor, single_precision, valid
-from inphase.align.numba.path_numba import backtrack, hard_table
+from inphase.align.numba.path_numba import backtrack, backtrack_with_drops, hard_table, hard_tables
 from inphase.align.recursion import Kind, accumulate, min_gamma, smooth_min
 
 FramePairs = NDArray[np.int64]  # [L, 2]
+# The share of pairs that are cheaper than dropping a frame, of Drop-DTW's released code.
+KEEP = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +28,9 @@ class Alignment:
     independent of the cost that the path minimizes: it does not grow with length, so it compares alignments (NaN where
     only costs were given). `confidence` [M], from 0 to 1 for each frame of x, where it was estimated. `cost_matrix`
     [M, N], where it was computed in one piece and stored; `table` [M, N] the accumulated costs, where stored.
+
+    Where frames could be dropped, `kept` holds a mask of the matched frames of x [M] and of y [N], the path lists those
+    alone and its steps may be longer than one; `cost` includes the drop costs.
     """
 
     path: FramePairs
@@ -35,21 +40,26 @@ class Alignment:
     confidence: NDArray[np.float64] | None = None
     cost_matrix: NDArray[Any] | None = None
     table: NDArray[np.float64] | None = None
+    kept: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
 
     def time_map(self, x_times: NDArray[np.float64], y_times: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the second of y that matches each frame of x, [M], never decreasing.
 
-        A frame of x matched with several of y gets the middle of their times. Read the map at other seconds by
-        `np.interp(seconds, x_times, map)`.
+        A frame of x matched with several of y gets the middle of their times; one that was dropped, a time between
+        those of its neighbors. Read the map at other seconds by `np.interp(seconds, x_times, map)`.
         """
         m, n = self.shape
         x_times, y_times = np.asarray(x_times, np.float64), np.asarray(y_times, np.float64)
         if x_times.shape != (m,) or y_times.shape != (n,):
             raise ValueError(f"times must be [{m}] and [{n}], got {list(x_times.shape)} and {list(y_times.shape)}")
+        if len(self.path) == 0:
+            raise ValueError("all frames were dropped, so no time of y matches: raise the drop cost")
         i, j = self.path.T
-        first = np.searchsorted(i, np.arange(m), side="left")
-        last = np.searchsorted(i, np.arange(m), side="right") - 1
-        return np.asarray((y_times[j[first]] + y_times[j[last]]) / 2)
+        frames = np.arange(m) if self.kept is None else np.unique(i)
+        first = np.searchsorted(i, frames, side="left")
+        last = np.searchsorted(i, frames, side="right") - 1
+        matched = np.asarray((y_times[j[first]] + y_times[j[last]]) / 2)
+        return matched if self.kept is None else np.interp(x_times, x_times[frames], matched)
 
     def frame_map(self) -> NDArray[np.float64]:
         """Return the frame of y that matches each frame of x, [M]; the middle one of several."""
@@ -84,8 +94,36 @@ def trace(
     return Alignment(path, float(table[-1, end]), (m, n), cost_matrix=cost_matrix, table=table)
 
 
+def shortest_path_with_drops(cost: Tensor, drop_x: Tensor, drop_y: Tensor) -> Alignment:
+    """Find the cheapest alignment by a cost [M, N] that drops frames of x and y for drop_x [M] and drop_y [N].
+
+    The hard minimum of `accumulate_with_drops`, traced back; of equal costs a match is preferred to a drop.
+
+    >>> cost, drops = torch.tensor([[0.0, 9.0, 9.0], [9.0, 9.0, 0.0]]), torch.ones(3)
+    >>> found = shortest_path_with_drops(cost, drops[:2], drops)
+    >>> found.path.tolist(), found.cost, found.kept[1].tolist()
+    ([[0, 0], [1, 2]], 1.0, [True, False, True])
+    """
+    require_tensor("cost", cost, "[M, N]")
+    (cost,) = single_precision(cost.detach().cpu())
+    matrix = cost.contiguous().numpy()
+    m, n = matrix.shape
+    drops = [drop.detach().cpu().double().contiguous().numpy() for drop in (drop_x, drop_y)]
+    if drops[0].shape != (m,) or drops[1].shape != (n,):
+        raise ValueError(f"drop costs must be [{m}] and [{n}], got {list(drop_x.shape)} and {list(drop_y.shape)}")
+    table, matched = hard_tables(matrix, *drops)
+    if np.isnan(table[-1, -1]):
+        raise ValueError("cost contains NaN, so no path is shortest: check the embeddings it was computed from")
+    path = backtrack_with_drops(table, matched, *drops)
+    kept = np.zeros(m, bool), np.zeros(n, bool)
+    kept[0][path[:, 0]], kept[1][path[:, 1]] = True, True
+    return Alignment(path, float(table[-1, -1]), (m, n), cost_matrix=matrix, table=table[1:, 1:], kept=kept)
+
+
 def cosine_distance(x: Tensor, y: Tensor, path: FramePairs) -> float:
-    """Take the mean of 1 − cos along a path between x [M, D] and y [N, D]."""
+    """Take the mean of 1 − cos along a path between x [M, D] and y [N, D]; NaN for an empty path."""
+    if len(path) == 0:
+        return math.nan
     i, j = torch.from_numpy(path).T
     # The mean of the cosines of a video and its copy rounds to a little above 1.
     return max(0.0, float(1 - F.cosine_similarity(x[i], y[j]).mean()))
@@ -127,6 +165,44 @@ def dtw(x: Tensor, y: Tensor, *, cost: Cost = "cosine", beta: float = BETA, subs
     with torch.no_grad():
         found = shortest_path(pairwise_cost(x[None], y[None], cost=cost, beta=beta)[0], subsequence=subsequence)
         return replace(found, distance=cosine_distance(x, y, found.path))
+
+
+def drop_dtw(
+    x: Tensor,
+    y: Tensor,
+    *,
+    drop_cost: float | tuple[Tensor, Tensor] | None = None,
+    keep: float = KEEP,
+    cost: Cost = "cosine",
+    beta: float = BETA,
+) -> Alignment:
+    """Align x [M, D] with y [N, D], dropping frames of either that have no counterpart (Dvornik et al., NeurIPS 2021).
+
+    `drop_cost` is the cost of dropping a frame: one number, or one for each frame of x [M] and of y [N]. By default it
+    is a percentile of the costs, as in the paper: the share `keep` of all pairs is cheaper. The share is 0.3 in the
+    released code. O(MN (D + 1)) time, O(MN) memory.
+
+    >>> frames = torch.eye(4)
+    >>> drop_dtw(frames[:3], frames[[0, 3, 1, 2]], drop_cost=0.1).path.tolist()
+    [[0, 0], [1, 2], [2, 3]]
+    """
+    require_tensor("x", x, "[M, D]")
+    require_tensor("y", y, "[N, D]")
+    with torch.no_grad():
+        costs = pairwise_cost(x[None], y[None], cost=cost, beta=beta)[0]
+        given = percentile_drop_cost(costs, keep=keep) if drop_cost is None else drop_cost
+        if not isinstance(given, tuple):
+            given = costs.new_full((len(x),), given), costs.new_full((len(y),), given)
+        found = shortest_path_with_drops(costs, *given)
+        return replace(found, distance=cosine_distance(x, y, found.path))
+
+
+def percentile_drop_cost(cost: Tensor, *, keep: float = KEEP) -> float:
+    """Take the cost below which the share `keep` of all entries of cost [M, N] lies: Drop-DTW's percentile."""
+    if not 0 < keep <= 1:
+        raise ValueError(f"keep must be above 0 and at most 1, the share of pairs cheaper than a drop; got {keep}")
+    rank = max(1, int(keep * cost.numel()))
+    return float(cost.detach().flatten().kthvalue(rank).values)
 
 
 def smooth_dtw(
