@@ -15,14 +15,13 @@ of metrics up to its step: encoder files that do not agree with it are replaced.
 """
 
 import hashlib
-import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -37,6 +36,7 @@ from inphase.models.weights import (
     load_tensors,
     save_tensors,
 )
+from inphase.storage.settings import check_value, parse_json, read_toml
 
 __all__ = ["ENCODER_FILE", "Run"]
 
@@ -60,10 +60,7 @@ class Run:
         """The tables of the recipe."""
         if not self.recipe_file.is_file():
             raise ValueError(f"{self.folder} holds no {self.recipe_file.name}: name the folder of a run")
-        try:
-            return tomllib.loads(self.recipe_file.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{self.recipe_file} cannot be read ({error}): correct it, or restore it") from error
+        return read_toml(self.recipe_file)
 
     def encoder(self, *, device: torch.device | str = "cpu") -> Encoder:
         """Load the encoder of video, in evaluation mode."""
@@ -189,25 +186,63 @@ def load_checkpoint(file: Path) -> Checkpoint | None:
         return None
     try:
         tensors, metadata = load_tensors(file)
-        described = json.loads(metadata[STATE_KEY])
-        return Checkpoint(described["step"], tensors, described["groups"])
-    except (KeyError, ValueError) as error:
-        raise ValueError(f"{file} is damaged ({error}): remove it to start over, or use another folder") from error
+        described = msgspec.convert(parse_json(metadata.get(STATE_KEY, "")), CheckpointDescription)
+    except ValueError as error:
+        raise _damaged(file, error) from error
+    state = tensors.get("rng_state")
+    if state is None or state.dtype is not torch.uint8 or state.ndim != 2 or 0 in state.shape:
+        raise _damaged(file, "it holds no RNG states")
+    return Checkpoint(described.step, tensors, described.groups)
 
 
-def restore_checkpoint(checkpoint: Checkpoint, *, network: nn.Module, optimizer: Optimizer) -> None:
-    """Load a checkpoint into the network and the optimizer."""
+class CheckpointDescription(msgspec.Struct):
+    """What the header of a checkpoint tells of the training; it holds more, of the encoders and the metrics."""
+
+    step: Annotated[int, msgspec.Meta(ge=0)]
+    groups: list[dict[str, Any]]
+
+
+def _damaged(file: Path, reason: object) -> ValueError:
+    line = next(iter(str(reason).splitlines()), "")
+    return ValueError(f"{file} is damaged ({line}): remove it to start over, or use another folder")
+
+
+def restore_checkpoint(file: Path, checkpoint: Checkpoint, *, network: nn.Module, optimizer: Optimizer) -> None:
+    """Load the checkpoint of a file into the network and the optimizer; raise if it is not theirs."""
     prefix = "network."
     weights = {
         name.removeprefix(prefix): value for name, value in checkpoint.tensors.items() if name.startswith(prefix)
     }
-    network.load_state_dict(weights)
-    values: dict[int, dict[str, Tensor]] = {}
-    for name, value in checkpoint.tensors.items():
-        if name.startswith("optimizer."):
-            _, index, key = name.split(".", 2)
-            values.setdefault(int(index), {})[key] = value
-    optimizer.load_state_dict({"state": values, "param_groups": checkpoint.groups})
+    moments: dict[int, dict[str, Tensor]] = {}
+    try:
+        for name, value in checkpoint.tensors.items():
+            if name.startswith("optimizer."):
+                _, index, key = name.split(".", 2)
+                moments.setdefault(int(index), {})[key] = value
+        _check_optimizer(optimizer, moments, checkpoint.groups)
+        network.load_state_dict(weights)
+        optimizer.load_state_dict({"state": moments, "param_groups": checkpoint.groups})
+    except (ValueError, RuntimeError) as error:
+        raise _damaged(file, error) from error
+
+
+def _check_optimizer(optimizer: Optimizer, moments: dict[int, dict[str, Tensor]], groups: list[dict[str, Any]]) -> None:
+    """Raise if the moments and the groups of a checkpoint do not fit an optimizer."""
+    own = optimizer.state_dict()["param_groups"]
+    fits = len(own) == len(groups) and all(mine.keys() == group.keys() for mine, group in zip(own, groups, strict=True))
+    if not fits or any(mine["params"] != group["params"] for mine, group in zip(own, groups, strict=True)):
+        raise ValueError("its optimizer is of another network")
+    for mine, group in zip(own, groups, strict=True):
+        for key, value in mine.items():
+            check_value(f"the optimizer's {key}", group[key], float if isinstance(value, float) else Any)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    kinds = {frozenset(values) for values in moments.values()}
+    if not moments.keys() <= set(range(len(parameters))) or len(kinds) > 1:
+        raise ValueError("the moments of its optimizer are incomplete")
+    for index, values in moments.items():
+        for key, value in values.items():
+            if value.ndim and value.shape != parameters[index].shape:
+                raise ValueError(f"the optimizer's {key} of parameter {index} is {list(value.shape)}")
 
 
 def rng_state(device: torch.device) -> Tensor:
@@ -217,9 +252,14 @@ def rng_state(device: torch.device) -> Tensor:
 
 
 def set_rng_state(state: Tensor, *, device: torch.device) -> None:
-    """Restore the generators to a state returned by `rng_state`."""
+    """Restore the generators to a state returned by `rng_state`; raise `ValueError` if it is none."""
     size = len(torch.get_rng_state())
     # torch reads a state from the beginning of its storage, wherever a view begins: each part needs its own copy.
-    torch.set_rng_state(state[:size].cpu().clone())
-    if device.type == "cuda" and len(state) > size:
-        torch.cuda.set_rng_state(state[size:].cpu().clone(), device)
+    try:
+        torch.set_rng_state(state[:size].cpu().clone())
+        if device.type == "cuda" and len(state) > size:
+            torch.cuda.set_rng_state(state[size:].cpu().clone(), device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"the RNG state of the checkpoint is damaged ({error}): remove the checkpoint to start over"
+        ) from error

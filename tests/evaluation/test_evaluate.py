@@ -138,7 +138,7 @@ def unlabelled(root: Path, *, split: str) -> list[object]:
     ("recipe", "words", "message"),
     [
         ("", (), "no recipe that names its data: name a data set"),
-        ("data = [", (), "recipe.toml cannot be read"),
+        ("data = [", (), "recipe.toml is not valid TOML"),
         (
             '[data]\nname = "stage"\ncolor = 1',
             (),

@@ -93,8 +93,8 @@ def test_gradient_and_padding() -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"portions": 0}, "portions ≥ 1 and 0 < fraction < 1, got 0 and 0.5"),
-        ({"fraction": 1.0}, "portions ≥ 1 and 0 < fraction < 1, got 2 and 1.0"),
+        ({"portions": 0}, "portions must be a whole number from 1 to 1,000, got 0"),
+        ({"fraction": 1.0}, "need 0 < fraction < 1, got 1.0"),
         ({"margin": -1}, "margin must be at least 0 and finite, got -1"),
     ],
 )

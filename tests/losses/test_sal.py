@@ -86,7 +86,10 @@ def test_gradient_and_padding() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "message"),
-    [({"triplets": 0}, "triplets ≥ 1 and 0 ≤ fraction ≤ 1, got 0 and 0.75"), ({"fraction": 2}, "got 8 and 2")],
+    [
+        ({"triplets": 0}, "triplets must be a whole number from 1 to 10,000, got 0"),
+        ({"fraction": 2}, "need 0 ≤ fraction ≤ 1, got 2"),
+    ],
 )
 def test_wrong_settings_are_named(setting: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):

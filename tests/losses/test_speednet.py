@@ -94,7 +94,7 @@ def test_gradient_and_padding() -> None:
     [
         ({"fast": (1.1, 2.0)}, "fast ones above normal ones"),
         ({"stride": 0}, "speeds must be positive"),
-        ({"width": 1}, "width must be 2 steps at least"),
+        ({"width": 1}, "width must be a whole number from 2"),
     ],
 )
 def test_wrong_settings_are_named(setting: dict[str, Any], message: str) -> None:

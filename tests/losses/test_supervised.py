@@ -94,5 +94,5 @@ def test_what_is_missing_is_named() -> None:
         identity("progress")(replace(group, progress=torch.ones(2, 3, 3)))
     with pytest.raises(ValueError, match="embeddings of dimension 128, got 2"):
         Supervised()(group)
-    with pytest.raises(ValueError, match="outputs must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="outputs must be a whole number from 1 to 65,536, got 0"):
         Supervised(outputs=0)

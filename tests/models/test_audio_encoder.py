@@ -10,6 +10,7 @@ from inphase.media.sampling import Context
 from inphase.models.audio_encoder import AudioEncoder, load_vggish
 from inphase.models.embedding import embed
 from inphase.models.weights import load_encoder, save_encoder
+from inphase.storage.errors import UnverifiedWeightsWarning
 
 
 def build() -> AudioEncoder:
@@ -75,7 +76,8 @@ def test_vggish_s_weights_are_read_from_a_file(tmp_path: Path) -> None:
     names = {"features": source.convolutions, "embeddings": source.head}
     weights = {f"{group}.{name}": value for group, part in names.items() for name, value in part.state_dict().items()}
     save_file(weights, tmp_path / "vggish.safetensors")
-    loaded = AudioEncoder(hidden=(32, 16), weights=str(tmp_path / "vggish.safetensors"))
+    with pytest.warns(UnverifiedWeightsWarning, match=r"vggish\.safetensors are unverified"):
+        loaded = AudioEncoder(hidden=(32, 16), weights=str(tmp_path / "vggish.safetensors"))
     assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), source.parameters(), strict=True))
     assert loaded.config["weights"] is None, "what was saved later does not need that file"
 

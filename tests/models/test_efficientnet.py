@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from inphase.models.backbone import EfficientNetLite0, load_lite0, published_lite0
+from inphase.storage.errors import UnverifiedWeightsWarning
 
 
 @pytest.mark.parametrize("size", [(224, 224), (112, 160)])
@@ -34,5 +35,27 @@ def test_the_weights_are_not_random() -> None:
 
 def test_other_weights_are_refused(tmp_path: Path) -> None:
     torch.save({"weight": torch.zeros(3)}, tmp_path / "other.pth")
-    with pytest.raises(ValueError, match=r"no _conv_stem\.weight; give the weights of efficientnet-lite0"):
+    with (
+        pytest.raises(ValueError, match=r"no _conv_stem\.weight; give the weights of efficientnet-lite0"),
+        pytest.warns(UnverifiedWeightsWarning, match=r"other\.pth are unverified"),
+    ):
         load_lite0(EfficientNetLite0(), tmp_path / "other.pth")
+    (tmp_path / "text.pth").write_text("no weights")
+    with (
+        pytest.raises(ValueError, match=r"text\.pth holds no weights of torch"),
+        pytest.warns(UnverifiedWeightsWarning),
+    ):
+        load_lite0(EfficientNetLite0(), tmp_path / "text.pth")
+
+
+def test_installed_weights_are_loaded_only_if_they_are_the_published_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = bytearray(published_lite0().read_bytes())
+    changed[len(changed) // 2] ^= 1
+    (tmp_path / "lite0.pth").write_bytes(changed)
+    monkeypatch.setattr("inphase.models.backbone.published_lite0", lambda: tmp_path / "lite0.pth")
+    with pytest.raises(
+        ValueError, match=r"is not the published file: its SHA-256 is .*, not 57934424.*force-reinstall"
+    ):
+        load_lite0(EfficientNetLite0())

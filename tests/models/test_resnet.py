@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from inphase.models.resnet import PreActivationBlock, ResNet50V2, keras_layers, load_keras, pointwise
+from inphase.storage.errors import UnverifiedWeightsWarning
 
 # Keras 3.15 beside numpy 2.4.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -49,7 +50,8 @@ def save(model: Any, path: Path, *, layout: str) -> Path:
 @pytest.mark.parametrize("layout", ["keras 3", "published"])
 def test_it_equals_keras(keras_model: Any, tmp_path: Path, layout: str) -> None:
     network = ResNet50V2().eval()
-    load_keras(network, save(keras_model, tmp_path / "some.weights.h5", layout=layout))
+    with pytest.warns(UnverifiedWeightsWarning):
+        load_keras(network, save(keras_model, tmp_path / "some.weights.h5", layout=layout))
     images = torch.rand(2, 3, 75, 96, generator=torch.Generator().manual_seed(0)) * 2 - 1
     with torch.no_grad():
         found = network(images)
@@ -75,11 +77,14 @@ def test_weights_of_another_network_are_refused(keras_model: Any, tmp_path: Path
     path = save(keras_model, tmp_path / "other.h5", layout="published")
     with h5py.File(path, "a") as file:
         del file["conv3_block2_2_conv"]
-    with pytest.raises(ValueError, match="layer conv3_block2_2_conv has shapes"):
+    with (
+        pytest.raises(ValueError, match="layer conv3_block2_2_conv has shapes"),
+        pytest.warns(UnverifiedWeightsWarning),
+    ):
         load_keras(ResNet50V2(), path)
     with h5py.File(tmp_path / "empty.h5", "w"):
         pass
-    with pytest.raises(ValueError, match="holds no weights that Keras saved"):
+    with pytest.raises(ValueError, match="holds no weights that Keras saved"), pytest.warns(UnverifiedWeightsWarning):
         load_keras(ResNet50V2(), tmp_path / "empty.h5")
 
 

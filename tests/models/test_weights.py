@@ -55,7 +55,11 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     save_file({"a": torch.zeros(1)}, tmp_path / "plain.safetensors")
     with pytest.raises(ValueError, match="has no description of its encoder"):
         load_encoder(tmp_path / "plain.safetensors")
-    save_file({"a": torch.zeros(1)}, tmp_path / "new.safetensors", metadata={"inphase_encoder": '{"name": "smell"}'})
+    save_file(
+        {"a": torch.zeros(1)},
+        tmp_path / "new.safetensors",
+        metadata={"inphase_encoder": '{"name": "smell", "config": {}}'},
+    )
     with pytest.raises(ValueError, match="no encoder 'smell': choose one of audio, image, motion, pose"):
         load_encoder(tmp_path / "new.safetensors")
     (tmp_path / "pickled").write_bytes(pickle.dumps({"a": 1}))

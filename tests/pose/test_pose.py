@@ -188,3 +188,14 @@ def test_a_real_golfer_is_followed_beside_a_bystander_and_through_a_gap(right: b
     assert pose.found[30:].all()
     wrist = pose.keypoints[:, WRISTS[0]]
     np.testing.assert_allclose(wrist[19], (wrist[18] + wrist[20]) / 2, atol=1e-3)
+
+
+def test_networks_that_are_not_the_published_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mediapipe")
+    from inphase.pose import blazepose
+
+    monkeypatch.setitem(blazepose.SHA256, blazepose.READERS[1], "0" * 64)
+    with pytest.raises(
+        ValueError, match=r"pose_landmark_full\.tflite is not the published file: its SHA-256 is e9a5c5"
+    ):
+        blazepose.BlazePose()

@@ -22,6 +22,7 @@ from inphase.data.stream import Group, Stream
 from inphase.data.video import Video, summarize
 from inphase.media.audio import RATE, Sound, cut_sound, log_mel_windows, read_sound
 from inphase.media.sampling import Context, Rule, sample
+from inphase.storage.settings import Count
 
 
 def read_video_sound(video: Video, *, rate: int = RATE) -> Sound:
@@ -92,11 +93,11 @@ class AudioVisualStream(Stream):
         measure: Measure | None = None,
         prepare: Prepare | None = None,
         augmentation: Callable[..., Augmentation] | None = None,
-        actions: int = 4,
-        clips: int = 1,
+        actions: Count = 4,
+        clips: Count = 1,
         rule: Rule = "random",
-        frames: int = 20,
-        sounds: int | None = None,
+        frames: Count = 20,
+        sounds: Count | None = None,
         seconds: float = 1.0,
         context: Context | Callable[[Video], Context] | None = None,
         seed: int = 0,
@@ -104,7 +105,8 @@ class AudioVisualStream(Stream):
         world: int = 1,
     ) -> None:
         """Raise if a clip has no sound."""
-        super().__init__(collection, actions=actions, seed=seed, rank=rank, world=world)
+        step_frames = actions * clips * max(frames, sounds or 1)
+        super().__init__(collection, actions=actions, seed=seed, rank=rank, world=world, step_frames=step_frames)
         everything = (video for found in self._by_action.values() for video in found)
         silent = [video.id for video in everything if not (video.sound or video.synthesize)]
         if silent:

@@ -27,6 +27,7 @@ from inphase.stage.actions import ACTIONS
 from inphase.stage.physique import JOINTS
 from inphase.stage.take import FPS, Slate, Take, sample_take
 from inphase.storage.files import atomic_write, exclusive_lock
+from inphase.storage.settings import Count, Pixels
 
 INDEX_FILE = "stage.json"
 VERSION = 2
@@ -38,9 +39,9 @@ def load(
     *,
     split: str,
     actions: Sequence[str] | None = None,
-    videos: int = 20,
+    videos: Count = 20,
     level: str = "medium",
-    size: int = 64,
+    size: Pixels = 64,
     seed: int = 0,
 ) -> list[Video]:
     """List the recordings of a split, `videos` per action; no two splits share a body or an appearance.
@@ -60,7 +61,7 @@ def write(
     *,
     split: str = "all",
     actions: Sequence[str] | None = None,
-    videos: int = 20,
+    videos: Count = 20,
     level: str = "medium",
     size: int = 128,
     seed: int = 0,

@@ -25,6 +25,10 @@ from inphase.data.batches import Epochs, Prepare, SampledFrames, Skip, pad, read
 from inphase.data.reading import Read, annotated_length
 from inphase.data.video import Video, summarize
 from inphase.media.sampling import Context, Frames, Rule, sample, usable
+from inphase.storage.settings import Count
+
+# A step reads its frames into memory: this many small images take 10 GB.
+MAX_STEP_FRAMES = 250_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +113,15 @@ class Stream(Dataset[Batch]):
     read is replaced by the next one.
     """
 
-    def __init__(self, collection: Iterable[Video], *, actions: int, seed: int, rank: int, world: int) -> None:
-        """Group the videos by action."""
+    def __init__(
+        self, collection: Iterable[Video], *, actions: int, seed: int, rank: int, world: int, step_frames: int
+    ) -> None:
+        """Group the videos by action; raise if a step has too many frames."""
+        if step_frames > MAX_STEP_FRAMES:
+            raise ValueError(
+                f"[batch] asks for {step_frames:,} frames a step, more than {MAX_STEP_FRAMES:,}: "
+                "lower actions, videos or frames"
+            )
         self._by_action: dict[str, list[Video]] = defaultdict(list)
         for video in collection:
             self._by_action[video.action].append(video)
@@ -177,11 +188,11 @@ class GroupStream(Stream):
         prepare: Prepare | None = None,
         augmentation: Callable[..., Augmentation] | None = None,
         frame_count: Callable[[Video], int] | None = None,
-        actions: int = 1,
-        videos: int = 4,
+        actions: Count = 1,
+        videos: Count = 4,
         rule: Rule = "random",
-        frames: int = 20,
-        stride: int = 1,
+        frames: Count = 20,
+        stride: Count = 1,
         choose: Callable[..., Frames] | None = None,
         context: Context | Callable[[Video], Context] | None = None,
         epochs: bool = False,
@@ -190,7 +201,8 @@ class GroupStream(Stream):
         world: int = 1,
     ) -> None:
         """Raise if an action has a single video: it cannot be aligned with another one."""
-        super().__init__(collection, actions=actions, seed=seed, rank=rank, world=world)
+        step_frames = actions * videos * frames
+        super().__init__(collection, actions=actions, seed=seed, rank=rank, world=world, step_frames=step_frames)
         lonely = [action for action, found in self._by_action.items() if len(found) < 2]
         if lonely or videos < 2:
             raise ValueError(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from inphase.align.cost import Cost, Lengths, require_pair, require_temperature
 from inphase.align.path import soft_dtw
-from inphase.losses.loss import PairLoss, Pairs, require_choice
+from inphase.losses.loss import PairLoss, Pairs, require_choice, require_count
 
 
 class D3TW(PairLoss):
@@ -44,8 +44,9 @@ class D3TW(PairLoss):
         require_temperature("margin", margin, zero=True)
         require_temperature("beta", beta)
         require_choice("cost", cost, ("contrastive", "cosine", "squared_euclidean"))
-        if portions < 1 or not 0 < fraction < 1:
-            raise ValueError(f"need portions ≥ 1 and 0 < fraction < 1, got {portions} and {fraction}")
+        require_count("portions", portions, at_most=1000)
+        if not 0 < fraction < 1:
+            raise ValueError(f"need 0 < fraction < 1, got {fraction}")
         self.gamma, self.margin, self.portions, self.fraction, self.beta = gamma, margin, portions, fraction, beta
         self.cost: Cost = cost
 

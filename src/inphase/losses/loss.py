@@ -148,6 +148,12 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
 
 
+def require_count(name: str, value: object, *, at_least: int = 1, at_most: int = 65_536) -> None:
+    """Raise if a value is not a whole number in a range; the range bounds what is allocated."""
+    if isinstance(value, bool) or not isinstance(value, int) or not at_least <= value <= at_most:
+        raise ValueError(f"{name} must be a whole number from {at_least} to {at_most:,}, got {value!r:.60}")
+
+
 Frames = NDArray[np.int64]
 
 

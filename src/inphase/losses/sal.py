@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from inphase.align.cost import single_precision
-from inphase.losses.loss import Loss, Sequences
+from inphase.losses.loss import Loss, Sequences, require_count
 
 
 class SaL(Loss):
@@ -35,8 +35,11 @@ class SaL(Loss):
     ) -> None:
         """Make the head for embeddings of `dimension`."""
         super().__init__()
-        if triplets < 1 or not 0 <= fraction <= 1:
-            raise ValueError(f"need triplets ≥ 1 and 0 ≤ fraction ≤ 1, got {triplets} and {fraction}")
+        require_count("triplets", triplets, at_most=10_000)
+        for width in (dimension, *hidden):
+            require_count("dimension and hidden", width)
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"need 0 ≤ fraction ≤ 1, got {fraction}")
         self.dimension, self.triplets, self.fraction, self.hidden = dimension, triplets, fraction, tuple(hidden)
         layers: list[nn.Module] = []
         width = 3 * dimension

@@ -11,7 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from inphase.align.cost import single_precision
-from inphase.losses.loss import Draw, Frames, Loss, Sequences, draw_distinct, masked_mean
+from inphase.losses.loss import Draw, Frames, Loss, Sequences, draw_distinct, masked_mean, require_count
+
+MAX_SPEED = 1000
 
 
 class SpeedNet(Loss):
@@ -44,12 +46,14 @@ class SpeedNet(Loss):
     ) -> None:
         """Make the head for embeddings of `dimension`."""
         super().__init__()
-        if not 0 < normal[0] <= normal[1] < fast[0] <= fast[1] or stride <= 0:
+        if not 0 < normal[0] <= normal[1] < fast[0] <= fast[1] or not 0 < stride <= MAX_SPEED or fast[1] > MAX_SPEED:
             raise ValueError(
-                f"speeds must be positive and fast ones above normal ones, got {normal=}, {fast=}, {stride=}"
+                f"speeds must be positive, at most {MAX_SPEED:,}, and fast ones above normal ones; "
+                f"got {normal=}, {fast=}, {stride=}"
             )
-        if width < 2:
-            raise ValueError(f"width must be 2 steps at least, or the head has no motion to judge; got {width}")
+        require_count("dimension", dimension)
+        require_count("hidden", hidden)
+        require_count("width", width, at_least=2, at_most=1024)  # one step has no motion to judge
         self.dimension, self.normal, self.fast = dimension, (normal[0], normal[1]), (fast[0], fast[1])
         self.stride, self.hidden, self.width = stride, hidden, width
         self.motion = nn.Conv1d(dimension, hidden, width)

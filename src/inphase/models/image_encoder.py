@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from inphase.media.sampling import Edges
 from inphase.models.backbone import build_backbone
 from inphase.models.encoder import Encoder, Modality, glorot_uniform, he_normal, unit
+from inphase.storage.settings import Offsets, Pixels, Width, Widths
 
 Mode = Literal["scratch", "train_all", "only_bn", "frozen"]
 MODES = ("scratch", "train_all", "only_bn", "frozen")
@@ -29,16 +30,16 @@ class ImageEncoder(Encoder):
     def __init__(
         self,
         *,
-        context: Sequence[int] = (-15, 0),
+        context: Offsets = (-15, 0),
         edges: Edges = "clamp",
         rate: float | None = None,
         backbone: str = "efficientnet_lite0",
         mode: Mode = "frozen",
         weights: str | None = "published",
-        size: Sequence[int] = (224, 224),
-        convolutions: Sequence[int] = (512, 512),
-        hidden: Sequence[int] = (512, 512),
-        dimension: int = 128,
+        size: Sequence[Pixels] = (224, 224),
+        convolutions: Widths = (512, 512),
+        hidden: Widths = (512, 512),
+        dimension: Width = 128,
         dropout: float = 0.1,
     ) -> None:
         """Build both parts and select the parameters to train."""
@@ -120,9 +121,9 @@ class Embedder(nn.Module):
         self,
         channels: int,
         *,
-        convolutions: Sequence[int] = (512, 512),
-        hidden: Sequence[int] = (512, 512),
-        dimension: int = 128,
+        convolutions: Widths = (512, 512),
+        hidden: Widths = (512, 512),
+        dimension: Width = 128,
         dropout: float = 0.1,
     ) -> None:
         """Build the layers, initialized as in Keras."""

@@ -18,6 +18,7 @@ from inphase.media.sampling import Edges
 from inphase.models.backbone import build_backbone
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, Modality, unit
+from inphase.storage.settings import Grid, Offsets, Pixels, Width, Widths
 
 
 class GridFeatures(Encoder):
@@ -105,15 +106,15 @@ class MotionEncoder(GridFeatures):
     def __init__(
         self,
         *,
-        context: Sequence[int] = (-8, -4, 0, 4, 8),
+        context: Offsets = (-8, -4, 0, 4, 8),
         edges: Edges = "clamp",
         rate: float | None = None,
         backbone: str = "efficientnet_lite0",
         weights: str | None = "published",
-        size: Sequence[int] = (112, 112),
-        grid: int = 3,
-        hidden: Sequence[int] = (256, 256),
-        dimension: int = 128,
+        size: Sequence[Pixels] = (112, 112),
+        grid: Grid = 3,
+        hidden: Widths = (256, 256),
+        dimension: Width = 128,
         dropout: float = 0.3,
     ) -> None:
         """Build both parts."""
@@ -123,7 +124,7 @@ class MotionEncoder(GridFeatures):
         if len(context) < 2:
             raise ValueError(f"motion needs at least two context frames, got {tuple(context)}")
         self.config |= {"hidden": list(hidden), "dimension": dimension, "dropout": dropout}
-        width = self.motion(torch.zeros(1, len(context), self.channels, grid, grid)).numel()
+        width = (len(context) - 1) * self.channels * grid * grid
         layers: list[nn.Module] = [nn.Dropout(dropout)]
         for after in hidden:
             layers += [nn.Linear(width, after, bias=False), nn.BatchNorm1d(after), nn.ReLU(inplace=True)]

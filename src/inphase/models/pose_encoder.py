@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from inphase.media.sampling import Edges
 from inphase.models.encoder import Encoder, Modality, unit
 from inphase.pose.pose import JOINTS13
+from inphase.storage.settings import Offsets, Width, Widths
 
 HIPS = ("left_hip", "right_hip")
 SHOULDERS = ("left_shoulder", "right_shoulder")
@@ -39,12 +40,12 @@ class PoseEncoder(Encoder):
         self,
         *,
         joints: Sequence[str] = JOINTS13,
-        context: Sequence[int] = (-8, -4, 0, 4, 8),
+        context: Offsets = (-8, -4, 0, 4, 8),
         edges: Edges = "clamp",
         rate: float | None = None,
         space: int = 2,
-        hidden: Sequence[int] = (256, 256),
-        dimension: int = 128,
+        hidden: Widths = (256, 256),
+        dimension: Width = 128,
     ) -> None:
         """Build the layers for coordinates in `space` dimensions."""
         super().__init__(context=context, edges=edges, rate=rate)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from inphase.models.encoder import glorot_uniform
+from inphase.storage.files import check_own_weights
 
 if TYPE_CHECKING:
     import h5py
@@ -112,8 +113,12 @@ def load_keras(network: ResNet50V2, path: Path | str) -> None:
         import h5py
     except ImportError as error:
         raise ImportError("Keras' weights are read with h5py: pip install 'inphase[keras]'") from error
-    with h5py.File(path, "r") as file:
-        saved = _arrays_by_layer(file, path)
+    path = check_own_weights(path)
+    try:
+        with h5py.File(path, "r") as file:
+            saved = _arrays_by_layer(file, path)
+    except (OSError, KeyError) as error:
+        raise ValueError(f"{path} holds no weights that Keras saved ({error}): name another file") from error
     for name, module in keras_layers(network):
         arrays = [torch.from_numpy(np.asarray(array, np.float32)) for array in saved.get(name, [])]
         targets = [target for target in _targets(module) if target is not None]

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import Parameter, signature
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -21,6 +22,7 @@ from inphase.models.motion_encoder import MotionEncoder
 from inphase.models.pose_encoder import PoseEncoder
 from inphase.storage.errors import MediaError
 from inphase.storage.files import CHECKSUM, atomic_write, verify_checksum, write_checksum
+from inphase.storage.settings import call, check_arguments, parse_json
 
 ENCODERS: dict[str, type[Encoder]] = {
     "audio": AudioEncoder,
@@ -32,9 +34,10 @@ ENCODERS: dict[str, type[Encoder]] = {
 
 def resolve_encoder(name: str) -> type[Encoder]:
     """Find an encoder class by its registered name, or import it by `package.module:Class`, and check its contract."""
+    name = str(name)  # a recipe may hold a list, which no registry can be asked for
     if name in ENCODERS:
         return ENCODERS[name]
-    module, colon, attribute = str(name).partition(":")
+    module, colon, attribute = name.partition(":")
     if not colon:
         raise ValueError(
             f"no encoder {name!r}: choose one of {', '.join(ENCODERS)}, or name your own package.module:Class"
@@ -147,21 +150,48 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], *, key: str, descrip
         ) from error
 
 
+# The shape of a tensor in a file, and whether it holds floating-point numbers.
+Shape = tuple[list[int], bool]
+
+
 def load_tensors(
-    path: Path, *, device: torch.device | str = "cpu", prefix: str = ""
+    path: Path, *, prefix: str = "", check: Callable[[Mapping[str, Shape]], object] | None = None
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read the tensors whose names begin with `prefix`, without it, and the metadata of a safetensors file.
 
-    Raise ValueError with the reason, without the path, if the file is damaged.
+    `check` is called with the shapes before any tensor is read. Raise ValueError with the reason, without the path, if
+    the file is damaged or a tensor is not finite.
     """
+    metadata = _read_metadata(path)
     try:
         if verify_checksum(path) is False:
             raise ValueError("damaged: its checksum does not match its contents")
-        with safe_open(path, framework="pt", device=str(device)) as file:
-            names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118 - the file is not a mapping
-            return {name.removeprefix(prefix): file.get_tensor(name) for name in names}, file.metadata() or {}
+        with safe_open(path, framework="pt") as file:
+            names = {name.removeprefix(prefix): name for name in file.keys() if name.startswith(prefix)}  # noqa: SIM118
+            if check is not None:
+                check({name: _shape_of(file.get_slice(stored)) for name, stored in names.items()})
+            tensors = {name: file.get_tensor(stored) for name, stored in names.items()}
     except SafetensorError as error:
         raise ValueError(str(error)) from error
+    for name, value in tensors.items():
+        if not value.isfinite().all():
+            raise ValueError(f"{name!r} is not finite")
+    return tensors, metadata
+
+
+def _read_metadata(file: Path) -> dict[str, str]:
+    """Read the metadata of a safetensors file; raise ValueError with the reason if it cannot be read."""
+    if not file.is_file():  # a pipe would block for ever
+        raise ValueError("it is not a file")
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return dict(opened.metadata() or {})
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+
+
+def _shape_of(part: Any) -> Shape:
+    return part.get_shape(), "F" in part.get_dtype()
 
 
 def load_encoder(path: PathLike[str] | str, *, device: torch.device | str = "cpu") -> Encoder:
@@ -176,9 +206,11 @@ def load_encoder(path: PathLike[str] | str, *, device: torch.device | str = "cpu
     file = path / ENCODER_FILE if is_run else path
     state = file.with_name(STATE_FILE)
     current = describe_state_encoders(state).get(file.name)
-    if current is not None and current["fingerprint"] != _read_description(file).get("fingerprint"):
-        tensors, _ = load_tensors(state, device=device, prefix=f"network.{file.stem}.")
-        return _build_encoder(current, tensors, file=state, device=device)
+    if current is not None and current.get("fingerprint") != _read_description(file).get("fingerprint"):
+        try:
+            return _build_encoder(current, file=state, prefix=f"network.{file.stem}.").to(device)
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(f"{state} is damaged ({_first_line(error)}): remove it, or restore it") from error
     if not file.exists():
         if is_run:
             raise ValueError(
@@ -186,19 +218,19 @@ def load_encoder(path: PathLike[str] | str, *, device: torch.device | str = "cpu
             )
         raise ValueError(f"{path} does not exist: name a run folder or an encoder file")
     try:
-        tensors, metadata = load_tensors(file, device=device)
-    except ValueError as error:
+        metadata = _read_metadata(file)
+        if KEY not in metadata:
+            raise ValueError("it has no description of its encoder: write it with save_encoder")
+        return _build_encoder(parse_json(metadata[KEY]), file=file).to(device)
+    except (ValueError, RuntimeError) as error:
         fix = f"remove it, and it is taken from {state}" if current else "name a run folder or an encoder file"
-        raise ValueError(f"{file} is not an encoder file ({error}): {fix}") from error
-    if KEY not in metadata:
-        raise ValueError(f"{file} has no description of its encoder: write it with save_encoder")
-    return _build_encoder(json.loads(metadata[KEY]), tensors, file=file, device=device)
+        raise ValueError(f"{file} is not an encoder file ({_first_line(error)}): {fix}") from error
 
 
 def describe_state_encoders(state: Path) -> dict[str, Description]:
     """Read from a checkpoint the descriptions of its encoders by file name; empty if it cannot be read."""
     found = _read_description(state, key=STATE_KEY).get("encoders", {})
-    return dict(found)
+    return found if isinstance(found, dict) and all(isinstance(each, dict) for each in found.values()) else {}
 
 
 def is_encoder_current(file: Path, encoder: Encoder) -> bool:
@@ -209,22 +241,59 @@ def is_encoder_current(file: Path, encoder: Encoder) -> bool:
 def _read_description(file: Path, *, key: str = KEY) -> Description:
     """Read a description from the header of a safetensors file; empty if it cannot be read."""
     try:
-        with safe_open(file, framework="pt") as opened:
-            return dict(json.loads((opened.metadata() or {}).get(key, "{}")))
-    except (SafetensorError, OSError, ValueError, TypeError):
+        found = parse_json(_read_metadata(file).get(key, "{}"))
+    except (OSError, ValueError):
         return {}
+    return found if isinstance(found, dict) else {}
 
 
-def _build_encoder(
-    description: Description, tensors: dict[str, Tensor], *, file: Path, device: torch.device | str
-) -> Encoder:
+class EncoderDescription(msgspec.Struct):
+    """What builds an encoder: the name of its class and the keyword arguments."""
+
+    name: str
+    config: dict[str, Any]
+
+
+def _build_encoder(description: Any, *, file: Path, prefix: str = "") -> Encoder:
+    """Build an encoder and load its weights, after the arguments and the shapes in the file are checked."""
     try:
-        kind = resolve_encoder(description["name"])
+        described = msgspec.convert(description, EncoderDescription)
     except ValueError as error:
-        raise ValueError(f"{file} cannot be loaded: {error}") from error
-    encoder = kind(**description["config"])
+        raise ValueError(f"its description is damaged: {error}") from error
+    kind, config = resolve_encoder(described.name), described.config
+    check_arguments(kind, config, where="the encoder")
+    tensors, _ = load_tensors(file, prefix=prefix, check=lambda shapes: _check_shapes(kind, config, shapes))
+    encoder = call(kind, config, where="the encoder")
     encoder.load_state_dict(tensors)
-    return encoder.to(device).eval()
+    return encoder.eval()
+
+
+def _check_shapes(kind: type[Encoder], config: Mapping[str, Any], found: Mapping[str, Shape]) -> None:
+    """Raise if the tensors of a file are not those of the encoder; the encoder is built without memory for them.
+
+    A class of your own that cannot be built so is not checked here, but when its weights are loaded.
+    """
+    try:
+        with torch.device("meta"):
+            state = call(kind, config, where="the encoder").state_dict()
+            wanted = {name: (list(value.shape), value.is_floating_point()) for name, value in state.items()}
+    except Exception:
+        if kind in ENCODERS.values():
+            raise
+        return
+    for name in sorted({*wanted, *found}):
+        if wanted.get(name) != found.get(name):
+            raise ValueError(f"{name!r} is {_describe(found.get(name))}, and must be {_describe(wanted.get(name))}")
+
+
+def _describe(shape: Shape | None) -> str:
+    if shape is None:
+        return "absent"
+    return f"{shape[0]} of {'floating-point' if shape[1] else 'whole'} numbers"
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def load_shipped(modality: str, *, device: torch.device | str = "cpu") -> Encoder:

@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,10 +22,21 @@ from inphase.media.frames import Clip
 from inphase.pose.pose import Pose
 from inphase.pose.tracking import Body, Region, track_person
 from inphase.storage.errors import MissingExtraError
+from inphase.storage.files import check_published
 
 # The black margin on each side of an image in which people are searched, as a fraction of the longer side: the network
 # needs the whole circle around a person inside the image.
 MARGIN = 0.25
+
+FINDER = "pose_detection/pose_detection.tflite"
+READERS = tuple(f"pose_landmark/pose_landmark_{size}.tflite" for size in ("lite", "full", "heavy"))
+# As in third_party/external_files.bzl of MediaPipe.
+SHA256 = {
+    FINDER: "9ba9dd3d42efaaba86b4ff0122b06f29c4122e756b329d89dca1e297fd8f866c",
+    READERS[0]: "1150dc68a713b80660b90ef46ce4e85c1c781bb88b6e3512cc64e6a685ba5588",
+    READERS[1]: "e9a5c5cb17f736fafd4c2ec1da3b3d331d6edbe8a0d32395855aeb2cdfd64b9f",
+    READERS[2]: "59e42d71bcd44cbdbabc419f0ff76686595fd265419566bd4009ef703ea8e1fe",
+}
 
 _STDERR = threading.RLock()
 
@@ -84,11 +96,13 @@ class BlazePose:
             raise ValueError(f"complexity must be 0, 1 or 2, got {complexity}")
         self.require_installed()
         with _silent():
+            import mediapipe
             from mediapipe.framework.formats.rect_pb2 import NormalizedRect
             from mediapipe.python.solution_base import SolutionBase
             from mediapipe.python.solutions import pose  # registers the messages of the graphs
 
             _download(pose, complexity)
+            _verify(Path(mediapipe.__file__).parent, complexity)
             self._rectangle = NormalizedRect
             self._find = SolutionBase(graph_config=_FIND_PEOPLE)
             self._read = SolutionBase(graph_config=_READ_JOINTS, side_inputs={"complexity": complexity})
@@ -170,6 +184,15 @@ def _download(pose: Any, complexity: int) -> None:
         raise ValueError(
             f"the network of complexity {complexity} cannot be downloaded ({error}): use 1, which is installed"
         ) from error
+
+
+def _verify(package: Path, complexity: int) -> None:
+    """Raise if the networks, installed or downloaded, are not those that MediaPipe published."""
+    for name in (FINDER, READERS[complexity]):
+        file = package / "modules" / name
+        check_published(
+            file, sha256=SHA256[name], fix="remove it, then pip install --force-reinstall mediapipe==0.10.14"
+        )
 
 
 def _ignore_deprecations() -> None:

@@ -24,13 +24,14 @@ import torch
 
 from inphase.data.frame_source import FrameSource, open_frame_source
 from inphase.data.reading import read_pose
-from inphase.data.recipe_tables import Table, load_videos
+from inphase.data.recipe_tables import load_videos
 from inphase.data.stream import GroupStream
 from inphase.evaluation.evaluate import Evaluation, measure
 from inphase.models import Encoder, load_encoder
 from inphase.progress import Progress
 from inphase.reproduction.study import Changes, Setup
 from inphase.storage.files import atomic_write
+from inphase.storage.settings import Table
 from inphase.training import Recipe, change_recipe, list_recipes, read_recipe, train
 from inphase.training.build import build_encoder_with_loss
 from inphase.training.features import CachedFeatures

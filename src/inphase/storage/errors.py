@@ -20,6 +20,10 @@ class DamagedMediaWarning(UserWarning):
     """A file is damaged: the rest was decoded, and the message counts the losses."""
 
 
+class UnverifiedWeightsWarning(UserWarning):
+    """Weights come from a file of your own, whose SHA-256 is not that of the published file."""
+
+
 class MissingExtraError(ImportError):
     """An optional dependency is not installed; the message gives the command that installs it."""
 

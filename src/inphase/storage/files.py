@@ -17,6 +17,7 @@ import re
 import shutil
 import time
 import uuid
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -27,7 +28,7 @@ try:
 except ModuleNotFoundError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-from inphase.storage.errors import MediaError, StoreError
+from inphase.storage.errors import MediaError, StoreError, UnverifiedWeightsWarning
 
 DRAFT_SUFFIX = ".inphase-draft"
 # File systems without locks cannot show that a draft's writer is alive: there a draft is stale after a day.
@@ -304,3 +305,31 @@ def refuse_overwrite(inputs: Iterable[Path], outputs: Iterable[Path]) -> None:
     for output in outputs:
         if output.exists() and any(output.samefile(path) for path in given):
             raise ValueError(f"{output} would be overwritten: choose another output folder")
+
+
+def check_published(file: Path, *, sha256: str, fix: str) -> None:
+    """Raise unless a file of third-party weights is the published one; call it before the file is parsed."""
+    if not file.is_file():
+        raise ValueError(f"{file} is not a file of weights: {fix}")
+    found = _sha256(file)
+    if found != sha256:
+        raise ValueError(f"{file} is not the published file: its SHA-256 is {found}, not {sha256}; {fix}")
+
+
+def check_own_weights(file: Path | str, *, sha256: str | None = None) -> Path:
+    """Return the path of weights that the user names; warn unless their SHA-256 is the published one."""
+    file = Path(file)
+    if not file.is_file():
+        raise ValueError(f"{file} is not a file of weights: name the file itself")
+    if sha256 is None or _sha256(file) != sha256:
+        warnings.warn(
+            f"the weights in {file} are unverified: their SHA-256 is not known to this release",
+            UnverifiedWeightsWarning,
+            stacklevel=3,
+        )
+    return file
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

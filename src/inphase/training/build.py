@@ -12,12 +12,13 @@ import numpy as np
 from inphase.data.audio_visual import AudioVisualStream, LogMelReader
 from inphase.data.frame_source import FRAME_SOURCES, FrameSource, augmentation_arguments, open_frame_source
 from inphase.data.reading import measure
-from inphase.data.recipe_tables import Table, call, choose, fill_joints, load_videos
+from inphase.data.recipe_tables import fill_joints, load_videos
 from inphase.data.stream import GroupStream, Stream
 from inphase.data.video import Video
 from inphase.losses import LOSSES, Loss
 from inphase.models import ENCODERS, Encoder, load_encoder, load_shipped
 from inphase.models.weights import check_encoder, resolve_encoder
+from inphase.storage.settings import Table, call, check_value, choose
 from inphase.training.encoder_with_loss import EncoderWithLoss
 from inphase.training.recipe import Recipe, ValidationSettings
 
@@ -58,6 +59,7 @@ def build_encoder(table: Table) -> Encoder:
     name = rest.pop("name")
     kind = resolve_encoder(name)
     start = rest.pop("start", "")
+    check_value("[encoder] start", start, str)
     if not start:
         encoder = call(kind, rest, where="[encoder]")
         check_encoder(encoder, name=name)

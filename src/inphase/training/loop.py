@@ -14,7 +14,6 @@ from torch import Tensor
 
 from inphase.data.batches import SkipLog
 from inphase.data.frame_source import FrameSource
-from inphase.data.recipe_tables import call
 from inphase.data.stream import Batch, join_batches, prefetch
 from inphase.models import Encoder, save_encoder
 from inphase.models.modality import find_modality
@@ -23,6 +22,7 @@ from inphase.progress import Progress, ignore_progress, stage_progress
 from inphase.runs import Run, load_checkpoint, restore_checkpoint, rng_state, save_checkpoint, set_rng_state
 from inphase.storage.errors import MissingExtraError
 from inphase.storage.files import exclusive_lock
+from inphase.storage.settings import call
 from inphase.training.build import build_encoder_with_loss, build_stream, load_frame_sources
 from inphase.training.encoder_with_loss import (
     as_floats,
@@ -150,7 +150,7 @@ class _Training:
         if checkpoint is None:
             torch.manual_seed(self.settings.seed + 1000003 * self.fabric.global_rank)
             return 0
-        restore_checkpoint(checkpoint, network=self.network, optimizer=self.optimizer)
+        restore_checkpoint(self.run.state, checkpoint, network=self.network, optimizer=self.optimizer)
         states = checkpoint.rng_states
         set_rng_state(states[self.fabric.global_rank % len(states)], device=self.fabric.device)
         if self.fabric.is_global_zero:

@@ -1,5 +1,6 @@
 """Metrics of a run: JSON lines and TensorBoard events, and the status that callers display while it trains."""
 
+import contextlib
 import json
 import math
 import time
@@ -10,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from inphase.runs import Run
 from inphase.storage.files import atomic_write
 
@@ -17,6 +20,7 @@ from inphase.storage.files import atomic_write
 COLLAPSED = 0.99
 # Metrics that are recorded and left out of the printed status.
 UNPRINTED_TERMS = {"lr", "frames_per_second", "variance"}
+_ROW = msgspec.json.Decoder(dict[str, int | float | None])
 
 
 @dataclass(frozen=True)
@@ -115,14 +119,18 @@ class Metrics:
 
 
 def read_metrics(folder: Path | str) -> list[dict[str, Any]]:
-    """Read the metrics of a run folder, a row per step; an incomplete line is skipped."""
+    """Read the metrics of a run folder, a row per step; an incomplete or damaged line is skipped."""
     rows = []
     file = Run(folder).metrics
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            continue
+    if not file.exists():
+        return []
+    if not file.is_file():
+        raise ValueError(f"{file} is not a file: move it away, and the run writes its metrics again")
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        with contextlib.suppress(msgspec.MsgspecError, RecursionError):
+            row = _ROW.decode(line)
+            if isinstance(row.get("step"), int):
+                rows.append(row)
     return rows
 
 

@@ -22,9 +22,9 @@ import tomli_w
 import torch
 from torch import Tensor
 
-from inphase.data.recipe_tables import Table, call
 from inphase.runs import Run
 from inphase.storage.files import CHECKSUM, atomic_write, write_checksum
+from inphase.storage.settings import Count, Table, Threads, call, parse_toml, read_toml
 
 SHIPPED = Path(__file__).parents[1] / "recipes"
 
@@ -149,8 +149,8 @@ class RunSettings:
     seed: int = 0
     save_every: int = 500
     log_every: int = 10
-    accumulate: int = 1
-    threads: int | None = None
+    accumulate: Count = 1
+    threads: Threads | None = None
     precision: str = "32-true"
     channels_last: bool = False
     accelerator: str = "auto"
@@ -250,10 +250,7 @@ def _locate(name: Path | str, *, folder: Path) -> tuple[Path, str]:
 
 def _parse(file: Path) -> dict[str, Any]:
     """Read a file and check its shape: `base`, tables, and tables of tables under `variants`."""
-    try:
-        tables: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is not valid TOML: {error}") from None
+    tables = read_toml(file)
     if not isinstance(tables.get("base", ""), str):
         raise ValueError(f"{file}: base must be the name or the path of a recipe, got {tables['base']!r}")
     _require_tables({key: value for key, value in tables.items() if key != "base"}, file)
@@ -287,9 +284,11 @@ def _apply(tables: dict[str, Any], change: str) -> None:
     if not equals or not parents or not all((*parents, key)):
         raise ValueError(f"write a change as table.key=value, for example run.steps=500; got {change!r}")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        value = parse_toml(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    except ValueError as error:
+        raise ValueError(f"{place.strip()}: the value cannot be read ({error})") from None
     table = tables
     for parent in parents:
         table = table.setdefault(parent, {})

@@ -1,6 +1,6 @@
 import pytest
 
-from inphase.data.recipe_tables import call, choose
+from inphase.storage.settings import call, choose
 
 
 def test_a_table_is_handed_to_what_it_names() -> None:
