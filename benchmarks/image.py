@@ -27,8 +27,8 @@ from inphase.media.sampling import context_frames
 from inphase.models import ENCODERS, Embedding, Encoder, MotionEncoder
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint
+from inphase.runs import CachedFeatures, feature_file_name
 from inphase.training import Recipe, read_recipe, train
-from inphase.training.features import CachedFeatures, feature_file_name
 
 INNER = golfdb.EVENTS[1:-1]
 

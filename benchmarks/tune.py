@@ -61,8 +61,8 @@ def trial(
     """
     import torch
 
+    from inphase.runs import cache_features
     from inphase.training.build import load_frame_sources
-    from inphase.training.features import cache_features
 
     torch.set_num_threads(1)
     tables: dict[str, Any] = {name: {**(getattr(base, name) or {}), **table} for name, table in changes.items()}

@@ -32,7 +32,7 @@ def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Name the videos that frozen networks look at, each time they do."""
     from inphase.data.video import Video
-    from inphase.training.features import CachedFeatures
+    from inphase.runs import CachedFeatures
 
     found: list[str] = []
     compute = CachedFeatures._compute

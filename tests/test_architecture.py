@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "losses": {"align"},
     "stage": {"media", "pose", "storage"},
     "data": {"stage", "pose", "media", "storage"},
-    "runs": {"models", "storage"},
+    "runs": {"data", "models", "media", "storage"},
     "training": {"data", "models", "losses", "runs", "pose", "media", "storage"},
     "evaluation": {"data", "models", "align", "runs", "pose", "media", "storage"},
     # data and evaluation: only to search a named data set as the evaluation of a run embeds it

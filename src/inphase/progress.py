@@ -1,6 +1,8 @@
-"""Progress: the one callback that every long-running function of the package takes."""
+"""What functions of the package report: progress while they run, and a summary of their result."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 # Called as progress(stage, done, total): `stage` names the work in a few words ("embedding a.mp4"), `done` of `total`
 # units are finished. A stage may be reported from several threads; a `total` of 0 is not known yet.
@@ -15,3 +17,22 @@ def stage_progress(progress: Progress | None, stage: str) -> Callable[[int, int]
     """Bind a stage: return the function of (done, total) that reports it."""
     report = progress or ignore_progress
     return lambda done, total: report(stage, done, total)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A result in words: warnings, lines, and a table whose columns named with a leading ">" hold numbers."""
+
+    lines: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    title: str = ""
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+
+def describe_left_out(left_out: Mapping[Any, str]) -> list[str]:
+    """Return a sentence for every video that was left out, with the reason."""
+    return [
+        f"left out: {reason}" if str(name) in reason else f"left out: {name}: {reason}"
+        for name, reason in left_out.items()
+    ]

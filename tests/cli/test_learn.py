@@ -67,7 +67,7 @@ def test_what_cannot_be_fitted_is_refused(
     assert run(monkeypatch, "fit", tmp_path / "nowhere", "--out", tmp_path / "run") == 1
     assert "nowhere" in capsys.readouterr().err
     assert run(monkeypatch, "fit", videos, "--out", tmp_path / "run", "--steps", "-5") == 1
-    assert "--steps and --workers must not be negative, got -5 and 2" in capsys.readouterr().err
+    assert "--steps must be at least 1 and --workers 0, got -5 and 2" in capsys.readouterr().err
 
     def absent(*_: object, **__: object) -> FillSummary:
         raise MissingExtraError("poses need mediapipe")

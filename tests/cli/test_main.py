@@ -16,6 +16,7 @@ from inphase.cli.options import DEFAULT_EMBEDDING, view_command
 from inphase.playback import Playback, PlaybackMoment, Result, write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from tests.commands import type_command as run
+from tests.media.recordings import write_video
 
 # Each command, its library function and the result that it returns.
 FUNCTIONS = {
@@ -58,6 +59,37 @@ def test_the_help_lists_every_command(monkeypatch: pytest.MonkeyPatch, capsys: p
 def test_the_output_folder_is_optional(command: str) -> None:
     default = inspect.signature(COMMANDS[command]).parameters["out"].default
     assert default == Path("out") / command
+
+
+@pytest.mark.parametrize("command", [("search",), ("evaluate",), ("fit",), ("data", "pose")])
+def test_the_help_shows_no_empty_default(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    assert run(monkeypatch, *command, "--help") == 0
+    shown = capsys.readouterr().out
+    assert "None" not in shown
+    assert "--steps INT  training steps; by default those of the recipe.  " in shown or command != ("fit",)
+
+
+def test_a_missing_labels_table_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    videos = [write_video(tmp_path / name, count=4) for name in ("a.mp4", "b.mp4")]
+    table = tmp_path / "absent.csv"
+    assert run(monkeypatch, "transfer", videos[0], table, videos[1], "--out", tmp_path / "out") == 1
+    assert capsys.readouterr().err.strip() == f"{table} does not exist: check the path"
+
+
+def test_an_unreadable_playback_is_not_said_to_play(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("starlette")
+    (tmp_path / "playback.json").write_text("{}")
+    monkeypatch.setattr("inphase.viewer.server.serve", lambda folder, *, port, on_ready: on_ready("http://here"))
+    assert run(monkeypatch, "view", tmp_path, "--no-open") == 0
+    found = capsys.readouterr()
+    assert f"{tmp_path} cannot be played; the error is shown at http://here" in found.out
+    assert "it is not a playback" in found.err
 
 
 def test_a_log_file_gets_a_line_now_and_then(

@@ -14,8 +14,8 @@ from inphase.evaluation import embed_videos
 from inphase.evaluation.embedded_videos import untrained
 from inphase.evaluation.evaluate import validate
 from inphase.models import Encoder, ImageEncoder, load_encoder
+from inphase.runs import CachedFeatures
 from inphase.training import train
-from inphase.training.features import CachedFeatures
 from inphase.training.metrics import Status, read_metrics
 from tests.commands import type_command
 from tests.training.conftest import make_recipe

@@ -29,7 +29,7 @@ from inphase.models.image_encoder import ImageEncoder
 from inphase.models.modality import decode_ahead
 from inphase.models.motion_encoder import MotionEncoder
 from inphase.playback import Playback, write_playback
-from inphase.progress import Progress, ignore_progress, stage_progress
+from inphase.progress import Progress, Summary, ignore_progress, stage_progress
 from inphase.storage.files import refuse_overwrite, require_folder
 
 # Colors from low to high activation: black, violet, red, orange, pale yellow.
@@ -80,6 +80,12 @@ class ActivationMaps:
         track = make_track(self.recording, media).replace(overlay=layer)
         title = f"activation maps of {self.recording.name}"
         return [file, write_playback(out, Playback(title, tracks=(track,)))]
+
+    def summary(self) -> Summary:
+        """Return the number of frames and cells."""
+        return Summary(
+            [f"{len(self.maps):,} frames of {self.recording.name}, {self.grid[0]} × {self.grid[1]} cells each"]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the maps, unscaled, as JSON-ready values: for every frame its second and h · w numbers."""

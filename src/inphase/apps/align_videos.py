@@ -20,7 +20,7 @@ from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import Pair, Playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
-from inphase.progress import Progress, ignore_progress
+from inphase.progress import Progress, Summary, ignore_progress
 from inphase.storage.cache import open_cache
 from inphase.storage.files import refuse_overwrite, require_folder
 
@@ -102,6 +102,16 @@ class Aligned:
     def playback(self, media: Sequence[str]) -> Playback:
         """Describe the aligned videos for the viewer; `media` are the paths of their files in its folder."""
         return make_playback(self.recordings, media, self.embeddings, self.synchronization, pairs=self.pairs)
+
+    def summary(self) -> Summary:
+        """Return the part of every other recording that matches the reference, and their distance."""
+        rows = []
+        for k, (each, found) in enumerate(zip(self.recordings, self.alignments, strict=True)):
+            if k != self.reference:
+                span = f"{self.seconds[0, k]:.2f}", f"{self.seconds[-1, k]:.2f}"
+                rows.append((each.name, f"{each.properties.duration:.2f}", *span, f"{found.distance:.3f}"))
+        title = f"aligned with {self.recordings[self.reference].name}"
+        return Summary([self.why], [], title, ("video", ">seconds", ">from", ">to", ">distance"), rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the alignment as JSON-ready values: seconds of every video at each frame of the reference."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.apps.search import MomentHit, list_corpus, moment_of, nearest_moments, show_moment
+from inphase.apps.search import MomentHit, list_corpus, moment_of, nearest_moments, show_moment, summarize_hits
 from inphase.data import DATASETS
 from inphase.data.audio_visual import read_video_sound
 from inphase.data.frame_source import open_frame_source
@@ -23,7 +23,7 @@ from inphase.models.embed_videos import embed_each
 from inphase.models.modality import WINDOW_SECONDS, embed_sound, embed_sound_at
 from inphase.playback import Playback, PlaybackMoment, Result, add_media, write_playback
 from inphase.playback.part import AUDIO_TYPES
-from inphase.progress import Progress, ignore_progress
+from inphase.progress import Progress, Summary, ignore_progress
 from inphase.runs import Run
 from inphase.storage.cache import open_cache
 from inphase.storage.errors import MediaError
@@ -79,6 +79,11 @@ class RetrievedSound:
                 shown.append(show(hit.name, hit.second, hit.score))
                 report("writing results", len(shown), 1 + len(self.hits))
             return [write_playback(out, Playback(self.title, results=(Result(shown[0], tuple(shown[1:])),)))]
+
+    def summary(self) -> Summary:
+        """Return the hits, best first."""
+        hits = [(hit.name, f"{hit.second:.2f}", hit.score) for hit in self.hits]
+        return summarize_hits(self.title, hits, left_out=self.left_out)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the query and the hits as JSON-ready values."""

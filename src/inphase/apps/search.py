@@ -21,7 +21,7 @@ from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import Playback, PlaybackMoment, Result, write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
-from inphase.progress import Progress, ignore_progress
+from inphase.progress import Progress, Summary, describe_left_out, ignore_progress
 from inphase.storage.cache import open_cache
 from inphase.storage.files import atomic_write, require_folder
 
@@ -98,6 +98,12 @@ class SearchResult:
         shown = [show_moment(out, recordings[hit.name], hit.second, score=hit.score) for hit in moments]
         query = show_moment(out, self.query, self.at)
         return [write_playback(out, Playback(self.title, results=(Result(query, tuple(shown)),)))]
+
+    def summary(self) -> Summary:
+        """Return the hits, best first."""
+        rows = [(hit.name, f"{hit.seconds[0]:.2f} – {hit.seconds[-1]:.2f}", hit.score) for hit in self.videos]
+        rows += [(hit.name, f"{hit.second:.2f}", hit.score) for hit in self.moments]
+        return summarize_hits(self.title, rows, lines=[self.method], left_out=self.left_out)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the query and the hits as JSON-ready values, times in seconds."""
@@ -177,6 +183,14 @@ def search_files(
         method=embedded.why,
         left_out={str(path): reason for path, reason in failed.items()},
     )
+
+
+def summarize_hits(
+    title: str, hits: Sequence[tuple[str, str, float]], *, lines: Sequence[str] = (), left_out: Mapping[str, str]
+) -> Summary:
+    """Summarize hits: name, seconds and score, best first."""
+    rows = [(str(rank), name, seconds, f"{score:.3f}") for rank, (name, seconds, score) in enumerate(hits, start=1)]
+    return Summary(lines, describe_left_out(left_out), title, (">", "video", ">seconds", ">score"), rows)
 
 
 def require_question(*, at: float | None, top: int, subsequence: bool) -> None:

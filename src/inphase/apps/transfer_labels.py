@@ -33,7 +33,7 @@ from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
-from inphase.progress import Progress, ignore_progress
+from inphase.progress import Progress, Summary, ignore_progress
 from inphase.storage.cache import open_cache
 from inphase.storage.files import atomic_write, refuse_overwrite, require_folder
 
@@ -83,7 +83,7 @@ class Labeled:
         playback = playback.replace(tracks=tracks, title=f"labels transferred from {self.source.name}")
         return [*tables, write_playback(out, playback)]
 
-    def summary(self) -> list[tuple[str, str, str, str]]:
+    def summary(self) -> Summary:
         """Return for every target its name, number of labels, mean confidence and least confident label."""
         rows = []
         for video, found in zip(self.targets, self.transferred, strict=True):
@@ -92,7 +92,8 @@ class Labeled:
             mean = f"{sum(confidence for _, confidence in pairs) / len(pairs):.2f}" if pairs else ""
             least = "{} {:.2f}".format(*min(pairs, key=lambda pair: pair[1])) if pairs else ""
             rows.append((video.name, number, mean, least))
-        return rows
+        columns = ("video", ">labels", ">mean confidence", "least confident")
+        return Summary([self.why], [], "labels transferred", columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all labels as JSON-ready values, times in seconds."""

@@ -12,6 +12,7 @@ from rich.markup import escape
 from tyro.extras import SubcommandApp
 
 from inphase.cli import corpora, datasets, learn, measurement, use, viewing
+from inphase.cli.options import plain_help
 from inphase.storage.files import explain_os_error
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -34,7 +35,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 app = SubcommandApp()
 for name, command in COMMANDS.items():
-    app.command(name=name)(command)
+    app.command(name=name)(plain_help(command))
 app.command(datasets.commands, name="data", help="Examine and prepare data sets.")
 
 
@@ -51,7 +52,11 @@ def main() -> None:
         if isinstance(error, OSError) and error.errno is not None:
             # A failed copy has two names: the file and its destination.
             named = [str(name) for name in (error.filename, error.filename2) if name is not None]
-            message = f"{' → '.join(named)}: {explain_os_error(error)}" if named else explain_os_error(error)
+            reason = explain_os_error(error)
+            if isinstance(error, FileNotFoundError) and len(named) == 1:
+                message = f"{named[0]} does not exist: check the path"
+            else:
+                message = f"{' → '.join(named)}: {reason}" if named else reason
         Console(stderr=True).print(f"[red]{escape(message)}[/red]", soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:

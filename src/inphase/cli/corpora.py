@@ -5,19 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from inphase.cli.options import (
-    CacheFolder,
-    Device,
-    Fps,
-    Json,
-    Modality,
-    Model,
-    Out,
-    print_json,
-    print_line,
-    show_progress,
-    warn_line,
-)
+from inphase.cli.options import CacheFolder, Device, Fps, Json, Modality, Model, Out, run
 
 if TYPE_CHECKING:
     from inphase.corpus.engines import Engine
@@ -30,8 +18,6 @@ Ray = Annotated[
     str | None,
     tyro.conf.arg(metavar="ADDRESS", help="use the Ray cluster at an address; auto: the one of this machine"),
 ]
-# Names that are printed of a list that may be long.
-MAX_NAMES = 5
 
 
 def embed(
@@ -62,32 +48,11 @@ def embed(
     Args:
         shard_videos: videos embedded between one save and the next.
     """
+    options = dict(locals())
     from inphase.corpus.embed_corpus import embed_corpus
 
-    with show_progress() as progress:
-        result = embed_corpus(
-            corpus,
-            out,
-            model=model,
-            modality=modality,
-            fps=fps,
-            device=device,
-            workers=workers,
-            engine=_choose_engine(engine, ray, workers),
-            cache=cache,
-            shard_videos=shard_videos,
-            progress=progress,
-        )
-    if json:
-        return print_json(result)
-    speed = f", {result.frames / result.seconds:,.0f} frames/s" if result.frames else ""
-    counts = f"{result.changed:,} of them changed; {result.kept:,} kept; {result.failed:,} broken"
-    print_line(f"{result.done:,} videos embedded ({result.frames:,} frames, {result.seconds:.1f} s{speed}), {counts}")
-    for reason in list(result.broken.values())[:MAX_NAMES]:
-        warn_line(f"broken: {reason}")
-    if result.failed > MAX_NAMES:
-        warn_line(f"and {result.failed - MAX_NAMES:,} more; the store has the reason of each")
-    return print_line(str(out))
+    options["engine"] = _choose_engine(engine, options.pop("ray"), workers)
+    run(embed_corpus, options.pop("corpus"), options.pop("out"), **options)
 
 
 def align_all(
@@ -113,31 +78,11 @@ def align_all(
         reference: the video to align with; by default the one with the least sum of distances to the others.
         max_compared: align all pairs of at most this many videos of an action, drawn at random if there are more.
     """
+    options = dict(locals())
     from inphase.corpus.align_corpus import align_corpus
 
-    with show_progress() as progress:
-        result = align_corpus(
-            store,
-            out,
-            actions=action,
-            reference=reference,
-            max_compared=max_compared,
-            device=device,
-            workers=workers,
-            engine=_choose_engine(engine, ray, workers),
-            progress=progress,
-        )
-        result.write(out, progress=progress)
-    if json:
-        return print_json(result)
-    for each in result.actions:
-        speed = f"{each.pairs:,} pairs in {each.pair_seconds:.1f} s ({each.pairs_per_second:,.0f} pairs/s)"
-        print_line(f"{each.action}: {each.videos:,} videos, reference {each.reference}; {speed}")
-        if each.misfits:
-            more = f" and {each.misfits - MAX_NAMES} more" if each.misfits > MAX_NAMES else ""
-            names = ", ".join(id for id, _, _ in each.worst[:MAX_NAMES])
-            print_line(f"  {each.misfits} do not fit: {names}{more}")
-    return print_line(str(out / "report.html"))
+    options["engine"] = _choose_engine(engine, options.pop("ray"), workers)
+    run(align_corpus, options.pop("store"), out, actions=options.pop("action"), **options, done="{out}/report.html")
 
 
 def _choose_engine(name: str, ray: str | None, workers: int | None) -> "str | Engine":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from tyro.extras import SubcommandApp
 
-from inphase.cli.options import CacheFolder, Workers, print_line, print_table, show_progress, warn_line
+from inphase.cli.options import CacheFolder, Workers, plain_help, print_line, print_table, show_progress, warn_line
 from inphase.data import DATASETS
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ MAX_LISTED_ACTIONS = 30
 
 
 @commands.command(name="check")
+@plain_help
 def check_data(name: Name, root: OptionalRoot = None, *, open: bool = False) -> None:
     """Examine a data set: videos, frames, actions, splits, and missing or broken files.
 
@@ -51,6 +52,7 @@ def check_data(name: Name, root: OptionalRoot = None, *, open: bool = False) -> 
 
 
 @commands.command(name="show")
+@plain_help
 def show_data(
     name: Name,
     root: OptionalRoot = None,
@@ -81,6 +83,7 @@ def show_data(
 
 
 @commands.command(name="cache")
+@plain_help
 def cache_data(
     name: Name,
     root: Root,
@@ -104,6 +107,7 @@ def cache_data(
 
 
 @commands.command(name="pose")
+@plain_help
 def pose_data(
     name: Name,
     root: Root,
@@ -138,6 +142,7 @@ def pose_data(
 
 
 @commands.command(name="stage")
+@plain_help
 def write_stage(
     root: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="ROOT", help="the folder to write")],
     *,

@@ -21,9 +21,8 @@ from inphase.cli.options import (
     Workers,
     print_json,
     print_line,
-    print_table,
+    run,
     show_progress,
-    view_command,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def fit(
     *,
     out: Out = Path("out/fit"),
     modality: Modality = "auto",
-    steps: int = 0,
+    steps: int | None = None,
     workers: Workers = 2,
     seed: int = 0,
     set: Changes = (),
@@ -59,9 +58,9 @@ def fit(
     from inphase.data.video import Problem
     from inphase.training import fit as fit_folder
 
-    if steps < 0 or workers < 0:
-        raise ValueError(f"--steps and --workers must not be negative, got {steps} and {workers}")
-    changes = [f"run.seed={seed}", *([f"run.steps={steps}"] if steps else []), *set]
+    if (steps is not None and steps < 1) or workers < 0:
+        raise ValueError(f"--steps must be at least 1 and --workers 0, got {steps} and {workers}")
+    changes = [f"run.seed={seed}", *([] if steps is None else [f"run.steps={steps}"]), *set]
     with show_progress() as progress:
         fitted = fit_folder(
             folder,
@@ -138,10 +137,4 @@ def demo(
 
     with show_progress() as progress:
         found = run_demo(out, modalities=modalities, on_status=print_status(), progress=progress)
-        found.write(out / "aligned", progress=progress)
-    if json:
-        return print_json(found)
-    columns = ("", ">alignment error after DTW", ">by nearest frame", ">Kendall's τ", ">τ, whole context")
-    print_table("people not in the training data", columns, found.summary())
-    print_line("error: fraction of the action's duration, 0 is perfect; τ: 1 is perfect, time alone is a control")
-    return print_line(f"watch {out / 'aligned' / 'aligned.mp4'}, or: {view_command(out / 'aligned')}")
+    run(lambda progress: found, out=out / "aligned", json=json, done="watch {out}/aligned.mp4, or: {view}")

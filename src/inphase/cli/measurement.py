@@ -57,7 +57,6 @@ def evaluate(
     from inphase.evaluation.embedded_videos import CONTROLS
     from inphase.models.encoder import choose_device
     from inphase.runs import Run
-    from inphase.training.features import cache_features
 
     options: dict[str, dict[str, Any]] = {
         "kendall_tau": {"setting": setting, "stride": stride, "distance": distance},
@@ -76,7 +75,6 @@ def evaluate(
             options=options,
             compare=CONTROLS if controls else (),
             device=choose_device(device),
-            cache_features=cache_features,
             progress=progress,
         )
     files = evaluation.write(out or Run(run if run.is_dir() else Path()).evaluation)
@@ -118,6 +116,7 @@ def reproduce(
         methods: only these, such as gta tcc.
         workers: how many runs are trained at a time; by default one per core for pose, one for images.
     """
+    options = {key: value for key, value in locals().items() if key not in ("modality", "out", "set", "json")}
     from inphase.reproduction import STUDY_DATA
     from inphase.reproduction import reproduce as run_study
 
@@ -125,20 +124,7 @@ def reproduce(
         modality = STUDY_DATA[data].modality
     folder = out or Path("out/reproduce") / f"{data}_{modality}"
     with show_progress() as progress:
-        result = run_study(
-            name,
-            folder,
-            data=data,
-            root=root,
-            store=store,
-            modality=modality,
-            budget=budget,
-            seeds=seeds,
-            methods=methods,
-            changes=set,
-            workers=workers,
-            progress=progress,
-        )
+        result = run_study(options.pop("name"), folder, modality=modality, changes=set, **options, progress=progress)
         result.write(folder / name, progress=progress)
     if json:
         return print_json(result)

@@ -1,14 +1,16 @@
-"""Options that several commands share, each with one meaning, and how commands print their results."""
+"""Options that several commands share, each with one meaning; how commands run, show progress and print results."""
 
 import json
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any, Literal, Protocol
+from types import NoneType
+from typing import Annotated, Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
 import tyro
 from rich.console import Console
@@ -18,6 +20,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 
 from inphase.progress import Progress
+from inphase.storage.files import require_folder
 
 Videos = Annotated[
     tyro.conf.Positional[tuple[Path, ...]],
@@ -26,20 +29,28 @@ Videos = Annotated[
 Video = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="VIDEO", help="a video file")]
 Out = Annotated[Path, tyro.conf.arg(metavar="DIR", help="the folder to write")]
 Model = Annotated[
-    Path | None, tyro.conf.arg(metavar="RUN", help="a run folder or an encoder file; by default a shipped encoder")
+    Path | None,
+    tyro.conf.arg(
+        metavar="RUN", help="a run folder or an encoder file; by default a shipped encoder", help_behavior_hint=""
+    ),
 ]
 RequiredModel = Annotated[Path, tyro.conf.arg(metavar="RUN", help="a run folder or an encoder file")]
 Modality = Annotated[
     Literal["auto", "pose", "image", "both"],
     tyro.conf.arg(help="what to embed; auto: pose where a person is found, otherwise images"),
 ]
-Fps = Annotated[float | None, tyro.conf.arg(metavar="FPS", help="frames per second to embed; by default every frame")]
+Fps = Annotated[
+    float | None,
+    tyro.conf.arg(metavar="FPS", help="frames per second to embed; by default every frame", help_behavior_hint=""),
+]
 Device = Annotated[str, tyro.conf.arg(help="where networks run: auto, cpu or cuda")]
 Workers = Annotated[int, tyro.conf.arg(metavar="N", help="parallel processes; 0 works in this one")]
 PoseEstimator = Annotated[str, tyro.conf.arg(metavar="NAME", help="a pose estimator, or an import path module:Class")]
 CacheFolder = Annotated[
     Path | None,
-    tyro.conf.arg(metavar="DIR", help="the folder of cached poses and embeddings; default ~/.cache/inphase"),
+    tyro.conf.arg(
+        metavar="DIR", help="the folder of cached poses and embeddings; default ~/.cache/inphase", help_behavior_hint=""
+    ),
 ]
 
 
@@ -66,10 +77,65 @@ Changes = Annotated[
 
 
 class JsonReady(Protocol):
-    """A result of the library that can be printed as JSON."""
+    """A result of the library."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
+
+
+def run(work: Callable[..., Any], *arguments: Any, done: str = "", **options: Any) -> None:
+    """Call a function of the library, write its result into the folder `out`, and print its summary, or JSON.
+
+    `options` are those of the command, by the names of the function's parameters, and `out` and `json`. `done` is the
+    last line; {out} stands for the folder, and {view} for the command that plays it.
+    """
+    out, json = options.pop("out", None), options.pop("json", False)
+    if "embedding" in options:
+        options |= vars(options.pop("embedding"))
+    if out is not None:
+        require_folder(out)
+    with show_progress() as progress:
+        result = work(*arguments, progress=progress, **options)
+        if out is not None:
+            result.write(out, progress=progress)
+    summary = result.summary()
+    for sentence in summary.warnings:
+        warn_line(sentence)
+    if json:
+        return print_json(result)
+    for line in summary.lines:
+        print_line(line)
+    if summary.columns:
+        print_table(summary.title, summary.columns, summary.rows)
+    if done:
+        print_line(done.format(out=out, view="" if out is None else view_command(out)))
+    return None
+
+
+def view_command(out: Path) -> str:
+    """Return the shell command that opens a written folder in the viewer."""
+    return f"inphase view {shlex.quote(str(out))}"
+
+
+def plain_help(command: Callable[..., None]) -> Callable[..., None]:
+    """Leave None and empty defaults out of a command's help: they mean what its text says."""
+    hints = get_type_hints(command, include_extras=True)
+    for name, parameter in signature(command).parameters.items():
+        if parameter.default in (None, "", ()):
+            kind, *extras = get_args(hints[name]) if get_origin(hints[name]) is Annotated else [hints[name]]
+            hidden = tyro.conf.arg(help_behavior_hint="", metavar=_metavar(kind))
+            hints[name] = Annotated[(kind, hidden, *extras)]
+    command.__annotations__ = hints
+    return command
+
+
+def _metavar(kind: Any) -> str | None:
+    """Name the values of an optional type without None; None where the usual name does."""
+    for option in get_args(kind) if NoneType in get_args(kind) else ():
+        if get_origin(option) is Literal:
+            return "{" + ",".join(map(str, get_args(option))) + "}"
+        return str(option.__name__).upper()
+    return None
 
 
 def print_json(result: JsonReady) -> None:
@@ -95,11 +161,6 @@ def print_line(text: str) -> None:
 def warn_line(text: str) -> None:
     """Print a warning on standard error."""
     Console(stderr=True).print(f"[yellow]{escape(text)}[/yellow]", soft_wrap=True)
-
-
-def view_command(out: Path) -> str:
-    """Return the shell command that opens a written folder in the viewer."""
-    return f"inphase view {shlex.quote(str(out))}"
 
 
 # Seconds between two lines of a log file.

@@ -1,6 +1,5 @@
 """Commands for one's own videos: align, transfer, search, retrieve, activations, pose3d."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,14 +18,8 @@ from inphase.cli.options import (
     Top,
     Video,
     Videos,
-    print_json,
-    print_line,
-    print_table,
-    show_progress,
-    view_command,
-    warn_line,
+    run,
 )
-from inphase.storage.files import require_folder
 
 
 def align(
@@ -55,34 +48,10 @@ def align(
         cost: the cost of matching two frames.
         height: height of each video in aligned.mp4, in pixels.
     """
+    options = dict(locals())
     from inphase.apps.align_videos import align_videos
 
-    require_folder(out)
-    with show_progress() as progress:
-        aligned = align_videos(
-            videos,
-            reference=reference,
-            subsequence=subsequence,
-            smooth=smooth,
-            slow=slow,
-            cost=cost,
-            height=height,
-            progress=progress,
-            **vars(embedding),
-        )
-        aligned.write(out, progress=progress)
-    if json:
-        return print_json(aligned)
-    print_line(aligned.why)
-    rows = []
-    for k, (each, found) in enumerate(zip(aligned.recordings, aligned.alignments, strict=True)):
-        if k != aligned.reference:
-            span = f"{aligned.seconds[0, k]:.2f}", f"{aligned.seconds[-1, k]:.2f}"
-            rows.append((each.name, f"{each.properties.duration:.2f}", *span, f"{found.distance:.3f}"))
-    title = f"aligned with {aligned.recordings[aligned.reference].name}"
-    print_table(title, ("video", ">seconds", ">from", ">to", ">distance"), rows)
-    print_line(f"watch {out / 'aligned.mp4'}, or: {view_command(out)}")
-    return None
+    run(align_videos, **options, done="watch {out}/aligned.mp4, or: {view}")
 
 
 def activations(
@@ -97,13 +66,8 @@ def activations(
     """
     from inphase.apps.activation_maps import activation_maps
 
-    require_folder(out)
-    with show_progress() as progress:
-        maps = activation_maps(video, model, height=height, progress=progress)
-        maps.write(out, progress=progress)
-    if json:
-        return print_json(maps)
-    return print_line(f"watch {out / 'activations.mp4'}, or: {view_command(out)}")
+    done = "watch {out}/activations.mp4, or: {view}"
+    run(activation_maps, video, model, height=height, out=out, json=json, done=done)
 
 
 def transfer(
@@ -122,16 +86,8 @@ def transfer(
     """
     from inphase.apps.transfer_labels import transfer_labels
 
-    require_folder(out)
-    with show_progress() as progress:
-        labeled = transfer_labels(source, labels, targets, progress=progress, **vars(embedding))
-        labeled.write(out, progress=progress)
-    if json:
-        return print_json(labeled)
-    print_line(labeled.why)
-    columns = ("video", ">labels", ">mean confidence", "least confident")
-    print_table("labels transferred", columns, labeled.summary())
-    return print_line(f"tables and a playback are in {out}: {view_command(out)}")
+    done = "tables and a playback are in {out}: {view}"
+    run(transfer_labels, source, labels, targets, **vars(embedding), out=out, json=json, done=done)
 
 
 def search(
@@ -157,21 +113,10 @@ def search(
         subsequence: the query is a short action that may be a part of longer videos; without --at only.
         action: search only videos of this action; in a store only.
     """
+    options = dict(locals())
     from inphase.corpus.store_search import search as search_corpus
 
-    require_folder(out)
-    with show_progress() as progress:
-        found = search_corpus(
-            query, within, at=at, top=top, subsequence=subsequence, action=action, progress=progress, **vars(embedding)
-        )
-        found.write(out, progress=progress)
-    _warn_left_out(found.left_out)
-    if json:
-        return print_json(found)
-    print_line(found.method)
-    rows = [(hit.name, f"{hit.seconds[0]:.2f} – {hit.seconds[-1]:.2f}", hit.score) for hit in found.videos]
-    rows += [(hit.name, f"{hit.second:.2f}", hit.score) for hit in found.moments]
-    return _print_hits(found.title, rows, out)
+    run(search_corpus, options.pop("query"), options.pop("within"), **options, done="{view}")
 
 
 def retrieve(
@@ -198,27 +143,10 @@ def retrieve(
         image: a video whose frame --at is the query; in a data set, a video's id.
         split: the split of a data set.
     """
+    options = dict(locals())
     from inphase.apps.retrieve_sound import retrieve_sound
 
-    require_folder(out)
-    with show_progress() as progress:
-        found = retrieve_sound(
-            within,
-            model=model,
-            sound=sound,
-            image=image,
-            at=at,
-            top=top,
-            split=split,
-            fps=fps,
-            cache=cache,
-            progress=progress,
-        )
-        found.write(out, progress=progress)
-    _warn_left_out(found.left_out)
-    if json:
-        return print_json(found)
-    return _print_hits(found.title, [(hit.name, f"{hit.second:.2f}", hit.score) for hit in found.hits], out)
+    run(retrieve_sound, options.pop("within"), **options, done="{view}")
 
 
 def pose3d(
@@ -252,41 +180,8 @@ def pose3d(
         fps: frames per second of a data set that does not state it.
         flips: try people of the other hand as mirror images.
     """
+    options = dict(locals())
     from inphase.apps.pose3d.reconstruct_pose import reconstruct_pose
 
-    require_folder(out)
-    with show_progress() as progress:
-        found = reconstruct_pose(
-            videos,
-            model=model,
-            data=data,
-            root=root,
-            action=action,
-            query=query,
-            max_views=views,
-            fps=fps,
-            flips=flips,
-            cache=cache,
-            progress=progress,
-        )
-        found.write(out, progress=progress)
-    _warn_left_out(found.left_out)
-    if json:
-        return print_json(found)
-    print_line(found.summary)
-    for sentence in found.warnings:
-        warn_line(sentence)
-    return print_line(f"pose3d.npz, pose3d.png and the playback are in {out}: {view_command(out)}")
-
-
-def _print_hits(title: str, rows: Sequence[tuple[str, str, float]], out: Path) -> None:
-    """Print hits, best first, and how to play them."""
-    numbered = [(str(rank), name, seconds, f"{score:.3f}") for rank, (name, seconds, score) in enumerate(rows, start=1)]
-    print_table(title, (">", "video", ">seconds", ">score"), numbered)
-    print_line(view_command(out))
-
-
-def _warn_left_out(left_out: Mapping[str, str] | Mapping[Path, str]) -> None:
-    """Print which videos were left out, and why."""
-    for name, reason in left_out.items():
-        warn_line(f"left out: {reason}" if str(name) in reason else f"left out: {name}: {reason}")
+    done = "pose3d.npz, pose3d.png and the playback are in {out}: {view}"
+    run(reconstruct_pose, max_views=options.pop("views"), **options, done=done)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from inphase.cli.options import Json, Out, print_json, print_line, show_progress, warn_line
+from inphase.cli.options import Json, Out, print_line, run, warn_line
 
 Folder = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR", help="a folder with a playback.json")]
 
@@ -22,19 +22,21 @@ def view(folder: Folder, *, port: int = 0, open: bool = True) -> None:
     """
     from inphase.playback import INDEX, PlaybackError, read_playback
 
+    plays = "plays"
     try:
         read_playback(folder)
     except PlaybackError as error:  # the page shows the error too, and the playback once it is fixed
         if not (folder / INDEX).is_file():
             raise
         warn_line(str(error))
+        plays = "cannot be played; the error is shown"
     try:
         from inphase.viewer.server import serve
     except ModuleNotFoundError as error:
         raise ValueError(f"the viewer needs {error.name}: pip install 'inphase[viewer]'") from error
 
     def on_ready(url: str) -> None:
-        print_line(f"{folder} plays at {url} (Ctrl-C to stop)")
+        print_line(f"{folder} {plays} at {url} (Ctrl-C to stop)")
         sys.stdout.flush()
         if open:
             _open_browser(url)
@@ -49,11 +51,7 @@ def export(folder: Folder, *, out: Out = Path("out/export"), json: Json = False)
     """Export a playback as a web page for any static host; it also opens as a file. The folder must be new or empty."""
     from inphase.viewer.page import export as export_playback
 
-    with show_progress() as progress:
-        exported = export_playback(folder, out, progress=progress)
-    if json:
-        return print_json(exported)
-    return print_line(f"Open {exported.page}, or put {out} on any static host.")
+    run(export_playback, folder, out, json=json)
 
 
 def _open_browser(url: str) -> None:

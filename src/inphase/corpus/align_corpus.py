@@ -28,7 +28,7 @@ from inphase.corpus.pairs import (
     outlier_bound,
     pack,
 )
-from inphase.progress import Progress, stage_progress
+from inphase.progress import Progress, Summary, stage_progress
 from inphase.storage.files import atomic_write, explain_os_errors, scratch_folder
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 # Videos of an action whose pairs are all aligned, at most.
 MAX_COMPARED = 2000
-# Videos listed in a table of a page, and names written beside a matrix of distances, at most.
-MAX_LISTED, MAX_NAMES = 100, 60
+# Videos listed in a table of a page, names beside a matrix of distances, misfits in a summary, at most.
+MAX_LISTED, MAX_NAMES, MAX_MISFITS = 100, 60, 5
 PACKAGES = ("inphase", "torch", "numpy", "scipy", "numba", "pyarrow")
 NOTE = "Their median distance to the others is beyond the bound: the median of all and 3.5 robust deviations."
 
@@ -64,6 +64,18 @@ class AlignedCorpus:
                 files = [Path(shutil.copy(page, out)) for page in self.actions[0].pages()]
         stage_progress(progress, "writing the report")(len(files), len(files))
         return files
+
+    def summary(self) -> Summary:
+        """Return the reference, the speed and the misfits of every action."""
+        lines = []
+        for each in self.actions:
+            speed = f"{each.pairs:,} pairs in {each.pair_seconds:.1f} s ({each.pairs_per_second:,.0f} pairs/s)"
+            lines.append(f"{each.action}: {each.videos:,} videos, reference {each.reference}; {speed}")
+            if each.misfits:
+                more = f" and {each.misfits - MAX_MISFITS} more" if each.misfits > MAX_MISFITS else ""
+                names = ", ".join(id for id, _, _ in each.worst[:MAX_MISFITS])
+                lines.append(f"  {each.misfits} do not fit: {names}{more}")
+        return Summary(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts, the reference and the misfits of every action as JSON-ready values."""

@@ -25,7 +25,7 @@ from inphase.models.embed_videos import Model, embed_video, open_encoder
 from inphase.models.encoder import ModalityChoice
 from inphase.models.modality import require_video_encoder
 from inphase.models.weights import fingerprint
-from inphase.progress import Progress, stage_progress
+from inphase.progress import Progress, Summary, stage_progress
 from inphase.storage.cache import Cache, content_hash, default_cache_folder
 from inphase.storage.errors import MediaError
 from inphase.storage.files import atomic_write, exclusive_lock, explain_os_errors
@@ -35,6 +35,9 @@ SHARD_VIDEOS = 32
 # Broken videos whose reasons are returned; the store has the reason of each.
 MAX_REASONS = 1000
 FATAL = "reading it ended the process, as a fault in a codec or too little memory does: convert it or make it shorter"
+
+# Broken videos that a summary names.
+MAX_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,16 @@ class EmbeddedCorpus:
             csv.writer(opened).writerows([("id", "reason"), *self.broken.items()])
         stage_progress(progress, "writing the counts")(2, 2)
         return [out / "embedded.json", out / "broken.csv"]
+
+    def summary(self) -> Summary:
+        """Return the counts, and the reasons of the first broken videos."""
+        speed = f", {self.frames / self.seconds:,.0f} frames/s" if self.frames else ""
+        work = f"{self.done:,} videos embedded ({self.frames:,} frames, {self.seconds:.1f} s{speed})"
+        counts = f"{self.changed:,} of them changed; {self.kept:,} kept; {self.failed:,} broken"
+        broken = [f"broken: {reason}" for reason in list(self.broken.values())[:MAX_NAMED]]
+        if self.failed > MAX_NAMED:
+            broken.append(f"and {self.failed - MAX_NAMED:,} more; the store has the reason of each")
+        return Summary([f"{work}, {counts}", str(self.store)], broken)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts as JSON-ready values."""

@@ -26,16 +26,13 @@ from inphase.evaluation.tasks import FITTED_TASKS, TASKS
 from inphase.evaluation.tasks.sound_recall import measure_sound_recall
 from inphase.models import Encoder, load_encoder
 from inphase.progress import Progress, ignore_progress
-from inphase.runs import Run
+from inphase.runs import Run, cache_features
 from inphase.storage.errors import MissingExtraError
 
 # The task of runs with an audio encoder.
 SOUND_RECALL = "sound_recall"
 # Pairs of random networks that sound recall is averaged over.
 UNTRAINED_PAIRS = 5
-
-# Replaces the frames of a source by features of the encoder's frozen backbone, cached in a folder.
-CacheFeatures = Callable[..., FrameSource]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +83,6 @@ def evaluate(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     compare: Collection[str] = CONTROLS,
     device: torch.device | str = "cpu",
-    cache_features: CacheFeatures | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Evaluate a run folder, or an encoder file, on the data of its recipe.
@@ -94,8 +90,8 @@ def evaluate(
     `data` names another data set, `root` its folder, `store` the store of its frames or poses. `tasks` are the tasks to
     run, by default all that the labels allow; classifiers are fitted on the split "train". `options` are keyword
     arguments of tasks by name, as {"kendall_tau": {"stride": 1}}; `compare` names the controls. Embeddings are cached
-    in the run folder; nothing is written beside an encoder file. `cache_features(encoder, source, folder=…)`, as
-    `inphase.training.features.cache_features`, reuses the features that the training of a frozen backbone cached.
+    in the run folder, and the features that the training of a frozen backbone cached there are reused; nothing is
+    written beside an encoder file.
     """
     run = Path(run)
     folder, cache = (run, run) if run.is_dir() else (run.parent, None)
@@ -105,7 +101,7 @@ def evaluate(
 
     def open_split(name: str) -> FrameSource:
         source = dataset.open(encoder, name)
-        if cache_features is None or not is_trained_on or not encoder.is_frozen:
+        if not is_trained_on or not encoder.is_frozen:
             return source
         return cache_features(encoder, source, folder=Run(folder).features)
 

@@ -13,7 +13,7 @@ from inphase.evaluation import embed_videos, value_of
 from inphase.evaluation.evaluate import Evaluation, measure
 from inphase.media.recording import open_recordings
 from inphase.models import Encoder
-from inphase.progress import Progress
+from inphase.progress import Progress, Summary
 from inphase.training import Recipe, read_recipe, train
 from inphase.training.loop import OnStatus
 
@@ -22,6 +22,7 @@ MODALITIES = ("pose", "image")
 TEST_VIDEOS, PAIR_SIZE = 6, 256
 # Changes of speed shorter than this are removed from the aligned pair, in seconds.
 SMOOTH_SECONDS = 0.3
+ERRORS_EXPLAINED = "error: fraction of the action's duration, 0 is perfect; τ: 1 is perfect, time alone is a control"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +45,15 @@ class Demo:
             rows.append(_row(f"trained, by {modality}", found, None))
         return rows
 
-    def summary(self) -> list[tuple[str, ...]]:
-        """Return the rows as text, errors in percent."""
+    def summary(self) -> Summary:
+        """Return the rows as text, errors in percent of the action's duration."""
         digits = (".1%", ".1%", ".3f", ".3f")
-        return [
+        rows = [
             (name, *("" if value is None else format(value, form) for value, form in zip(values, digits, strict=True)))
             for name, *values in self.rows()
         ]
+        columns = ("", ">alignment error after DTW", ">by nearest frame", ">Kendall's τ", ">τ, whole context")
+        return Summary([ERRORS_EXPLAINED], [], "people not in the training data", columns, rows)
 
     def write(self, folder: Path | str, *, progress: Progress | None = None) -> list[Path]:
         """Write the aligned pair; return the paths of its files."""

@@ -30,11 +30,11 @@ from inphase.evaluation.evaluate import Evaluation, measure
 from inphase.models import Encoder, load_encoder
 from inphase.progress import Progress
 from inphase.reproduction.study import Changes, Setup
+from inphase.runs import CachedFeatures
 from inphase.storage.files import atomic_write
 from inphase.storage.settings import Table
 from inphase.training import Recipe, change_recipe, list_recipes, read_recipe, train
 from inphase.training.build import build_encoder_with_loss
-from inphase.training.features import CachedFeatures
 
 # Steps as a fraction of the recipe's; for images, "full" is the paper's network and its 150,000 steps.
 STEP_FRACTIONS: Mapping[str, float] = {"small": 1 / 8, "medium": 1 / 2, "full": 1.0}

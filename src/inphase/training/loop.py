@@ -19,7 +19,16 @@ from inphase.models import Encoder, save_encoder
 from inphase.models.modality import find_modality
 from inphase.models.weights import is_encoder_current
 from inphase.progress import Progress, ignore_progress, stage_progress
-from inphase.runs import Run, load_checkpoint, restore_checkpoint, rng_state, save_checkpoint, set_rng_state
+from inphase.runs import (
+    CachedFeatures,
+    Run,
+    cache_features,
+    load_checkpoint,
+    restore_checkpoint,
+    rng_state,
+    save_checkpoint,
+    set_rng_state,
+)
 from inphase.storage.errors import MissingExtraError
 from inphase.storage.files import exclusive_lock
 from inphase.storage.settings import call
@@ -30,7 +39,6 @@ from inphase.training.encoder_with_loss import (
     synchronize_batch_norms,
     trainable_parameters,
 )
-from inphase.training.features import CachedFeatures, cache_features
 from inphase.training.metrics import COLLAPSED, Clock, Metrics, Status, Trained, TrainingError, read_metrics
 from inphase.training.recipe import (
     OptimizerSettings,

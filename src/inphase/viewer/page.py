@@ -12,7 +12,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 from inphase.playback import INDEX, open_playback
 from inphase.playback.part import AUDIO_TYPES, IMAGE_TYPES, VIDEO_TYPES
-from inphase.progress import Progress, ignore_progress
+from inphase.progress import Progress, Summary, ignore_progress
 from inphase.storage.files import atomic_write, scratch_folder
 
 STATIC = Path(__file__).parent / "static"
@@ -44,6 +44,11 @@ class Exported:
     page: Path  # what `export` wrote: index.html, a single page, or an archive
     texts: dict[str, str]  # path in the exported folder → content
     media: dict[str, Path]  # path in the exported folder → file to copy
+
+    def summary(self) -> Summary:
+        """Return how to open the page."""
+        host = f", or put {self.page.parent} on any static host" if self.page.name == "index.html" else ""
+        return Summary([f"Open {self.page}{host}."])
 
     def write(self, folder: Path | str, *, progress: Progress | None = None) -> Path:
         """Write all files to `folder`, which must be new or empty, and return the path of index.html.

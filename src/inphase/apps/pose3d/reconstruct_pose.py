@@ -26,7 +26,7 @@ from inphase.models import Encoder, load_encoder, load_shipped
 from inphase.models.embed_videos import Model, estimate_poses
 from inphase.playback import write_playback
 from inphase.pose.pose import JOINTS13
-from inphase.progress import Progress, ignore_progress, stage_progress
+from inphase.progress import Progress, Summary, describe_left_out, ignore_progress, stage_progress
 from inphase.storage.cache import Cache, default_cache_folder
 from inphase.storage.errors import MediaError
 from inphase.storage.files import atomic_write, require_folder
@@ -61,17 +61,17 @@ class ReconstructedPose:
     seconds: tuple[NDArray[np.float64], ...]
     left_out: Mapping[Path, str]
 
-    @property
-    def summary(self) -> str:
-        """Return a line on the views and how well they agree."""
+    def summary(self) -> Summary:
+        """Return a line on the views and how well they agree, and the reasons to distrust them."""
         found = self.reconstruction
         mirrored = [name for name, flipped in zip(found.names, found.flipped, strict=True) if flipped]
         mirrors = f"; used as mirror images: {', '.join(mirrored)}" if mirrored else ""
-        return (
+        line = (
             f"{len(found.times):,} frames of {found.names[0]} from {len(found.names)} views, {found.views.min()} to "
             f"{found.views.max()} of them at each frame; median error {np.nanmedian(found.error):.2f} torso lengths"
             f"{mirrors}"
         )
+        return Summary([line], [*describe_left_out(self.left_out), *self.warnings])
 
     @property
     def warnings(self) -> list[str]:
