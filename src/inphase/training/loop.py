@@ -22,7 +22,6 @@ from inphase.progress import Progress, ignore_progress, stage_progress
 from inphase.runs import (
     CachedFeatures,
     Run,
-    cache_features,
     load_checkpoint,
     restore_checkpoint,
     rng_state,
@@ -220,8 +219,8 @@ class _Training:
             features.compute_all(stage_progress(self.progress, "computing features"))
         self.fabric.barrier()
         if self.sources.validation is not None:
-            cached = cache_features(self.network.encoder, self.sources.validation, folder=self.features)
-            self.sources = replace(self.sources, validation=cached)
+            held_out = CachedFeatures(self.network.encoder, self.sources.validation, folder=self.features)
+            self.sources = replace(self.sources, validation=held_out.source)
         return features.source
 
     def _batches(self, source: FrameSource) -> Iterator[list[Batch]]:
