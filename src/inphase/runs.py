@@ -272,10 +272,6 @@ def set_rng_state(state: Tensor, *, device: torch.device) -> None:
             f"the RNG state of the checkpoint is damaged ({error}): remove the checkpoint to start over"
         ) from error
 
-    torch.set_rng_state(state[:size].cpu().clone())
-    if device.type == "cuda" and len(state) > size:
-        torch.cuda.set_rng_state(state[size:].cpu().clone(), device)
-
 
 class CachedFeatures:
     """A `Read` of half-precision features, memory-mapped from one file per video.
