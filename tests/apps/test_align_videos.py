@@ -11,8 +11,10 @@ from inphase.align import matching
 from inphase.align.cost import contrastive_costs
 from inphase.apps.align_videos import Aligned, align_videos, medoid, smooth_time_map, synchronize
 from inphase.apps.alignment_files import OUTPUTS
+from inphase.models import embed_videos as embed_videos_module
 from inphase.playback import read_playback
 from inphase.progress import Progress
+from inphase.storage.errors import MediaError
 from tests.apps.curves import on_curve
 from tests.media.recordings import numbered, write_video
 from tests.models.test_embed_videos import small
@@ -74,6 +76,43 @@ def test_an_output_format_is_a_function_and_a_line(films: list[Path], tmp_path: 
     assert aligned.write(tmp_path / "out", chosen) == [tmp_path / "out" / name for name in chosen]
     assert (tmp_path / "out" / "lengths.txt").read_text() == "0.67\n1.33"
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["lengths.txt", "path.csv"]
+
+
+def fail_at(name: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let embedding one video fail, wherever it stands in the list."""
+    embed_file = embed_videos_module._embed_file
+
+    def embed_or_fail(encoder: Any, path: Path, *rest: Any) -> Any:
+        if path.name == name:
+            raise error
+        return embed_file(encoder, path, *rest)
+
+    monkeypatch.setattr(embed_videos_module, "_embed_file", embed_or_fail)
+
+
+@pytest.mark.parametrize("error", [MediaError("slow.mp4 shows no person"), AttributeError("a bug")])
+def test_a_video_that_fails_is_left_out_and_named(
+    films: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    (tmp_path / "text.mp4").write_text("no video")
+    third = write_video(tmp_path / "third.mp4", images=[numbered(n) for n in WALK])
+    paths = [tmp_path / "text.mp4", films[1], films[0], third]
+    fail_at("slow.mp4", error, monkeypatch)
+    given: Any = {"model": small(context=(0,)), "cache": tmp_path / "cache"}
+    aligned = align_videos(paths, reference=4, **given)  # a number among those given, not among those left
+    assert [each.name for each in aligned.recordings] == ["quick", "third"]
+    assert aligned.recordings[aligned.reference].name == "third"
+    assert list(aligned.left_out) == [str(paths[0]), str(paths[1])] == list(aligned.to_dict()["left_out"])
+    assert "text.mp4 cannot be opened" in aligned.left_out[str(paths[0])]
+    assert str(error) in aligned.left_out[str(paths[1])]
+    assert align_videos(paths, reference="medoid", **given).left_out == aligned.left_out
+    # The reference cannot be left out, and neither can so many that fewer than two remain.
+    with pytest.raises(MediaError, match=r"text\.mp4 cannot be opened"):
+        align_videos(paths, **given)
+    with pytest.raises(type(error), match=str(error)):
+        align_videos(paths, reference="slow", **given)
+    with pytest.raises(ValueError, match=rf"fewer than two videos can be used: .*text\.mp4 .*{error}"):
+        align_videos(paths[:3], reference="quick", **given)
 
 
 def test_one_path_in_place_of_a_list_is_named() -> None:

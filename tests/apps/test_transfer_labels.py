@@ -9,7 +9,9 @@ from inphase.align.matching import match, pair_cost
 from inphase.apps.labels import Event, Labels, Segment
 from inphase.apps.transfer_labels import CONFIDENCE_TEMPERATURE, carry_labels, posterior, transfer_labels
 from inphase.models.embedding import Embedding
+from inphase.storage.errors import MediaError
 from tests.apps.curves import on_curve
+from tests.apps.test_align_videos import fail_at
 from tests.media.recordings import numbered, write_video
 from tests.models.test_embed_videos import small
 from tests.oracles import soft_path
@@ -107,3 +109,20 @@ def test_a_table_is_transferred_written_and_described(tmp_path: Path) -> None:
     assert again.transferred == labeled.transferred
     with pytest.raises(ValueError, match="name at least one target"):
         transfer_labels(source, labeled.labels, [])
+
+
+def test_a_target_that_fails_is_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, bad, good = (write_video(tmp_path / f"{name}.mp4", count=12) for name in ("source", "bad", "good"))
+    (tmp_path / "text.mp4").write_text("no video")
+    fail_at("bad.mp4", MediaError("bad.mp4 shows no person"), monkeypatch)
+    given = {"model": small(context=(0,)), "cache": tmp_path / "cache"}
+    labels = Labels(events=(Event(0.2, "half"),))
+    labeled = transfer_labels(source, labels, [bad, tmp_path / "text.mp4", good], **given)  # type: ignore[arg-type]
+    assert [each.name for each in labeled.targets] == ["good"]
+    assert len(labeled.transferred) == len(labeled.times) == 1
+    assert list(labeled.left_out) == [str(tmp_path / "text.mp4"), str(bad)]
+    assert labeled.to_dict()["left_out"][str(bad)] == "bad.mp4 shows no person"
+    with pytest.raises(ValueError, match=r"fewer than two videos can be used: bad\.mp4 shows no person"):
+        transfer_labels(source, labels, [bad], **given)  # type: ignore[arg-type]
+    with pytest.raises(MediaError, match=r"bad\.mp4 shows no person"):
+        transfer_labels(bad, labels, [good], **given)  # type: ignore[arg-type]

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from inphase.corpus.embed_corpus import FATAL, EmbeddedCorpus, EmbedJob, EmbedJobResult, embed_corpus
+from inphase.corpus import embed_corpus as embed_corpus_module
+from inphase.corpus.embed_corpus import EmbeddedCorpus, EmbedJob, EmbedJobResult, embed_corpus
 from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.engines import Processes
 from inphase.models import AudioEncoder, load_encoder
@@ -22,6 +23,7 @@ from inphase.models.embed_videos import embed_video
 from inphase.storage.cache import content_hash
 from inphase.storage.errors import StoreError
 from inphase.storage.files import DRAFT_SUFFIX, exclusive_lock, is_draft
+from inphase.storage.processes import FATAL, VideoLimits
 from tests.commands import type_command as run
 from tests.corpus.made import small_corpus, small_encoder
 from tests.media.recordings import write_video
@@ -293,3 +295,43 @@ def test_a_video_that_ends_its_process_is_found_and_the_others_are_kept(place: P
     }
     # It is not tried again until its file changes.
     assert embed_corpus(place / "gym", place / "store", model=model, workers=0).kept == 5
+
+
+def hang_at(path: str, start: Callable[[str], Callable[[EmbedJob], EmbedJobResult]], device: str) -> Any:
+    """Let embedding take for ever at one video, in this worker."""
+    work, module = start(device), cast("Any", embed_corpus_module)
+
+    def embed_or_hang(encoder: Any, file: Path, **rest: Any) -> Any:
+        if file.name == "00.mp4" and "vault" in str(file):
+            raise AttributeError("a bug")
+        if str(file).endswith(path):
+            sum(range(10**13))  # in C, holding the lock of the interpreter
+        return embed_video(encoder, file, **rest)
+
+    module.embed_video = embed_or_hang
+    return work
+
+
+class HangingCodec:
+    """The processes of the package, with a codec that never returns from one video."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def map(self, start: Any, items: Iterable[Any]) -> Iterator[Any]:
+        return Processes(workers=1).map(partial(hang_at, self.path, start), items)
+
+
+def test_a_video_that_takes_too_long_is_recorded_and_the_others_are_kept(place: Path, tmp_path: Path) -> None:
+    given: Any = {"model": place / "model.safetensors", "shard_videos": 3, "cache": tmp_path / "cache"}
+    engine, limits = HangingCodec("beam/01.mp4"), VideoLimits(seconds=5)
+    came = embed_corpus(place / "gym", place / "store", engine=engine, limits=limits, **given)
+    assert (came.done, came.failed) == (5, 2)
+    assert "took longer than 5 s" in came.broken["gym/beam/01.mp4"]
+    assert "00.mp4 cannot be read (AttributeError: a bug)" in came.broken["gym/vault/00.mp4"]
+    assert {frames for frames, reason in contents(place / "store").values() if not reason} == {12, 13, 14}
+    assert not [path for path in (place / "store" / "writers").rglob("*") if path.name != "lock" and path.is_file()]
+    again = embed_corpus(place / "gym", place / "store", engine=engine, limits=limits, **given)
+    assert (again.kept, again.done) == (5, 0)
+    other = embed_corpus(place / "gym", place / "store", workers=0, limits=VideoLimits(seconds=9), **given)
+    assert (other.changed, other.failed) == (1, 0)

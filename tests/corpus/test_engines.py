@@ -11,8 +11,9 @@ import pytest
 from inphase.corpus.align_corpus import align_corpus
 from inphase.corpus.embed_corpus import embed_corpus
 from inphase.corpus.embedding_store import EmbeddingStore
-from inphase.corpus.engines import ENGINES, Engine, Processes, Threads, WorkerDied, map_in_threads, open_engine
+from inphase.corpus.engines import ENGINES, Engine, Processes, Threads, map_in_threads, open_engine
 from inphase.storage.errors import MissingExtraError
+from inphase.storage.processes import WorkerDied
 from tests.commands import type_command as run
 from tests.corpus.made import small_corpus, small_encoder
 

@@ -1,10 +1,14 @@
 """A frame store survives whatever interrupts it, and is read without a codec."""
 
+import errno
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +17,10 @@ from inphase.media import frame_store as cache
 from inphase.media.frame_store import FRAMES, FillSummary, FrameStore, Source, fill_store
 from inphase.media.frames import read_clip
 from inphase.media.recording import open_recording
-from inphase.storage.cache import read_index
+from inphase.storage.cache import StoreFormat, read_index
 from inphase.storage.errors import StoreError
-from inphase.storage.files import DRAFT_SUFFIX, is_draft
+from inphase.storage.files import DRAFT_SUFFIX, is_draft, write_blocks
+from inphase.storage.processes import VideoLimits
 from tests.media.recordings import numbers_of, write_images, write_video
 
 pytestmark = pytest.mark.slow
@@ -30,7 +35,7 @@ def films(tmp_path: Path) -> dict[str, Source]:
     return {f"film {i}": Source(write_video(folder / f"{i}.mp4", count=20 + i)) for i in range(4)}
 
 
-def fill(store: Path, films: dict[str, Source], **settings: int) -> tuple[FillSummary, list[tuple[str, str]]]:
+def fill(store: Path, films: dict[str, Source], **settings: Any) -> tuple[FillSummary, list[tuple[str, str]]]:
     """Fill a store; return the summary and the outcomes by id."""
     steps: list[tuple[str, int, int]] = []
     filled = fill_store(store, films, size=SIZE, progress=lambda *step: steps.append(step), **settings)
@@ -303,3 +308,56 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(
     assert "film 2" not in FrameStore(tmp_path / "store")
     monkeypatch.undo()
     assert fill(tmp_path / "store", films)[0] == FillSummary(written=1, kept=3, frames=86)
+
+
+def write_or_fail(source: Source, file: Path) -> tuple[int, str, str]:
+    """Write a file of one byte, or fail in the way that the name of the source says."""
+    match source.path.stem:
+        case "hang":
+            sum(range(10**13))  # in C, holding the lock of the interpreter
+        case "crash":
+            os.abort()
+        case "memory":
+            bytearray(2**31)
+        case "bug":
+            raise AttributeError("no such thing\nin two lines")
+        case "network":
+            raise OSError(errno.EIO, "Input/output error")
+    return 1, write_blocks(file, [b"x"]), ""
+
+
+def test_whatever_one_video_does_the_others_are_kept(tmp_path: Path) -> None:
+    names = ["a", "hang", "b", "crash", "memory", "bug", "network", "c"]
+    for name in names:
+        (tmp_path / f"{name}.mp4").write_bytes(b"video")
+    sources = {name: Source(tmp_path / f"{name}.mp4") for name in names}
+    kind = StoreFormat("inphase frames 1", ".frames", 1, {})
+
+    def run(names: list[str], **limits: float) -> FillSummary:
+        return cache.fill(
+            tmp_path / "store",
+            {name: sources[name] for name in names},
+            kind=kind,
+            write=write_or_fail,
+            workers=2,
+            limits=VideoLimits(**{"seconds": 3.0, "memory": 0.5, **limits}),
+            stage="",
+            progress=None,
+        )
+
+    filled = run(names)
+    assert (filled.written, sorted(filled.broken)) == (3, ["bug", "crash", "hang", "memory", "network"])
+    assert re.search(r"hang\.mp4 took longer than 3 s: .* raise --video-seconds", filled.broken["hang"])
+    assert re.search(
+        r"memory\.mp4 needs more than 0\.5 GiB of memory: .* raise --video-memory", filled.broken["memory"]
+    )
+    assert re.search(r"crash\.mp4: reading it ended the process", filled.broken["crash"])
+    assert re.search(r"bug\.mp4 cannot be read \(AttributeError: no such thing in two lines\)", filled.broken["bug"])
+    assert re.search(r"network\.mp4 cannot be read: Input/output error", filled.broken["network"])
+    assert not [path for path in (tmp_path / "store").iterdir() if is_draft(path)]
+    # A failing network is tried again, a limit that was exceeded with another limit, the others when they change.
+    before = (tmp_path / "store" / "index.jsonl").read_text().splitlines()
+    again = run([name for name in names if name != "hang"], memory=0.6)
+    added = (tmp_path / "store" / "index.jsonl").read_text().splitlines()[len(before) :]
+    assert sorted(json.loads(line)["id"] for line in added) == ["memory", "network"]
+    assert (again.kept, again.written, len(again.broken)) == (3, 0, 4)

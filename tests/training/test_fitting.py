@@ -11,6 +11,7 @@ from inphase.media.frame_store import FillSummary
 from inphase.models import load_encoder
 from inphase.runs import Run
 from inphase.storage.errors import MissingExtraError
+from inphase.storage.processes import DEFAULT_LIMITS
 from inphase.training import Status, fit, read_recipe
 from inphase.training.fitting import _Extraction
 
@@ -40,7 +41,8 @@ def finds(monkeypatch: pytest.MonkeyPatch, *, people: int) -> None:
 
 def choose(videos: Path, tmp_path: Path, modality: str) -> tuple[Any, ...]:
     listed = read_all(videos)
-    extraction = _Extraction(Run(tmp_path), listed, workers=0, cache=tmp_path, progress=lambda *_: None, on_status=None)
+    given: Any = {"workers": 0, "limits": DEFAULT_LIMITS, "cache": tmp_path, "on_status": None}
+    extraction = _Extraction(Run(tmp_path), listed, progress=lambda *_: None, **given)
     return (*extraction.choose(modality, read_recipe("fit_image", changes=SMALL)), extraction.messages)
 
 

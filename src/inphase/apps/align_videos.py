@@ -1,7 +1,7 @@
 """Align videos of the same action: one is the reference and keeps its clock, the others follow it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 from pathlib import Path
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from inphase.align.matching import PairCost, align_with_itself, match
 from inphase.align.path import Alignment
 from inphase.apps.alignment_files import OUTPUTS, Output
-from inphase.apps.tracks import make_curves, make_pair, make_time_map, make_track
-from inphase.media.recording import NamedVideo, open_recordings
-from inphase.models.embed_videos import Model, embed_videos
+from inphase.apps.tracks import embed_usable, make_curves, make_pair, make_time_map, make_track, open_usable
+from inphase.media.recording import NamedVideo, names_of
+from inphase.models.embed_videos import Model
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import Pair, Playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
-from inphase.progress import Progress, Summary, ignore_progress
+from inphase.progress import Progress, Summary, describe_left_out, ignore_progress
 from inphase.storage.cache import open_cache
 from inphase.storage.files import refuse_overwrite, require_folder
 
@@ -42,7 +42,8 @@ class Aligned:
 
     `alignments` and the columns of `seconds` [R, K] have the order of `recordings`; row r belongs to second `clock[r]`
     of recording number `reference`. `why` is a sentence on which modality was used and why. `slow` and `height` are the
-    slow-motion factor and the height in pixels of each video in aligned.mp4.
+    slow-motion factor and the height in pixels of each video in aligned.mp4. `left_out` maps the paths of videos that
+    could not be used to the reasons.
     """
 
     recordings: tuple[NamedVideo, ...]
@@ -52,6 +53,7 @@ class Aligned:
     cost: PairCost = "contrastive"
     slow: float = 1.0
     height: int = 360
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def alignments(self) -> tuple[Alignment, ...]:
@@ -111,7 +113,8 @@ class Aligned:
                 span = f"{self.seconds[0, k]:.2f}", f"{self.seconds[-1, k]:.2f}"
                 rows.append((each.name, f"{each.properties.duration:.2f}", *span, f"{found.distance:.3f}"))
         title = f"aligned with {self.recordings[self.reference].name}"
-        return Summary([self.why], [], title, ("video", ">seconds", ">from", ">to", ">distance"), rows)
+        columns = ("video", ">seconds", ">from", ">to", ">distance")
+        return Summary([self.why], describe_left_out(self.left_out), title, columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the alignment as JSON-ready values: seconds of every video at each frame of the reference."""
@@ -125,7 +128,8 @@ class Aligned:
             }
             for each, found, column in zip(self.recordings, self.alignments, self.seconds.T, strict=True)
         ]
-        return {"reference": self.reference, "why": self.why, "cost": self.cost, "videos": videos}
+        about = {"reference": self.reference, "why": self.why, "cost": self.cost}
+        return {**about, "videos": videos, "left_out": dict(self.left_out)}
 
 
 def align_videos(
@@ -152,7 +156,8 @@ def align_videos(
     the shortest, which is then located inside each of the others. `smooth` above 0 removes changes of speed that last
     less than this many seconds. `fps` is the number of frames per second to embed. `cache` is the folder of cached
     embeddings, by default `~/.cache/inphase`. `pose_estimator` is a name in `POSE_ESTIMATORS` or an import path
-    "module:Class".
+    "module:Class". A video that cannot be read or embedded is left out, unless it is the reference or fewer than two
+    remain.
     """
     if isinstance(videos, str | Path):
         raise ValueError(f"give a list of videos to align, got one path: {videos}")
@@ -163,12 +168,16 @@ def align_videos(
         raise ValueError(f"smooth must not be negative and slow must be above 0, got {smooth:g} and {slow:g}")
     if height < 2:
         raise ValueError(f"height must be at least 2 pixels, got {height}")
-    recordings = open_recordings(paths)
-    named = find_reference(str(reference), recordings, subsequence=subsequence)
+    wish, required = require_reference(str(reference), paths, subsequence=subsequence)
+    recordings, left_out = open_usable(paths, required=required)
+    named = find_reference(wish, recordings, subsequence=subsequence)
     if subsequence and named is not None:
         require_inside(recordings, named)
-    embedded = embed_videos(
-        paths,
+    fixed = [] if named is None else [recordings[named]]
+    recordings, embedded = embed_usable(
+        recordings,
+        left_out,
+        required=fixed,
         model=model,
         modality=modality,
         fps=fps,
@@ -176,7 +185,7 @@ def align_videos(
         pose_estimator=pose_estimator,
         progress=progress,
     )
-    chosen = medoid(embedded.embeddings) if named is None else named
+    chosen = recordings.index(fixed[0]) if fixed else medoid(embedded.embeddings)
     if subsequence and named is None:
         require_inside(recordings, chosen)
     synchronization = synchronize(
@@ -190,7 +199,22 @@ def align_videos(
         cost=cost,
         slow=slow,
         height=height,
+        left_out=left_out,
     )
+
+
+def require_reference(wish: str, paths: Sequence[Path], *, subsequence: bool) -> tuple[str, list[int]]:
+    """Return the wish for a reference by name, whichever videos are left out, and the number of that video, from 0.
+
+    No video is required where the wish is "medoid" or, with `subsequence`, the shortest.
+    """
+    names = names_of(paths)
+    named = [k for k, (name, path) in enumerate(zip(names, paths, strict=True)) if wish in (name, path.name, str(path))]
+    if not named and wish.isdecimal() and 1 <= int(wish) <= len(paths):
+        named = [int(wish) - 1]
+    if not wish and not subsequence:
+        named = [0]
+    return (names[named[0]], named) if len(named) == 1 else (wish, [])
 
 
 def find_reference(wish: str, recordings: Sequence[NamedVideo], *, subsequence: bool) -> int | None:

@@ -13,8 +13,8 @@ probability F_start(j) − F_end(j), since no path runs backwards.
 
 import csv
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,14 @@ from inphase.align.matching import MAX_CELLS, align_with_itself, match, pair_cos
 from inphase.align.path import Alignment, expected_path
 from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
 from inphase.apps.labels import SECONDS_ROUNDING, Event, Labels, Segment, label_track, read_labels, tabulate
-from inphase.apps.tracks import add_video_file
-from inphase.media.recording import NamedVideo, open_recording, open_recordings
-from inphase.models.embed_videos import Model, embed_videos
+from inphase.apps.tracks import add_video_file, embed_usable, open_usable
+from inphase.media.recording import NamedVideo, open_recording
+from inphase.models.embed_videos import Model
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
-from inphase.progress import Progress, Summary, ignore_progress
+from inphase.progress import Progress, Summary, describe_left_out, ignore_progress
 from inphase.storage.cache import open_cache
 from inphase.storage.files import atomic_write, refuse_overwrite, require_folder
 
@@ -52,6 +52,7 @@ class Labeled:
 
     `transferred` and `times` [T] of the frames have the order of `targets`; `labels` are those given for `source`,
     read from `table` if not None. `embeddings` and `synchronization` are of the source and the first eight targets.
+    `left_out` maps the paths of targets that could not be used to the reasons.
     """
 
     source: NamedVideo
@@ -63,6 +64,7 @@ class Labeled:
     embeddings: tuple[Embedding, ...]
     synchronization: Synchronization
     why: str
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path | str, *, progress: Progress | None = None) -> list[Path]:
         """Write a CSV table for every target, and a playback of the first eight; return their paths."""
@@ -93,7 +95,7 @@ class Labeled:
             least = "{} {:.2f}".format(*min(pairs, key=lambda pair: pair[1])) if pairs else ""
             rows.append((video.name, number, mean, least))
         columns = ("video", ">labels", ">mean confidence", "least confident")
-        return Summary([self.why], [], "labels transferred", columns, rows)
+        return Summary([self.why], describe_left_out(self.left_out), "labels transferred", columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all labels as JSON-ready values, times in seconds."""
@@ -101,7 +103,8 @@ class Labeled:
             {"name": each.name, "path": str(each.path), **labels.to_dict()}
             for each, labels in zip(self.targets, self.transferred, strict=True)
         ]
-        return {"source": {"path": str(self.source.path), **self.labels.to_dict()}, "why": self.why, "videos": videos}
+        source = {"path": str(self.source.path), **self.labels.to_dict()}
+        return {"source": source, "why": self.why, "videos": videos, "left_out": dict(self.left_out)}
 
 
 def transfer_labels(
@@ -120,17 +123,18 @@ def transfer_labels(
 
     `labels` is a CSV table (`inphase.apps.labels` describes it) or `Labels`. `model`, `modality`, `fps`, `cache` and
     `pose_estimator` mean the same as for `align_videos`. A segment that has no room in a target is left out.
+    A target that cannot be read or embedded is left out, unless none remains.
     """
     if not targets:
         raise ValueError("there is no video to transfer labels to: name at least one target")
-    recordings = open_recordings([source, *targets])
-    times = [open_recording(each.path).times for each in recordings]
-    ends = [each.properties.duration for each in recordings]
+    recordings, left_out = open_usable([Path(source), *map(Path, targets)], required=[0])
     table = None if isinstance(labels, Labels) else Path(labels)
-    given = labels if isinstance(labels, Labels) else read_labels(Path(labels), times=times[0], end=ends[0])
-    paths = [each.path for each in recordings]
-    embedded = embed_videos(
-        paths,
+    clock, end = open_recording(recordings[0].path).times, recordings[0].properties.duration
+    given = labels if isinstance(labels, Labels) else read_labels(Path(labels), times=clock, end=end)
+    recordings, embedded = embed_usable(
+        recordings,
+        left_out,
+        required=recordings[:1],
         model=model,
         modality=modality,
         fps=fps,
@@ -138,6 +142,8 @@ def transfer_labels(
         pose_estimator=pose_estimator,
         progress=progress,
     )
+    times = [open_recording(each.path).times for each in recordings]
+    ends = [each.properties.duration for each in recordings]
     report = progress or ignore_progress
     x, others = embedded.embeddings[0], embedded.embeddings[1:]
     alignments, transferred = [align_with_itself(len(x))], []
@@ -160,6 +166,7 @@ def transfer_labels(
         tuple(shown),
         synchronization,
         embedded.why,
+        left_out,
     )
 
 

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from tyro.extras import SubcommandApp
 
-from inphase.cli.options import CacheFolder, Workers, plain_help, print_line, print_table, show_progress, warn_line
+from inphase.cli.options import (
+    CacheFolder,
+    VideoMemory,
+    VideoSeconds,
+    Workers,
+    plain_help,
+    print_line,
+    print_table,
+    show_progress,
+    warn_line,
+)
 from inphase.data import DATASETS
 
 if TYPE_CHECKING:
@@ -91,7 +101,9 @@ def cache_data(
     *,
     size: tuple[int, int] = (224, 224),
     split: Split = "all",
-    workers: Workers = 0,
+    workers: Workers = 1,
+    video_seconds: VideoSeconds = 3600,
+    video_memory: VideoMemory = 4,
 ) -> None:
     """Decode and resize a data set once, for training without a codec; an interrupted run is resumed.
 
@@ -100,9 +112,12 @@ def cache_data(
     """
     from inphase.data.recipe_tables import list_sources
     from inphase.media.frame_store import fill_store
+    from inphase.storage.processes import VideoLimits
 
+    limits = VideoLimits(video_seconds, video_memory)
     with show_progress() as progress:
-        filled = fill_store(store, list_sources(name, root, split=split), size=size, workers=workers, progress=progress)
+        sources = list_sources(name, root, split=split)
+        filled = fill_store(store, sources, size=size, workers=workers, limits=limits, progress=progress)
     _print_filled(filled, store)
 
 
@@ -116,7 +131,9 @@ def pose_data(
     estimator: str = "blazepose",
     complexity: int | None = None,
     split: Split = "all",
-    workers: Workers = 0,
+    workers: Workers = 1,
+    video_seconds: VideoSeconds = 3600,
+    video_memory: VideoMemory = 4,
     cache: CacheFolder = None,
 ) -> None:
     """Estimate the pose of the person in every video of a data set, once; an interrupted run is resumed.
@@ -130,13 +147,21 @@ def pose_data(
     from inphase.data.recipe_tables import list_sources
     from inphase.pose.pose_store import fill_poses
     from inphase.storage.cache import Cache, default_cache_folder
+    from inphase.storage.processes import VideoLimits
 
     kept = Cache(cache or default_cache_folder())
     with show_progress() as progress:
         sources = list_sources(name, root, split=split)
         options = {} if complexity is None else {"complexity": complexity}
         filled = fill_poses(
-            store, sources, estimator=estimator, options=options, workers=workers, cache=kept, progress=progress
+            store,
+            sources,
+            estimator=estimator,
+            options=options,
+            workers=workers,
+            limits=VideoLimits(video_seconds, video_memory),
+            cache=kept,
+            progress=progress,
         )
     _print_filled(filled, store)
 

@@ -18,6 +18,8 @@ from inphase.cli.options import (
     Json,
     Modality,
     Out,
+    VideoMemory,
+    VideoSeconds,
     Workers,
     print_json,
     print_line,
@@ -41,6 +43,8 @@ def fit(
     modality: Modality = "auto",
     steps: int | None = None,
     workers: Workers = 2,
+    video_seconds: VideoSeconds = 3600,
+    video_memory: VideoMemory = 4,
     seed: int = 0,
     set: Changes = (),
     cache: CacheFolder = None,
@@ -56,6 +60,7 @@ def fit(
         seed: another seed, another run.
     """
     from inphase.data.video import Problem
+    from inphase.storage.processes import VideoLimits
     from inphase.training import fit as fit_folder
 
     if (steps is not None and steps < 1) or workers < 0:
@@ -68,6 +73,7 @@ def fit(
             modality=modality,
             changes=changes,
             workers=workers,
+            limits=VideoLimits(video_seconds, video_memory),
             cache=cache,
             on_status=print_status(),
             progress=progress,

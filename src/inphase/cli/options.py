@@ -46,6 +46,8 @@ Fps = Annotated[
 Device = Annotated[str, tyro.conf.arg(help="where networks run: auto, cpu or cuda")]
 Workers = Annotated[int, tyro.conf.arg(metavar="N", help="parallel processes; 0 works in this one")]
 PoseEstimator = Annotated[str, tyro.conf.arg(metavar="NAME", help="a pose estimator, or an import path module:Class")]
+VideoSeconds = Annotated[float, tyro.conf.arg(metavar="SECONDS", help="time that one video may take; 0: no limit")]
+VideoMemory = Annotated[float, tyro.conf.arg(metavar="GIB", help="memory that one video may take; 0: no limit")]
 CacheFolder = Annotated[
     Path | None,
     tyro.conf.arg(

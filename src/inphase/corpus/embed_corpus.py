@@ -10,13 +10,14 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from inphase.corpus.embedding_store import SHARD_BYTES, EmbeddingStore
-from inphase.corpus.engines import Engine, WorkerDied, map_in_threads, open_engine
+from inphase.corpus.engines import Engine, map_in_threads, open_engine
 from inphase.corpus.shards import ShardRow, write_shard
 from inphase.media.frame_store import Source, identify
 from inphase.media.listing import ListedVideo, list_videos
@@ -27,14 +28,23 @@ from inphase.models.modality import require_video_encoder
 from inphase.models.weights import fingerprint
 from inphase.progress import Progress, Summary, stage_progress
 from inphase.storage.cache import Cache, content_hash, default_cache_folder
-from inphase.storage.errors import MediaError
-from inphase.storage.files import atomic_write, exclusive_lock, explain_os_errors
+from inphase.storage.errors import MediaError, MissingExtraError, describe_error
+from inphase.storage.files import atomic_write, exclusive_lock, explain_os_errors, scratch_folder
+from inphase.storage.processes import (
+    DEFAULT_LIMITS,
+    FATAL,
+    VideoLimits,
+    WorkerDied,
+    limited,
+    mark_of,
+    this_process,
+    timed_out,
+)
 
 # Videos in a shard before shards are merged: a killed process loses the work on one shard, at most.
 SHARD_VIDEOS = 32
 # Broken videos whose reasons are returned; the store has the reason of each.
 MAX_REASONS = 1000
-FATAL = "reading it ended the process, as a fault in a codec or too little memory does: convert it or make it shorter"
 
 # Broken videos that a summary names.
 MAX_NAMED = 5
@@ -98,6 +108,7 @@ def embed_corpus(
     cache: Path | None = None,
     shard_videos: int = SHARD_VIDEOS,
     shard_bytes: int = SHARD_BYTES,
+    limits: VideoLimits = DEFAULT_LIMITS,
     progress: Progress | None = None,
 ) -> EmbeddedCorpus:
     """Embed every frame of the videos of a corpus into a store; killed at any moment, the next call resumes.
@@ -108,10 +119,11 @@ def embed_corpus(
     its processes or threads; 0 processes: this one.
 
     A video is kept where the store has it by the same model from the same contents: size and time of modification
-    decide, or failing that the hash of its contents. A broken video is recorded with the reason, and tried again when
-    its file changes. Several corpora can be embedded into one store at a time, each by one process. Jobs of
-    `shard_videos` videos write a shard each, which are merged into files of about `shard_bytes`. Memory: the names of
-    a job's videos, and what the workers hold.
+    decide, or failing that the hash of its contents. A broken video is recorded with the reason, whatever the error,
+    and tried again when its file changes. So is one that exceeds the `limits` of time or memory, and tried again with
+    other limits; videos that are embedded in this process (threads, or 0 processes) have none. Several corpora can be
+    embedded into one store at a time, each by one process. Jobs of `shard_videos` videos write a shard each, which are
+    merged into files of about `shard_bytes`. Memory: the names of a job's videos, and what the workers hold.
     """
     corpus, folder = Path(corpus), Path(store)
     if shard_videos < 1:
@@ -127,10 +139,13 @@ def embed_corpus(
     with EmbeddingStore(folder, create=True) as opened:
         name = _model_name(encoder, fps)
         writer = hashlib.blake2b(os.fsencode(corpus.resolve()), digest_size=8).hexdigest()
-        with exclusive_lock(folder / "writers" / writer, doing=f"embedding {corpus} into"):
+        own = folder / "writers" / writer
+        with exclusive_lock(own, doing=f"embedding {corpus} into"), scratch_folder(own) as marks:
             _save_encoder(opened, encoder, name, fps)
-            settings = EmbedSettings(folder, opened.encoder_file(name), name, fps, cache or default_cache_folder())
-            missing = _list_missing(list_videos(corpus), opened, name, counts)
+            settings = EmbedSettings(
+                folder, opened.encoder_file(name), name, fps, cache or default_cache_folder(), limits, marks
+            )
+            missing = _list_missing(list_videos(corpus), opened, settings, counts)
             jobs = _make_jobs(missing, videos=shard_videos, counter=opened.next_counter())
             for result in _run_jobs(chosen, settings, jobs):
                 counts["done"] += result.videos
@@ -162,9 +177,10 @@ def _save_encoder(store: EmbeddingStore, encoder: Encoder, model: str, fps: floa
 
 
 def _list_missing(
-    listed: Iterable[ListedVideo], store: EmbeddingStore, model: str, counts: dict[str, int]
+    listed: Iterable[ListedVideo], store: EmbeddingStore, settings: "EmbedSettings", counts: dict[str, int]
 ) -> Iterator[ListedVideo]:
     """Yield the videos that the store lacks, has by another model, or has from other contents."""
+    model = settings.model
     for video in listed:
         if not store.catalog.is_first(video):
             continue
@@ -179,7 +195,7 @@ def _list_missing(
                 "corpora into another store, or rename its folder"
             )
         stamp = stamp_of(video)
-        if found.model == model and store.catalog.last_stamp(found) == stamp:
+        if found.model == model and store.catalog.last_stamp(found) in (stamp, f"{stamp} {settings.limits}"):
             counts["kept"] += 1
         elif found.model == model and found.content and _has_contents(video, found.content):
             store.catalog.restamp(video.id, content=found.content, stamp=stamp)
@@ -223,6 +239,9 @@ class EmbedSettings:
     model: str  # the fingerprint
     fps: float | None = None
     cache: Path | None = None
+    limits: VideoLimits = DEFAULT_LIMITS
+    marks: Path | None = None  # the folder of marks of videos under way
+    caller: str = field(default_factory=this_process)  # where no limits hold
 
 
 def _make_jobs(missing: Iterable[ListedVideo], *, videos: int, counter: int) -> Iterator[EmbedJob]:
@@ -245,17 +264,27 @@ def _run_jobs(engine: Engine, settings: EmbedSettings, jobs: Iterable[EmbedJob])
         if not isinstance(result, WorkerDied):
             yield result
         elif len(result.item.videos) == 1:
-            yield _record_broken(result.item, settings, FATAL)
+            yield _record_fatal(result.item, settings)
         else:
             videos = enumerate(result.item.videos)
             parts = [EmbedJob(f"{result.item.shard}-{number:04d}", (video,)) for number, video in videos]
             yield from _run_jobs(engine, settings, parts)
 
 
-def _record_broken(job: EmbedJob, settings: EmbedSettings, reason: str) -> EmbedJobResult:
-    rows = [_row(video, settings, stamp=stamp_of(video), reason=reason) for video in job.videos]
-    write_shard(settings.store / "shards", job.shard, rows)
-    return EmbedJobResult(job.shard, len(rows), 0, {row.id: row.reason for row in rows})
+def _record_fatal(job: EmbedJob, settings: EmbedSettings) -> EmbedJobResult:
+    """Record a video that ended the process that read it."""
+    (video,) = job.videos
+    row = _timeout_row(settings, video) or _row(video, settings, stamp=stamp_of(video), reason=FATAL)
+    write_shard(settings.store / "shards", job.shard, [row])
+    return EmbedJobResult(job.shard, 1, 0, {row.id: row.reason})
+
+
+def _timeout_row(settings: EmbedSettings, video: ListedVideo) -> ShardRow | None:
+    """Return the row of a video whose time was over in an earlier process; None if it was not."""
+    if settings.marks is None or not timed_out(mark_of(settings.marks, video.id)):
+        return None
+    reason = settings.limits.explain_timeout(path_text(video.path))
+    return _row(video, settings, stamp=f"{stamp_of(video)} {settings.limits}", reason=reason)
 
 
 def start_embedding(settings: EmbedSettings, device: str) -> Callable[[EmbedJob], EmbedJobResult]:
@@ -284,19 +313,31 @@ def run_job(settings: EmbedSettings, encoder: Encoder, job: EmbedJob, *, threads
 def _embed(settings: EmbedSettings, encoder: Encoder, video: ListedVideo) -> ShardRow:
     """Embed one video, or return the reason why it is broken; a file that changes meanwhile is embedded next time."""
     stamp = stamp_of(video)
-    row = partial(_row, video, settings)
+    row, name = partial(_row, video, settings), path_text(video.path)
+    is_worker = settings.marks is not None and settings.caller != this_process()
+    mark = mark_of(settings.marks, video.id) if settings.marks is not None and is_worker else None
+    if is_worker and (late := _timeout_row(settings, video)):
+        return late
     content = ""
     try:
-        if path_text(video.path) != video.path:
-            raise MediaError(f"{path_text(video.path)}: its name is not text in UTF-8: rename it")
+        if name != video.path:
+            raise MediaError(f"{name}: its name is not text in UTF-8: rename it")
         content = content_hash(Path(video.path))
-        embedding = embed_video(encoder, Path(video.path), cache=Cache(settings.cache), fps=settings.fps)
+        with nullcontext() if mark is None else limited(settings.limits, mark):
+            embedding = embed_video(encoder, Path(video.path), cache=Cache(settings.cache), fps=settings.fps)
         return row(content=content, stamp=stamp if stamp_of(video) == stamp else "", embedding=embedding)
+    except MissingExtraError:
+        raise
     except (MediaError, ValueError) as error:
         return row(content=content, stamp=stamp, reason=str(error))
+    except MemoryError:
+        limit_stamp = f"{stamp} {settings.limits}"
+        return row(content=content, stamp=limit_stamp, reason=settings.limits.explain_memory(name))
     except OSError as error:  # a disk or a network that fails is no fault of the video, which is tried again
-        reason = f"{path_text(video.path)} cannot be read: {error.strerror or error}"
+        reason = f"{name} cannot be read: {error.strerror or error}"
         return row(content=content, stamp="", reason=reason)
+    except Exception as error:
+        return row(content=content, stamp=stamp, reason=describe_error(name, error))
 
 
 def _row(video: ListedVideo, settings: EmbedSettings, *, content: str = "", **columns: Any) -> ShardRow:

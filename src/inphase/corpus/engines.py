@@ -10,28 +10,22 @@ import os
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 
 from inphase.models.encoder import choose_device
 from inphase.storage.errors import import_extra
+from inphase.storage.processes import WorkerDied, map_in_processes
 
 # Items handed to Ray at a time: its scheduler and its object store hold them all, and their results.
 WAVE = 1024
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class WorkerDied(Generic[Item]):
-    """Stands in for the result of an item whose worker died twice, the second time with no other item under way."""
-
-    item: Item
 
 
 class Engine(Protocol):
@@ -121,33 +115,10 @@ class Processes:
         pool = _ProcessPool(start, device, workers=workers)
         done = False
         try:
-            yield from _map_in_processes(pool, items)
+            yield from map_in_processes(pool, items)
             done = True
         finally:
             pool.shutdown(kill_workers=not done)
-
-
-def _map_in_processes(pool: "_ProcessPool", items: Iterable[Item]) -> Iterator[Any]:
-    source, under_way = iter(items), dict[Future[Any], Item]()
-    while True:
-        under_way |= {pool.submit(item): item for item in islice(source, 2 * pool.workers - len(under_way))}
-        if not under_way:
-            return
-        ready, _ = wait(under_way, return_when=FIRST_COMPLETED)
-        if any(isinstance(future.exception(), BrokenExecutor) for future in ready):
-            ready, _ = wait(under_way)  # the others fail with it
-        suspects = []
-        for future in ready:
-            item = under_way.pop(future)
-            if isinstance(future.exception(), BrokenExecutor):
-                suspects.append(item)
-            else:
-                yield future.result()
-        for item in suspects:
-            try:
-                yield pool.submit(item).result()  # alone
-            except BrokenExecutor:
-                yield WorkerDied(item)
 
 
 class _ProcessPool:

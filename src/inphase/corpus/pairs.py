@@ -17,10 +17,11 @@ from scipy.spatial.distance import squareform
 
 from inphase.align.matching import match_many
 from inphase.corpus.embedding_store import CatalogEntry, EmbeddingStore
-from inphase.corpus.engines import Engine, WorkerDied
+from inphase.corpus.engines import Engine
 from inphase.corpus.shards import SUFFIX, read_rows
 from inphase.storage.errors import StoreError, import_extra
 from inphase.storage.files import atomic_write, explain_os_errors
+from inphase.storage.processes import WorkerDied
 
 # Videos on the side of a block of pairs.
 BLOCK_SIDE = 32

@@ -6,11 +6,10 @@ serves stores of any kind: `inphase.pose.pose_store` fills stores of poses with 
 
 import hashlib
 import json
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,8 +20,19 @@ from inphase.media.recording import Recording, describe_damage, open_recording
 from inphase.media.sampling import choose
 from inphase.progress import Progress, ignore_progress
 from inphase.storage.cache import ArrayStore, Entry, StoreFormat, append_entry, create_index, is_complete, read_index
-from inphase.storage.errors import MediaError, StoreError
-from inphase.storage.files import exclusive_lock, explain_os_errors, sweep_drafts, write_blocks
+from inphase.storage.errors import MediaError, MissingExtraError, StoreError, describe_error
+from inphase.storage.files import exclusive_lock, explain_os_errors, is_disk_full, scratch_folder, write_blocks
+from inphase.storage.processes import (
+    DEFAULT_LIMITS,
+    FATAL,
+    SpawnedPool,
+    VideoLimits,
+    WorkerDied,
+    limited,
+    map_in_processes,
+    mark_of,
+    timed_out,
+)
 
 FRAMES = "inphase frames 1"
 # Frames in memory at a time while decoding.
@@ -91,20 +101,28 @@ def fill_store(
     *,
     size: tuple[int, int],
     workers: int = 0,
+    limits: VideoLimits = DEFAULT_LIMITS,
     progress: Progress | None = None,
 ) -> FillSummary:
     """Decode the sources that a store lacks, scaled to `size` (height, width), and add them under their ids.
 
     A source is kept if the store has it from the same file (name, size, modification time) with the same settings. One
     that cannot be decoded is recorded with the reason, skipped, and not tried again until its file changes. `workers`
-    processes decode in parallel; 0 decodes in this one.
+    processes decode in parallel, each source within `limits` of time and memory; 0 decodes in this one, without limits.
     """
     if min(size) < 1:
         raise ValueError(f"size must be (height, width) in pixels, got {size}")
     write = partial(write_frames, size=size)
     kind = frame_format(size)
     return fill(
-        Path(folder), sources, kind=kind, write=write, workers=workers, stage="decoding videos", progress=progress
+        Path(folder),
+        sources,
+        kind=kind,
+        write=write,
+        workers=workers,
+        limits=limits,
+        stage="decoding videos",
+        progress=progress,
     )
 
 
@@ -115,6 +133,7 @@ def fill(
     kind: StoreFormat,
     write: Write,
     workers: int,
+    limits: VideoLimits,
     stage: str,
     progress: Progress | None,
 ) -> FillSummary:
@@ -132,13 +151,14 @@ def fill(
         for id, source in sources.items():
             entry = entries.get(id)
             kept = entry is not None and (entry.broken or is_complete(folder, entry, frame_bytes=kind.frame_bytes))
-            if entry and kept and entry.source == identify(source) != "":
+            identity = identify(source)
+            if entry and kept and identity and entry.source in (identity, f"{identity} {limits}"):
                 done.append(entry)
                 report(stage, len(done), len(sources))
             else:
                 missing[id] = source
         old = len(done)
-        for entry in _written(folder, missing, write=partial(_write, folder, write, kind.suffix), workers=workers):
+        for entry in _written(_Writing(folder, write, kind.suffix, limits), missing, workers=workers):
             with explain_os_errors(folder):
                 append_entry(folder, entry)
                 replaced = entries.get(entry.id)
@@ -175,49 +195,79 @@ def identify(source: Source) -> str:
 def _sweep(folder: Path, entries: Mapping[str, Entry], *, suffix: str) -> None:
     """Remove the files that an interrupted run left behind."""
     named = {entry.file for entry in entries.values()}
-    sweep_drafts(folder)
     for file in folder.glob(f"*{suffix}"):
         if file.name not in named:
             file.unlink()
 
 
-def _written(
-    folder: Path,
-    jobs: Mapping[str, Source],
-    *,
-    write: Callable[[str, Source], Entry],
-    workers: int,
-) -> Iterator[Entry]:
+@dataclass(frozen=True)
+class _Writing:
+    """How the sources of a store are written."""
+
+    folder: Path
+    write: Write
+    suffix: str
+    limits: VideoLimits
+    marks: Path | None = None  # the folder of marks of videos under way, in a worker process
+
+
+def _written(writing: _Writing, jobs: Mapping[str, Source], *, workers: int) -> Iterator[Entry]:
     """Write the files of the jobs and yield their entries in order of completion."""
     if workers < 1:
-        for id, source in jobs.items():
-            with explain_os_errors(folder):
-                entry = write(id, source)
+        for item in jobs.items():
+            with explain_os_errors(writing.folder):
+                entry = _write(writing, item)
             yield entry
         return
-    # Forked processes would inherit locked locks of the codec library's threads.
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(write, id, source) for id, source in jobs.items()]
+    with scratch_folder(writing.folder) as marks:
+        pool = SpawnedPool(partial(_write, replace(writing, marks=marks)), workers=workers)
+        results = map_in_processes(pool, jobs.items())
         try:
-            for future in as_completed(futures):
-                with explain_os_errors(folder):
-                    entry = future.result()
-                yield entry
+            while True:
+                with explain_os_errors(writing.folder):
+                    result = next(results, None)
+                if result is None:
+                    return
+                yield _explain_death(result.item, writing.limits, marks) if isinstance(result, WorkerDied) else result
         finally:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown()
 
 
-def _write(folder: Path, write: Write, suffix: str, id: str, source: Source) -> Entry:
+def _explain_death(item: tuple[str, Source], limits: VideoLimits, marks: Path) -> Entry:
+    """Return the entry of a source that ended the process that read it."""
+    id, source = item
+    if timed_out(mark_of(marks, id)):
+        return Entry(id, f"{identify(source)} {limits}", broken=limits.explain_timeout(source.path))
+    return Entry(id, identify(source), broken=f"{source.path}: {FATAL}")
+
+
+def _write(writing: _Writing, item: tuple[str, Source]) -> Entry:
     """Write one source's file atomically; return a broken entry for a source that cannot be decoded."""
+    folder, limits, (id, source) = writing.folder, writing.limits, item
     identity = identify(source)
-    name = hashlib.blake2b(f"{id}\n{identity}".encode(), digest_size=16).hexdigest() + suffix
+    mark = None if writing.marks is None else mark_of(writing.marks, id)
+    if writing.marks is not None and mark is not None and timed_out(mark):
+        return _explain_death(item, limits, writing.marks)
+    name = hashlib.blake2b(f"{id}\n{identity}".encode(), digest_size=16).hexdigest() + writing.suffix
     try:
-        frames, digest, damage = write(source, folder / name)
+        with nullcontext() if mark is None else limited(limits, mark):
+            frames, digest, damage = writing.write(source, folder / name)
         if identify(source) != identity:
             (folder / name).unlink()
             raise MediaError(f"{source.path} changed while it was read: run this again later")
+    except MissingExtraError:
+        raise
     except (MediaError, ValueError) as error:
         return Entry(id, identity, broken=str(error))
+    except MemoryError:
+        return Entry(id, f"{identity} {limits}", broken=limits.explain_memory(source.path))
+    except OSError as error:
+        if is_disk_full(error) or (error.filename and folder in Path(str(error.filename)).parents):
+            raise
+        # A disk or a network that fails is no fault of the video, which is tried again.
+        return Entry(id, broken=f"{source.path} cannot be read: {error.strerror or error}")
+    except Exception as error:
+        return Entry(id, identity, broken=describe_error(source.path, error))
     return Entry(id, identity, name, frames, digest, damage)
 
 

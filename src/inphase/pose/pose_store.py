@@ -29,6 +29,7 @@ from inphase.progress import Progress
 from inphase.storage.cache import ArrayStore, Cache, StoreFormat, cache_key
 from inphase.storage.errors import NoPersonError
 from inphase.storage.files import write_blocks
+from inphase.storage.processes import DEFAULT_LIMITS, VideoLimits
 
 POSES = "inphase poses 2"
 FOLDER = "poses"
@@ -99,6 +100,7 @@ def fill_poses(
     estimator: str = DEFAULT_ESTIMATOR,
     options: Mapping[str, Any] | None = None,
     workers: int = 0,
+    limits: VideoLimits = DEFAULT_LIMITS,
     progress: Progress | None = None,
     cache: Cache | None = None,
 ) -> FillSummary:
@@ -115,6 +117,7 @@ def fill_poses(
         kind=pose_format(estimator, options),
         write=write,
         workers=workers,
+        limits=limits,
         stage="estimating poses",
         progress=progress,
     )

@@ -28,6 +28,12 @@ class MissingExtraError(ImportError):
     """An optional dependency is not installed; the message gives the command that installs it."""
 
 
+def describe_error(path: object, error: Exception) -> str:
+    """Describe in one line an error that the library did not expect while it read a file."""
+    reason = " ".join(str(error).split())[:500]
+    return f"{path} cannot be read ({type(error).__name__}: {reason}): convert it, for example to H.264 in an .mp4 file"
+
+
 def import_extra(module: str, *, extra: str) -> Any:
     """Import an optional dependency; where it is missing, raise an error that names the extra to install."""
     try:

@@ -284,9 +284,14 @@ def explain_os_errors(folder: Path) -> Iterator[None]:
         raise StoreError(f"{folder} keeps the files written so far, but {explain_os_error(error)}") from error
 
 
+def is_disk_full(error: OSError) -> bool:
+    """Report whether an error means that no more can be written: no room, no quota, or a limit of file sizes."""
+    return error.errno in _DISK_FULL
+
+
 def explain_os_error(error: OSError) -> str:
     """Describe why a write failed and what to do about it."""
-    if error.errno in _DISK_FULL:
+    if is_disk_full(error):
         return "the disk is full; make room, then run this again"
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         return "a file is where a folder is to be made; name another folder"

@@ -19,6 +19,7 @@ from inphase.runs import Run
 from inphase.storage.cache import Cache, default_cache_folder
 from inphase.storage.errors import MissingExtraError
 from inphase.storage.files import atomic_write
+from inphase.storage.processes import DEFAULT_LIMITS, VideoLimits
 from inphase.training.build import build_encoder_with_loss
 from inphase.training.loop import OnStatus, train
 from inphase.training.metrics import Status
@@ -71,6 +72,7 @@ def fit(
     modality: Literal["auto", "pose", "image", "both"] = "auto",
     changes: Sequence[str] = (),
     workers: int = 2,
+    limits: VideoLimits = DEFAULT_LIMITS,
     cache: Path | None = None,
     on_status: OnStatus | None = None,
     progress: Progress | None = None,
@@ -79,7 +81,8 @@ def fit(
 
     "pose" embeds body poses, "image" whole frames; "auto" uses poses where people are found in most of the videos.
     Decoded frames or poses are stored in the run folder; poses are also cached in `cache`, by default the user's cache
-    folder. A fifth of the videos is held out for evaluation. `changes` to the recipe are written `table.key=value`.
+    folder. `workers` processes extract them, each video within `limits` of time and memory; a video that cannot be read
+    is left out. A fifth of the videos is held out for evaluation. `changes` to the recipe are `table.key=value`.
     Interrupted at any moment, the same call resumes. `on_status` receives messages and the status of training,
     `progress` the stage and the counts.
     """
@@ -92,7 +95,13 @@ def fit(
     _require_pairs(videos, folder)
     recipes = {name: read_recipe(f"fit_{name}", changes=changes) for name in ("pose", "image")}
     extraction = _Extraction(
-        run, videos, workers=workers, cache=cache, progress=progress or ignore_progress, on_status=on_status
+        run,
+        videos,
+        workers=workers,
+        limits=limits,
+        cache=cache,
+        progress=progress or ignore_progress,
+        on_status=on_status,
     )
     chosen, left_out = extraction.choose(modality, recipes["image"])
     kept = [video for video in videos if video.id not in left_out]
@@ -122,12 +131,13 @@ class _Extraction:
         videos: Sequence[Video],
         *,
         workers: int,
+        limits: VideoLimits,
         cache: Path | None,
         progress: Progress,
         on_status: OnStatus | None,
     ) -> None:
         """Prepare to extract."""
-        self._run, self._videos, self._workers = run, videos, workers
+        self._run, self._videos, self._workers, self._limits = run, videos, workers, limits
         self._cache, self._progress, self._on_status = cache, progress, on_status
         self.messages: list[str] = []
 
@@ -158,7 +168,8 @@ class _Extraction:
 
     def _fill(self, fill: Callable[..., FillSummary]) -> FillSummary:
         """Fill the store with the videos."""
-        return fill(self._run.store, sources(self._videos), workers=self._workers, progress=self._progress)
+        found = sources(self._videos)
+        return fill(self._run.store, found, workers=self._workers, limits=self._limits, progress=self._progress)
 
     def _report_left_out(self, filled: FillSummary) -> None:
         if filled.broken:
