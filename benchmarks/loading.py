@@ -22,7 +22,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from inphase.data import golfdb, stage_videos
-from inphase.data.augmentation import augment_images, sample_image_augmentation
+from inphase.data.batches import augment_images, sample_image_augmentation
 from inphase.data.reading import RenderedFrames, measured_length, read_images, read_pose, read_stored, sources
 from inphase.data.stream import Batch, GroupStream, prefetch
 from inphase.data.video import Video

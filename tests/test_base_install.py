@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inphase.media.encode import write_mp4
+from inphase.media.render import write_mp4
 
 ROOT = Path(__file__).parents[1]
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from inphase.data.augmentation import sample_pose_augmentation
+from inphase.data.batches import sample_pose_augmentation
 from inphase.losses import LOSSES
 from inphase.models import ENCODERS, PoseEncoder, load_encoder, save_encoder
 from inphase.runs import Run, load_checkpoint, restore_checkpoint, rng_state, save_checkpoint, set_rng_state

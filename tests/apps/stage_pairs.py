@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.media.encode import write_mp4
 from inphase.media.frames import Clip
+from inphase.media.render import write_mp4
 from inphase.pose.pose import Pose
 from inphase.stage import JOINTS, Slate, sample_take
 from inphase.stage.physique import JOINT, Posture

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from inphase.data.audio_visual import AudioVisualStream
-from inphase.data.augmentation import ImageAugmentation
+from inphase.data.batches import ImageAugmentation
 from inphase.data.stream import Batch
 from inphase.data.video import Video
 from inphase.media.sampling import Context

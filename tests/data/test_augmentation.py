@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inphase.data.augmentation import (
+from inphase.data.batches import (
     ImageAugmentation,
     PoseAugmentation,
     apply_image_augmentation,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inphase.data import stage_videos
-from inphase.data.augmentation import apply_augmentations
+from inphase.data.batches import apply_augmentations
 from inphase.data.frame_source import (
     FRAME_SOURCES,
     FrameSource,

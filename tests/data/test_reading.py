@@ -10,7 +10,7 @@ import pytest
 
 from inphase.data import stage_videos
 from inphase.data.audio_visual import AudioVisualStream, read_sounds
-from inphase.data.augmentation import augment_poses
+from inphase.data.batches import augment_poses
 from inphase.data.frame_source import add_poses, select_joints
 from inphase.data.reading import (
     RenderedFrames,

@@ -8,14 +8,14 @@ import torch
 from scipy.stats import chisquare
 from torch.utils.data import DataLoader
 
-from inphase.data.augmentation import (
+from inphase.data.batches import (
     apply_augmentations,
     apply_image_augmentation,
     augment_images,
     augment_poses,
+    pad,
     sample_image_augmentation,
 )
-from inphase.data.batches import pad
 from inphase.data.reading import read_pose
 from inphase.data.stream import Batch, Group, GroupStream, prefetch
 from inphase.data.video import Video

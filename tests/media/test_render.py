@@ -11,9 +11,8 @@ from PIL import Image, ImageDraw
 from inphase.media import canvas as module
 from inphase.media.audio import Sound, read_sound
 from inphase.media.canvas import Captions, JointOverlay, choose_font, plan_layout
-from inphase.media.encode import write_mp4
 from inphase.media.frames import Clip, read_clip, stream_clips
-from inphase.media.render import render
+from inphase.media.render import render, write_mp4
 from inphase.storage.errors import MediaError
 from tests.media.recordings import clicks, number_of, numbered, numbers_of, write_video
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from inphase.data.augmentation import apply_image_augmentation
+from inphase.data.batches import apply_image_augmentation
 from inphase.media.frames import Clip
 from inphase.media.sampling import Context
 from inphase.models.embedding import embed

@@ -16,7 +16,7 @@ from inphase.align.path import shortest_path
 from inphase.data import stage_videos
 from inphase.data.video import Video
 from inphase.media.audio import Sound
-from inphase.media.encode import SOUND_RATE, write_mp4
+from inphase.media.render import SOUND_RATE, write_mp4
 from inphase.playback import (
     Curves,
     Keypoints,

@@ -17,10 +17,9 @@ from PIL import Image
 from torch import Tensor
 
 from inphase.apps.tracks import add_video_file, make_track
-from inphase.media.encode import write_mp4
 from inphase.media.frames import stream_clips
 from inphase.media.recording import NamedVideo, open_recordings
-from inphase.media.render import follow_sound, play_file
+from inphase.media.render import follow_sound, play_file, write_mp4
 from inphase.media.sampling import shown_at
 from inphase.models import load_encoder
 from inphase.models.embedding import Embedding, embed

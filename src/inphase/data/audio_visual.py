@@ -15,8 +15,16 @@ from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.data.augmentation import Augmentation
-from inphase.data.batches import Prepare, SampledFrames, Skip, pad, read_sampled_frames, stack, try_reading
+from inphase.data.batches import (
+    Augmentation,
+    Prepare,
+    SampledFrames,
+    Skip,
+    pad,
+    read_sampled_frames,
+    stack,
+    try_reading,
+)
 from inphase.data.reading import Read, annotated_measure
 from inphase.data.stream import Group, Stream
 from inphase.data.video import Video, summarize

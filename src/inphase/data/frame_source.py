@@ -13,7 +13,7 @@ from warnings import warn
 
 import numpy as np
 
-from inphase.data.augmentation import augment_poses, sample_image_augmentation, sample_pose_augmentation
+from inphase.data.batches import augment_poses, sample_image_augmentation, sample_pose_augmentation
 from inphase.data.reading import (
     Read,
     RenderedFrames,

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from inphase.data.video import SPLITS, Problem, Video, check_split, read_json
 from inphase.media.audio import Sound
-from inphase.media.encode import SOUND_RATE, write_mp4
 from inphase.media.frames import Clip
+from inphase.media.render import SOUND_RATE, write_mp4
 from inphase.progress import Progress, stage_progress
 from inphase.stage.actions import ACTIONS
 from inphase.stage.physique import JOINTS

@@ -20,8 +20,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from inphase.data.augmentation import Augmentation
-from inphase.data.batches import Epochs, Prepare, SampledFrames, Skip, pad, read_sampled_frames, stack, try_reading
+from inphase.data.batches import (
+    Augmentation,
+    Epochs,
+    Prepare,
+    SampledFrames,
+    Skip,
+    pad,
+    read_sampled_frames,
+    stack,
+    try_reading,
+)
 from inphase.data.reading import Read, annotated_length
 from inphase.data.video import Video, summarize
 from inphase.media.sampling import Context, Frames, Rule, sample, usable

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from inphase.data.augmentation import apply_augmentations
+from inphase.data.batches import apply_augmentations
 from inphase.data.stream import Batch, Group
 from inphase.losses.loss import Loss, Sequences
 from inphase.models.encoder import Encoder
