@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from inphase.align.matching import PairCost, align_with_itself, match
 from inphase.align.path import Alignment
 from inphase.apps.alignment_files import OUTPUTS, Output
-from inphase.apps.tracks import embed_usable, make_curves, make_pair, make_time_map, make_track, open_usable
-from inphase.media.recording import NamedVideo, names_of
-from inphase.models.embed_videos import Model
+from inphase.apps.tracks import make_curves, make_pair, make_time_map, make_track
+from inphase.media.recording import NamedVideo, names_of, open_usable
+from inphase.models.embed_videos import Model, embed_usable
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import Pair, Playback

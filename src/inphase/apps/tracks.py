@@ -1,9 +1,8 @@
 """Tracks of a playback: media files, time maps, curves and cost matrices of videos that were embedded and aligned."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,15 +11,13 @@ from numpy.typing import NDArray
 from inphase.align.matching import MAX_CELLS, PairCost, average_blocks, pair_cost
 from inphase.align.path import Alignment
 from inphase.media.canvas import Color, JointOverlay
-from inphase.media.recording import NamedVideo, names_of, open_named
+from inphase.media.recording import NamedVideo
 from inphase.media.render import make_playable
-from inphase.models.embed_videos import EmbeddedVideos, embed_videos
 from inphase.models.embedding import Embedding
 from inphase.playback import Curves, Keypoints, Pair, TimeMap, VideoTrack, add_media, principal_curves
 from inphase.pose.angles import MIN_VISIBILITY
 from inphase.pose.pose import Pose, bones
 from inphase.progress import Progress
-from inphase.storage.errors import MediaError, MissingExtraError, describe_error
 from inphase.storage.files import scratch_folder
 
 # Knots of a time map: the viewer interpolates them at every tick of its clock.
@@ -127,65 +124,3 @@ def make_pair(x: Embedding, y: Embedding, found: Alignment, *, rows: int, column
     path = np.minimum(path, [len(row_times) - 1, len(column_times) - 1])
     costs = pair_cost(a, b, cost=cost)[: len(row_times), : len(column_times)].numpy()
     return Pair(rows, columns, costs, row_times, column_times, path)
-
-
-def open_usable(paths: Sequence[Path], *, required: Sequence[int] = ()) -> tuple[list[NamedVideo], dict[str, str]]:
-    """Probe and name video files, like `open_recordings`; return those that can be read, and why each other cannot.
-
-    Raise the error of a video whose number, from 0, is `required`, and where fewer than two can be read.
-    """
-    found, left_out = list[NamedVideo](), dict[str, str]()
-    for number, (path, name) in enumerate(zip(paths, names_of(paths), strict=True)):
-        if path.is_dir():
-            raise ValueError(f"{path} is a folder: name video files")
-        try:
-            found.append(open_named(path, name))
-        except Exception as error:
-            if number in required or isinstance(error, MissingExtraError):
-                raise
-            left_out[str(path)] = _reason(path, error)
-    _require_two(found, left_out)
-    return found, left_out
-
-
-def embed_usable(
-    videos: Sequence[NamedVideo], left_out: dict[str, str], *, required: Sequence[NamedVideo] = (), **options: Any
-) -> tuple[list[NamedVideo], EmbeddedVideos]:
-    """Embed videos, like `embed_videos` with the same `options`; enter those that fail into `left_out`.
-
-    Raise the error of a `required` video, and where fewer than two can be embedded. After a failure every video is
-    embedded alone, which the cache makes cheap: so each error is the video's own.
-    """
-    try:
-        return list(videos), embed_videos([each.path for each in videos], **options)
-    except MissingExtraError:
-        raise
-    except Exception as error:
-        kept, failed = list[NamedVideo](), dict[str, str]()
-        for each in videos:
-            try:
-                embed_videos([each.path], **options)
-            except Exception as own:
-                if each in required:
-                    raise
-                failed[str(each.path)] = _reason(each.path, own)
-            else:
-                kept.append(each)
-        if not failed or not kept:  # not the fault of single videos
-            raise
-        left_out.update(failed)
-        try:
-            _require_two(kept, left_out)
-        except ValueError as few:
-            raise few from error
-        return kept, embed_videos([each.path for each in kept], **options)
-
-
-def _reason(path: Path, error: Exception) -> str:
-    return str(error) if isinstance(error, (MediaError, ValueError)) else describe_error(path, error)
-
-
-def _require_two(videos: Sequence[NamedVideo], left_out: Mapping[str, str]) -> None:
-    if len(videos) < 2:
-        reasons = "; ".join(left_out.values())
-        raise ValueError(f"fewer than two videos can be used: {reasons}")

@@ -26,9 +26,9 @@ from inphase.align.matching import MAX_CELLS, align_with_itself, match, pair_cos
 from inphase.align.path import Alignment, expected_path
 from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
 from inphase.apps.labels import SECONDS_ROUNDING, Event, Labels, Segment, label_track, read_labels, tabulate
-from inphase.apps.tracks import add_video_file, embed_usable, open_usable
-from inphase.media.recording import NamedVideo, open_recording
-from inphase.models.embed_videos import Model
+from inphase.apps.tracks import add_video_file
+from inphase.media.recording import NamedVideo, open_recording, open_usable
+from inphase.models.embed_videos import Model, embed_usable
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import write_playback

@@ -4,7 +4,7 @@ The codec is imported when a recording is opened: machines that train on a frame
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.storage.errors import MediaError
+from inphase.storage.errors import MediaError, MissingExtraError, describe_error
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
@@ -217,3 +217,34 @@ def names_of(paths: Sequence[Path]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return [f"{path.stem} ({number})" for number, path in enumerate(paths, start=1)]
+
+
+def open_usable(paths: Sequence[Path], *, required: Sequence[int] = ()) -> tuple[list[NamedVideo], dict[str, str]]:
+    """Probe and name video files, like `open_recordings`; return those that can be read, and why each other cannot.
+
+    Raise the error of a video whose number, from 0, is `required`, and where fewer than two can be read.
+    """
+    found, left_out = list[NamedVideo](), dict[str, str]()
+    for number, (path, name) in enumerate(zip(paths, names_of(paths), strict=True)):
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder: name video files")
+        try:
+            found.append(open_named(path, name))
+        except Exception as error:
+            if number in required or isinstance(error, MissingExtraError):
+                raise
+            left_out[str(path)] = reason_of(path, error)
+    require_two_usable(found, left_out)
+    return found, left_out
+
+
+def reason_of(path: Path, error: Exception) -> str:
+    """Return a sentence on why a video cannot be used."""
+    return str(error) if isinstance(error, (MediaError, ValueError)) else describe_error(path, error)
+
+
+def require_two_usable(videos: Sequence[NamedVideo], left_out: Mapping[str, str]) -> None:
+    """Raise, with the reasons, if fewer than two videos can be used."""
+    if len(videos) < 2:
+        reasons = "; ".join(left_out.values())
+        raise ValueError(f"fewer than two videos can be used: {reasons}")

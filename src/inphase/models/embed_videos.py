@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from inphase.media.recording import NamedVideo, reason_of, require_two_usable
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, ModalityChoice
 from inphase.models.modality import MODALITIES, FrameProgress, embed_pose, find_modality, require_video_encoder
@@ -275,3 +276,36 @@ def _map_threads(
         finally:
             stopped.set()
             pool.shutdown(cancel_futures=True)
+
+
+def embed_usable(
+    videos: Sequence[NamedVideo], left_out: dict[str, str], *, required: Sequence[NamedVideo] = (), **options: Any
+) -> tuple[list[NamedVideo], EmbeddedVideos]:
+    """Embed videos, like `embed_videos` with the same `options`; enter those that fail into `left_out`.
+
+    Raise the error of a `required` video, and where fewer than two can be embedded. After a failure every video is
+    embedded alone, which the cache makes cheap: so each error is the video's own.
+    """
+    try:
+        return list(videos), embed_videos([each.path for each in videos], **options)
+    except MissingExtraError:
+        raise
+    except Exception as error:
+        kept, failed = list[NamedVideo](), dict[str, str]()
+        for each in videos:
+            try:
+                embed_videos([each.path], **options)
+            except Exception as own:
+                if each in required:
+                    raise
+                failed[str(each.path)] = reason_of(each.path, own)
+            else:
+                kept.append(each)
+        if not failed or not kept:  # not the fault of single videos
+            raise
+        left_out.update(failed)
+        try:
+            require_two_usable(kept, left_out)
+        except ValueError as few:
+            raise few from error
+        return kept, embed_videos([each.path for each in kept], **options)
