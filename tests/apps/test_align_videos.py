@@ -11,11 +11,16 @@ from inphase.align import matching
 from inphase.align.cost import contrastive_costs
 from inphase.apps.align_videos import Aligned, align_videos, medoid, smooth_time_map, synchronize
 from inphase.apps.alignment_files import OUTPUTS
+from inphase.apps.labels import Event, Labels
+from inphase.media.frames import read_clip
+from inphase.media.recording import probe
 from inphase.models import embed_videos as embed_videos_module
 from inphase.playback import read_playback
 from inphase.progress import Progress
+from inphase.stage.physique import JOINT
 from inphase.storage.errors import MediaError
 from tests.apps.curves import on_curve
+from tests.apps.stage_pairs import STAGE_ESTIMATOR, make_stage_pair, write_stage_pair
 from tests.media.recordings import numbered, write_video
 from tests.models.test_embed_videos import small
 
@@ -214,3 +219,52 @@ def test_too_few_frames_are_left_alone(count: int) -> None:
 def test_a_period_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="period"):
         smooth_time_map(np.arange(9.0), np.arange(9.0), period=0)
+
+
+def test_key_positions_stand_still_and_are_in_the_playback(films: list[Path], tmp_path: Path) -> None:
+    labels = Labels(events=(Event(0.2, "top"), Event(0.4, "impact")))
+    settings: dict[str, Any] = {"model": small(context=(0,)), "cache": tmp_path / "cache", "height": 64}
+    aligned = align_videos(films, labels=labels, freeze=True, **settings)
+    aligned.write(tmp_path / "out")
+    assert len(read_clip(tmp_path / "out" / "aligned.mp4")) == 20 + 2 * 30
+    reference, other = read_playback(tmp_path / "out").tracks
+    assert [event.label for event in reference.events] == ["top", "impact"]
+    assert other.events == ()
+    with pytest.raises(ValueError, match="give the labels of the reference too"):
+        align_videos(films, freeze=True, **settings)
+
+
+def test_a_video_to_send_is_not_larger_than_asked(films: list[Path], tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"model": small(context=(0,)), "cache": tmp_path / "cache", "height": 240}
+    only = {"aligned.mp4": OUTPUTS["aligned.mp4"]}
+    align_videos(films, **settings).write(tmp_path / "free", only)
+    size = (tmp_path / "free" / "aligned.mp4").stat().st_size
+    align_videos(films, max_mb=0.6 * size / 1e6, **settings).write(tmp_path / "small", only)
+    assert 0 < (tmp_path / "small" / "aligned.mp4").stat().st_size <= 0.6 * size
+    with pytest.raises(ValueError, match="cannot have less than 1e-06 MB: use shorter videos"):
+        align_videos(films, max_mb=1e-6, **settings).write(tmp_path / "tiny", only)
+    assert not list((tmp_path / "tiny").iterdir())
+
+
+def test_upright_videos_are_twice_as_high(tmp_path: Path) -> None:
+    images = [numbered(n, height=96, width=64) for n in WALK]
+    films = [write_video(tmp_path / f"{name}.mp4", images=images, height=96, width=64) for name in "ab"]
+    aligned = align_videos(films, model=small(context=(0,)), cache=tmp_path / "cache")
+    aligned.write(tmp_path / "out", {"aligned.mp4": OUTPUTS["aligned.mp4"]})
+    assert probe(tmp_path / "out" / "aligned.mp4").size == (720, 960)
+
+
+def test_joints_are_in_the_playback_and_on_the_video(tmp_path: Path) -> None:
+    pair = make_stage_pair("serve", side="right", degrees=0, at=0.4, pro_seconds=(0.4, 0.3), student_seconds=(0.5, 0.3))
+    films = write_stage_pair(tmp_path, pair)
+    for joints in (False, True):
+        aligned = align_videos(films, joints=joints, cache=tmp_path / "cache", pose_estimator=STAGE_ESTIMATOR)
+        aligned.write(tmp_path / f"joints-{joints}")
+        for track, take in zip(
+            read_playback(tmp_path / f"joints-{joints}").tracks, (pair.pro, pair.student), strict=True
+        ):
+            assert track.keypoints is not None
+            wrist = track.keypoints.points[:, track.keypoints.joints.index("left_wrist"), :2]
+            np.testing.assert_allclose(wrist, take.keypoints[:, JOINT["left_wrist"]] * 96, atol=1e-3)
+    plain, drawn = (read_clip(tmp_path / f"joints-{joints}" / "aligned.mp4").frames for joints in (False, True))
+    assert np.abs(plain.astype(int) - drawn).max() > 100

@@ -150,7 +150,7 @@ def comparison(pair: StagePair, videos: tuple[Path, Path], tmp_path_factory: pyt
 
 def test_every_file_says_the_same(comparison: Comparison, pair: StagePair, tmp_path: Path) -> None:
     files = comparison.write(tmp_path)
-    names = ["report.html", "comparison.json", "comparison.csv", "positions.png", "playback.json"]
+    names = ["report.html", "comparison.json", "comparison.csv", "positions.png", "aligned.mp4", "playback.json"]
     assert [file.name for file in files] == names
     document = json.loads((tmp_path / "comparison.json").read_text())
     assert document == json.loads(json.dumps(comparison.to_dict()))

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from inphase.align.matching import PairCost, align_with_itself, match
 from inphase.align.path import Alignment
-from inphase.apps.alignment_files import OUTPUTS, Output
+from inphase.apps.alignment_files import OUTPUTS, Output, VideoStyle
+from inphase.apps.labels import Event, Labels, label_track, read_labels
 from inphase.apps.tracks import make_curves, make_pair, make_time_map, make_track
-from inphase.media.recording import NamedVideo, names_of, open_usable
-from inphase.models.embed_videos import Model, embed_usable
+from inphase.media.recording import NamedVideo, names_of, open_recording, open_usable
+from inphase.models.embed_videos import Model, add_poses, embed_usable
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import Pair, Playback
@@ -41,9 +42,9 @@ class Aligned:
     """Videos aligned with a reference, ready to be written.
 
     `alignments` and the columns of `seconds` [R, K] have the order of `recordings`; row r belongs to second `clock[r]`
-    of recording number `reference`. `why` is a sentence on which modality was used and why. `slow` and `height` are the
-    slow-motion factor and the height in pixels of each video in aligned.mp4. `left_out` maps the paths of videos that
-    could not be used to the reasons.
+    of recording number `reference`. `why` is a sentence on which modality was used and why. `labels` are those of the
+    reference, `style` is the look of aligned.mp4. `left_out` maps the paths of videos that could not be used to the
+    reasons.
     """
 
     recordings: tuple[NamedVideo, ...]
@@ -51,8 +52,8 @@ class Aligned:
     synchronization: "Synchronization"
     why: str
     cost: PairCost = "contrastive"
-    slow: float = 1.0
-    height: int = 360
+    labels: Labels = field(default_factory=Labels)
+    style: VideoStyle = field(default_factory=VideoStyle)
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -74,6 +75,12 @@ class Aligned:
     def seconds(self) -> Seconds:
         """Return the second of each recording at each frame of the reference, [R, K]."""
         return self.synchronization.seconds
+
+    @property
+    def marks(self) -> tuple[Event, ...]:
+        """Return the key positions of the reference: its events, or the starts of its segments."""
+        starts = tuple(Event(each.start, each.label) for each in self.labels.segments)
+        return self.labels.events or starts
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
@@ -103,7 +110,10 @@ class Aligned:
 
     def playback(self, media: Sequence[str]) -> Playback:
         """Describe the aligned videos for the viewer; `media` are the paths of their files in its folder."""
-        return make_playback(self.recordings, media, self.embeddings, self.synchronization, pairs=self.pairs)
+        made = make_playback(self.recordings, media, self.embeddings, self.synchronization, pairs=self.pairs)
+        tracks = list(made.tracks)
+        tracks[self.reference] = label_track(tracks[self.reference], self.labels)
+        return made.replace(tracks=tuple(tracks))
 
     def summary(self) -> Summary:
         """Return the part of every other recording that matches the reference, and their distance."""
@@ -140,10 +150,14 @@ def align_videos(
     reference: str | int = "",
     subsequence: bool = False,
     smooth: float = 0.0,
-    slow: float = 1.0,
     cost: PairCost = "contrastive",
+    labels: Path | str | Labels | None = None,
+    joints: bool = False,
+    freeze: bool = False,
+    slow: float = 1.0,
+    height: int | None = None,
+    max_mb: float | None = None,
     fps: float | None = None,
-    height: int = 360,
     cache: Path | None = None,
     pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
@@ -157,23 +171,26 @@ def align_videos(
     less than this many seconds. `fps` is the number of frames per second to embed. `cache` is the folder of cached
     embeddings, by default `~/.cache/inphase`. `pose_estimator` is a name in `POSE_ESTIMATORS` or an import path
     "module:Class". A video that cannot be read or embedded is left out, unless it is the reference or fewer than two
-    remain.
+    remain. `labels`, a CSV table or `Labels`, are those of the reference; `joints`, `freeze`, `slow`, `height` and
+    `max_mb` are the look of aligned.mp4 (`VideoStyle`). `joints` are estimated also if images are embedded.
     """
     if isinstance(videos, str | Path):
         raise ValueError(f"give a list of videos to align, got one path: {videos}")
     paths = [Path(video) for video in videos]
     if not 2 <= len(paths) <= MAX_VIDEOS:
         raise ValueError(f"name 2 to {MAX_VIDEOS} videos to align, got {len(paths)}")
-    if not 0 <= smooth < inf or not 0 < slow < inf:
-        raise ValueError(f"smooth must not be negative and slow must be above 0, got {smooth:g} and {slow:g}")
-    if height < 2:
-        raise ValueError(f"height must be at least 2 pixels, got {height}")
+    if not 0 <= smooth < inf:
+        raise ValueError(f"smooth must not be negative, got {smooth:g}")
+    style = VideoStyle(slow=slow, height=height, joints=joints, freeze=freeze, max_mb=max_mb)
+    if freeze and labels is None:
+        raise ValueError("freeze stands still at key positions: give the labels of the reference too")
     wish, required = require_reference(str(reference), paths, subsequence=subsequence)
     recordings, left_out = open_usable(paths, required=required)
     named = find_reference(wish, recordings, subsequence=subsequence)
     if subsequence and named is not None:
         require_inside(recordings, named)
     fixed = [] if named is None else [recordings[named]]
+    given = None if named is None else _labels_of(recordings[named], labels)  # errors come before long work
     recordings, embedded = embed_usable(
         recordings,
         left_out,
@@ -191,16 +208,31 @@ def align_videos(
     synchronization = synchronize(
         embedded.embeddings, reference=chosen, cost=cost, subsequence=subsequence, smooth=smooth
     )
+    embeddings = embedded.embeddings
+    if joints:
+        embeddings = add_poses(
+            [each.path for each in recordings],
+            embeddings,
+            cache=open_cache(cache),
+            pose_estimator=pose_estimator,
+            progress=progress,
+        )
     return Aligned(
         tuple(recordings),
-        tuple(embedded.embeddings),
+        tuple(embeddings),
         synchronization,
         embedded.why,
         cost=cost,
-        slow=slow,
-        height=height,
+        labels=given or _labels_of(recordings[chosen], labels),
+        style=style,
         left_out=left_out,
     )
+
+
+def _labels_of(video: NamedVideo, labels: Path | str | Labels | None) -> Labels:
+    if labels is None or isinstance(labels, Labels):
+        return labels or Labels()
+    return read_labels(Path(labels), times=open_recording(video.path).times, end=video.properties.duration)
 
 
 def require_reference(wish: str, paths: Sequence[Path], *, subsequence: bool) -> tuple[str, list[int]]:

@@ -1,7 +1,9 @@
 """Output files of `align_videos`: a format is a function `write(aligned, file, progress)` and a line in `OUTPUTS`."""
 
 import csv
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,15 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from inphase.apps.tracks import add_video_file
+from inphase.apps.labels import Event
+from inphase.apps.tracks import add_video_file, make_overlay
 from inphase.media.canvas import choose_font
+from inphase.media.recording import NamedVideo
 from inphase.media.render import render
 from inphase.playback import Pair, write_playback
+from inphase.pose.pose import Pose
 from inphase.progress import Progress
-from inphase.storage.files import atomic_write
+from inphase.storage.files import atomic_write, scratch_folder
 
 if TYPE_CHECKING:
-    from inphase.apps.align_videos import Aligned
+    from inphase.apps.align_videos import Aligned, Synchronization
 
 Output = Callable[["Aligned", Path, Progress], object]
 
@@ -28,25 +33,100 @@ INK = (40, 40, 40)
 # Pixels of a plot: side of the cost matrix, margin around it, length of a tick.
 PLOT_SIDE, MARGIN, TICK = 480, 64, 6
 MAX_FPS = 60.0
+# Default heights of a video in aligned.mp4, of upright ones and others, and seconds of a freeze.
+UPRIGHT_HEIGHT, HEIGHT, FREEZE_SECONDS = 720, 360, 1.0
+# Quality (x264's crf, lower is better) at first and at worst, the least height, and how often a video is rendered.
+QUALITY, MIN_QUALITY, MIN_HEIGHT, MAX_RENDERINGS = 20, 36, 120, 5
+
+
+@dataclass(frozen=True)
+class VideoStyle:
+    """The look of aligned.mp4.
+
+    - `slow`    slow-motion factor
+    - `height`  of each video in pixels; None: 720 for upright videos, 360 for others
+    - `joints`  whether joints are drawn on the videos that have them
+    - `freeze`  whether the video stands still for a second at each key position
+    - `max_mb`  the largest size of the file in megabytes; None: as large as a good quality needs
+    """
+
+    slow: float = 1.0
+    height: int | None = None
+    joints: bool = False
+    freeze: bool = False
+    max_mb: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise if a value is out of range."""
+        if not 0 < self.slow < math.inf:
+            raise ValueError(f"slow must be above 0, got {self.slow:g}")
+        if self.height is not None and self.height < 2:
+            raise ValueError(f"height must be at least 2 pixels, got {self.height}")
+        if self.max_mb is not None and not 0 < self.max_mb < math.inf:
+            raise ValueError(f"max_mb must be above 0, got {self.max_mb:g}")
 
 
 def write_video(aligned: "Aligned", file: Path, progress: Progress) -> None:
-    """Render the videos side by side on the reference's clock, with its sound; more than three in a grid."""
-    reference = aligned.recordings[aligned.reference]
-    render(
+    """Render the videos side by side on the reference's clock."""
+    render_aligned(
         file,
-        [each.path for each in aligned.recordings],
-        clock=aligned.clock,
-        seconds=aligned.seconds,
-        layout="row" if len(aligned.recordings) <= 3 else "grid",
-        height=aligned.height,
-        labels=[each.name for each in aligned.recordings],
-        fps=min(reference.properties.fps, MAX_FPS),
-        slow=aligned.slow,
-        sound=reference.path if reference.properties.has_sound else None,
-        sound_of=aligned.reference,
+        aligned.recordings,
+        aligned.synchronization,
+        poses=[each.pose for each in aligned.embeddings],
+        marks=aligned.marks,
+        style=aligned.style,
         progress=progress,
     )
+
+
+def render_aligned(
+    file: Path,
+    recordings: Sequence[NamedVideo],
+    synchronization: "Synchronization",
+    *,
+    poses: Sequence[Pose | None],
+    marks: Sequence[Event],
+    style: VideoStyle,
+    progress: Progress,
+) -> None:
+    """Render videos side by side with names, times, key positions and the reference's sound; above three in a grid.
+
+    A file above the limit of the style is rendered again at a lower quality, then smaller.
+    """
+    reference = recordings[synchronization.reference]
+    upright = all(each.properties.size[0] > each.properties.size[1] for each in recordings)
+    height, quality = style.height or (UPRIGHT_HEIGHT if upright else HEIGHT), QUALITY
+    for _ in range(MAX_RENDERINGS):
+        with scratch_folder(file.parent) as draft:
+            render(
+                draft / file.name,
+                [each.path for each in recordings],
+                clock=synchronization.clock,
+                seconds=synchronization.seconds,
+                layout="row" if len(recordings) <= 3 else "grid",
+                height=height,
+                labels=[each.name for each in recordings],
+                joints=[None if pose is None or not style.joints else make_overlay(pose) for pose in poses],
+                marks=[(each.second, each.label) for each in marks],
+                freeze=FREEZE_SECONDS if style.freeze else 0.0,
+                show_time=True,
+                fps=min(reference.properties.fps, MAX_FPS),
+                slow=style.slow,
+                sound=reference.path if reference.properties.has_sound else None,
+                sound_of=synchronization.reference,
+                quality=quality,
+                progress=progress,
+            )
+            excess = 0.0 if style.max_mb is None else (draft / file.name).stat().st_size / (1e6 * style.max_mb)
+            if excess <= 1:
+                (draft / file.name).replace(file)
+                return
+        # x264 halves its rate for every 6 steps of quality; beyond 36, images of half the area look better.
+        quality += math.ceil(6 * math.log2(excess)) + 1
+        while quality > MIN_QUALITY and height > MIN_HEIGHT:
+            height, quality = round(height / math.sqrt(2)), quality - 6
+        quality = min(quality, 51)
+    raise ValueError(f"{file.name} cannot have less than {style.max_mb:g} MB: use shorter videos, or allow more")
 
 
 def write_path(aligned: "Aligned", file: Path, progress: Progress) -> None:

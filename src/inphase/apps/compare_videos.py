@@ -22,7 +22,7 @@ from inphase.apps.labels import Event, Labels, read_labels
 from inphase.apps.transfer_labels import PLACING_TEMPERATURE, carry_labels, medians_of, posterior
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, open_recording, open_recordings
-from inphase.models.embed_videos import Model, embed_each, embed_videos, estimate_poses
+from inphase.models.embed_videos import Model, add_poses, embed_each, embed_videos
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, ModalityChoice
 from inphase.models.modality import embed_pose
@@ -30,8 +30,8 @@ from inphase.pose.angles import ANGLES, facing, joint_angles, mirror_pose, smoot
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.pose.pose import Pose
 from inphase.progress import Progress
-from inphase.storage.cache import Cache, open_cache
-from inphase.storage.errors import MediaError, MissingExtraError
+from inphase.storage.cache import open_cache
+from inphase.storage.errors import MediaError
 
 # Changes of tempo shorter than this many seconds are noise of the alignment.
 SMOOTH_SECONDS = 0.4
@@ -79,8 +79,12 @@ def compare_videos(
     kept = open_cache(cache)
     shared: dict[str, Any] = {"fps": fps, "cache": kept, "pose_estimator": pose_estimator, "progress": progress}
     embedded = embed_videos([each.path for each in recordings], model=model, modality=modality, **shared)
-    x, y = _with_poses(
-        [each.path for each in recordings], embedded.embeddings, cache=kept, estimator=pose_estimator, report=progress
+    x, y = add_poses(
+        [each.path for each in recordings],
+        embedded.embeddings,
+        cache=kept,
+        pose_estimator=pose_estimator,
+        progress=progress,
     )
     y = _mirrored(y, embedded.encoder, recordings[1]) if mirror else y
     comparison = compare_embeddings((recordings[0], x), (recordings[1], y), marks=marks, student_marks=theirs)
@@ -114,12 +118,12 @@ def compare_students(
     shared: dict[str, Any] = {"fps": fps, "cache": kept, "pose_estimator": pose_estimator, "progress": progress}
     embedded = embed_videos([reference.path], model=model, modality=modality, **shared)
     others, failed = embed_each(paths, encoder=embedded.encoder, **shared)
-    both = _with_poses(
+    both = add_poses(
         [reference.path, *others],
         [embedded.embeddings[0], *others.values()],
         cache=kept,
-        estimator=pose_estimator,
-        report=progress,
+        pose_estimator=pose_estimator,
+        progress=progress,
     )
     left_out = {str(path): reason for path, reason in failed.items()}
     comparisons = []
@@ -247,26 +251,6 @@ def _pair(marks: Marks, others: Marks) -> list[KeyPosition]:
         raise ValueError(f"the student's labels ({', '.join(theirs)}) differ from the pro's: check {lacking}")
     pairs = zip(marks.moments, others.moments, strict=True)
     return [KeyPosition(mine.label, mine.second, other.second) for mine, other in pairs]
-
-
-def _with_poses(
-    paths: Sequence[Path],
-    embeddings: Sequence[Embedding],
-    *,
-    cache: Cache,
-    estimator: str,
-    report: Progress | None,
-) -> list[Embedding]:
-    """Add poses to embeddings of images; an embedding stays without where no person is found."""
-    lacking = [path for path, each in zip(paths, embeddings, strict=True) if each.pose is None]
-    if not lacking:
-        return list(embeddings)
-    try:
-        poses, _ = estimate_poses(lacking, cache=cache, pose_estimator=estimator, progress=report)
-    except MissingExtraError:
-        poses = {}
-    pairs = zip(paths, embeddings, strict=True)
-    return [each if each.pose else replace(each, pose=poses.get(path)) for path, each in pairs]
 
 
 def _mirrored(embedding: Embedding, encoder: Encoder, video: NamedVideo) -> Embedding:

@@ -147,7 +147,7 @@ class Comparison:
         return {name: (float(a), float(b), float(c)) for name, a, b, c in rows}
 
     def write(self, folder: Path | str, *, progress: Progress | None = None) -> list[Path]:
-        """Write report.html, comparison.json, comparison.csv, positions.png and a playback; return their paths."""
+        """Write report.html, comparison.json, comparison.csv, positions.png, aligned.mp4 and a playback."""
         return write_comparison(self, Path(folder), progress or ignore_progress)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Output files of `compare_videos`: report.html, comparison.json, comparison.csv, positions.png and a playback."""
+"""Output files of `compare_videos`: a report, tables, a sheet of key positions, a video and a playback."""
 
 import base64
 import csv
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from inphase.apps.align_videos import make_pairs, make_playback
+from inphase.apps.alignment_files import VideoStyle, render_aligned
 from inphase.apps.labels import Event, Labels, Segment, label_track
 from inphase.apps.tracks import add_video_file, make_overlay
 from inphase.apps.transfer_labels import name_tables
@@ -22,6 +23,7 @@ from inphase.media.canvas import choose_font, draw_bones
 from inphase.media.frames import read_clip
 from inphase.media.recording import NamedVideo
 from inphase.media.sampling import shown_at
+from inphase.models.embedding import Embedding
 from inphase.playback import write_playback
 from inphase.pose.angles import ANGLES, mirror_pose
 from inphase.pose.pose import Pose
@@ -49,8 +51,10 @@ def write_comparison(comparison: "Comparison", out: Path, progress: Progress) ->
     """Write all files of one comparison and return their paths."""
     require_templates()
     require_folder(out)
-    names = ("report.html", "comparison.json", "comparison.csv", "positions.png")
-    report, document, table, sheet = files = [out / name for name in names]
+    files = [
+        out / name for name in ("report.html", "comparison.json", "comparison.csv", "positions.png", "aligned.mp4")
+    ]
+    report, document, table, sheet = files[:4]
     refuse_overwrite([comparison.pro.path, comparison.student.path], files)
     out.mkdir(parents=True, exist_ok=True)
     stills = read_stills(comparison)
@@ -61,6 +65,15 @@ def write_comparison(comparison: "Comparison", out: Path, progress: Progress) ->
     with atomic_write(sheet) as part:
         draw_sheet(comparison, stills).save(part, format="png")
     progress("writing the report", 2, 3)
+    render_aligned(
+        files[4],
+        [comparison.pro, comparison.student],
+        comparison.synchronization,
+        poses=[each.pose for each in embeddings_as_filmed(comparison)],
+        marks=[Event(each.pro, each.label) for each in comparison.positions],
+        style=VideoStyle(joints=True, freeze=True),
+        progress=progress,
+    )
     playback = write_comparison_playback(comparison, out, progress)
     _write_text(report, fill_template(students=None, **describe_comparison(comparison, stills)))
     progress("writing the report", 3, 3)
@@ -202,11 +215,15 @@ def _write(pen: ImageDraw.ImageDraw, text: str, left: int, top: int, width: int,
     pen.text((left, top), shown, fill=color, font=font)
 
 
+def embeddings_as_filmed(comparison: "Comparison") -> tuple[Embedding, Embedding]:
+    """Return both embeddings, the student's pose not mirrored: the file shows the student as filmed."""
+    x, y = comparison.embeddings
+    return (x, replace(y, pose=mirror_pose(y.pose))) if comparison.mirrored and y.pose is not None else (x, y)
+
+
 def write_comparison_playback(comparison: "Comparison", out: Path, progress: Progress) -> Path:
     """Write a playback of both videos with phases, key positions and joints."""
-    x, y = comparison.embeddings
-    if comparison.mirrored and y.pose is not None:  # the file shows the student as filmed
-        y = replace(y, pose=mirror_pose(y.pose))
+    x, y = embeddings_as_filmed(comparison)
     recordings = [comparison.pro, comparison.student]
     media = [add_video_file(out, each, progress=progress) for each in recordings]
     pairs = make_pairs([x, y], comparison.synchronization)

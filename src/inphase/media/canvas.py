@@ -121,13 +121,21 @@ class Captions:
         self, canvas: NDArray[np.uint8], *, left: Sequence[str] = (), right: Sequence[str] = ()
     ) -> NDArray[np.uint8]:
         """Blend the texts into a canvas, in place; `left` and `right` are those above, one for each cell or none."""
-        rows = len(self._plan.cells)
+        count, blended = len(self._plan.cells), self._plan.blended
         for number, text in enumerate(self._texts):
-            self._blend(canvas, text, number, row=number - rows if self._plan.blended else -1)
-        for texts, at_right in ((left, False), (right, True)):
-            for number, text in enumerate(texts):
-                self._blend(canvas, text, number, row=number if self._plan.blended else 0, at_right=at_right)
+            self._blend(canvas, text, number, row=number - count if blended else -1)
+        for number, text in enumerate(right):
+            self._blend(canvas, text, number, row=number if blended else 0, at_right=True)
+        for number, text in enumerate(left[:1] if blended else left):
+            beside = right[number] if number < len(right) else ""
+            self._blend(canvas, text, number, row=0 if blended or self._fit(number, text, beside) else 1)
         return canvas
+
+    def _fit(self, number: int, one: str, other: str) -> bool:
+        """Report whether two texts have room beside each other in a cell."""
+        _, _, height, width = self._plan.cells[number]
+        widths = [draw_text(text, height=height, width=width)[0].shape[1] for text in (one, other) if text]
+        return bool(sum(widths) <= width)
 
     def _blend(self, canvas: NDArray[np.uint8], text: str, number: int, *, row: int, at_right: bool = False) -> None:
         """Blend one text into its cell, `row` boxes from the upper edge, or if negative from the lower one."""

@@ -6,7 +6,7 @@ Without a model, pose is used if a person is found in every recording, otherwise
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -138,6 +138,24 @@ def estimate_poses(
     return _try_each(
         track, paths, threads=MODALITIES["pose"].threads, stage="estimating the poses of", progress=progress
     )
+
+
+def add_poses(
+    paths: Sequence[Path],
+    embeddings: Sequence[Embedding],
+    *,
+    cache: Cache | None = None,
+    pose_estimator: str = DEFAULT_ESTIMATOR,
+    progress: Progress | None = None,
+) -> list[Embedding]:
+    """Estimate the poses that embeddings lack; one stays without where no person is found or no estimator installed."""
+    lacking = [path for path, each in zip(paths, embeddings, strict=True) if each.pose is None]
+    try:
+        poses, _ = estimate_poses(lacking, cache=cache, pose_estimator=pose_estimator, progress=progress)
+    except MissingExtraError:
+        poses = {}
+    pairs = zip(paths, embeddings, strict=True)
+    return [each if each.pose else replace(each, pose=poses.get(path)) for path, each in pairs]
 
 
 def open_encoder(model: Model, modality: ModalityChoice = "auto") -> Encoder | None:
