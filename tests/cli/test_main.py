@@ -22,6 +22,7 @@ from tests.media.recordings import write_video
 FUNCTIONS = {
     "align": ("align_videos", "Aligned"),
     "transfer": ("transfer_labels", "Labeled"),
+    "compare": ("compare_videos", "Comparison"),
     "search": ("search", "SearchResult"),
     "retrieve": ("retrieve_sound", "RetrievedSound"),
     "activations": ("activation_maps", "ActivationMaps"),

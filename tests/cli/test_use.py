@@ -16,6 +16,7 @@ from inphase.media.frames import read_clip
 from inphase.media.recording import probe
 from inphase.models import save_encoder
 from inphase.playback import read_playback
+from tests.apps.stage_pairs import STAGE_ESTIMATOR, make_stage_pair, write_stage_pair
 from tests.commands import type_command as run
 from tests.media.recordings import clicks, number_of, numbered, write_video
 from tests.models.test_embed_videos import small
@@ -314,3 +315,22 @@ def test_a_video_that_is_called_as_the_result_is_never_lost(
 def test_tables_of_labels_never_share_a_file(tmp_path: Path) -> None:
     named = [file.name for file in name_tables(tmp_path, ["a/b", "a_b", "a_b_2", ".", "video", "a/b/c"])]
     assert named == ["a_b.csv", "a_b_2.csv", "a_b_2_2.csv", "video.csv", "video_2.csv", "a_b_c.csv"]
+
+
+def test_a_student_is_compared_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair = make_stage_pair("serve", side="right", degrees=0, at=0.4, pro_seconds=(0.5, 0.4), student_seconds=(0.8, 0.4))
+    pro, student = write_stage_pair(tmp_path, pair)
+    settings = ("--cache", tmp_path / "cache", "--pose-estimator", STAGE_ESTIMATOR, "--out", tmp_path / "out")
+    assert run(monkeypatch, "compare", student, pro, "--phases", 2, *settings) == 0
+    shown = capsys.readouterr().out
+    assert "student beside pro" in shown
+    assert "0 % → 50 %" in shown
+    assert f"open {tmp_path / 'out'}/report.html" in shown
+    assert run(monkeypatch, "compare", student, pro, "--json", *settings) == 0
+    assert len(json.loads(capsys.readouterr().out)["phases"]) == 4, "running again replaces what was written"
+    assert run(monkeypatch, "compare", pro) == 1
+    assert "name the video of a student" in capsys.readouterr().err
+    assert run(monkeypatch, "compare", tmp_path, pro, "--student-labels", "a.csv", *settings) == 1
+    assert "--student-labels are those of one student" in capsys.readouterr().err

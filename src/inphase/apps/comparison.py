@@ -14,7 +14,7 @@ from inphase.media.recording import NamedVideo
 from inphase.models.embedding import Embedding
 from inphase.pose.angles import ANGLES, angle_differences, joint_angles
 from inphase.pose.pose import Pose
-from inphase.progress import Progress, ignore_progress
+from inphase.progress import Progress, Summary, describe_left_out, ignore_progress
 
 Seconds = NDArray[np.float64]
 # Shorter differences are errors of the pose.
@@ -150,6 +150,19 @@ class Comparison:
         """Write report.html, comparison.json, comparison.csv, positions.png, aligned.mp4 and a playback."""
         return write_comparison(self, Path(folder), progress or ignore_progress)
 
+    def summary(self) -> Summary:
+        """Return the tempo of every phase, and the angles that differ most."""
+        rows = [
+            (each.label, *(f"{seconds:.2f}" for seconds in each.seconds), f"{each.ratio:.2f}") for each in self.phases
+        ]
+        most = [
+            f"{each.name.replace('_', ' ')} {each.largest:+.0f}° at {each.pro_second:.2f} s"
+            for each in self.angles()[:3]
+        ]
+        lines = [self.why, *([f"Largest differences in the picture plane: {', '.join(most)}."] if most else [])]
+        title = f"{self.student.name} beside {self.pro.name}"
+        return Summary(lines, self.warnings, title, ("phase", ">pro, s", ">student, s", ">student ÷ pro"), rows)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON-ready values: seconds, degrees, and None where an angle is not known."""
         total = [sum(each.seconds[side] for each in self.phases) for side in (0, 1)]
@@ -212,6 +225,19 @@ class ComparedStudents:
     def write(self, folder: Path | str, *, progress: Progress | None = None) -> list[Path]:
         """Write students.csv and report.html, and everything about each student into a folder of its own."""
         return write_students(self, Path(folder), progress or ignore_progress)
+
+    def summary(self) -> Summary:
+        """Return one row for each student: duration, and the angle that differs most."""
+        rows = []
+        for each in self.comparisons:
+            pro, student = (sum(phase.seconds[side] for phase in each.phases) for side in (0, 1))
+            angles = each.angles()
+            most = f"{angles[0].name.replace('_', ' ')} {angles[0].largest:+.0f}°" if angles else ""
+            rows.append((each.student.name, f"{student:.2f}", f"{student / pro:.2f}" if pro else "", most))
+        warnings = [f"{each.student.name}: {text}" for each in self.comparisons for text in each.warnings]
+        columns = ("student", ">seconds", ">student ÷ pro", "largest difference")
+        title = f"students beside {self.pro.name}"
+        return Summary([], [*describe_left_out(self.left_out), *warnings], title, columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all comparisons as JSON-ready values."""

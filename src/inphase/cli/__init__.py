@@ -19,6 +19,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": learn.demo,
     "align": use.align,
     "transfer": use.transfer,
+    "compare": use.compare,
     "search": use.search,
     "retrieve": use.retrieve,
     "activations": use.activations,

@@ -1,4 +1,4 @@
-"""Commands for one's own videos: align, transfer, search, retrieve, activations, pose3d."""
+"""Commands for one's own videos: align, transfer, compare, search, retrieve, activations, pose3d."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -30,9 +30,13 @@ def align(
     reference: str = "",
     subsequence: bool = False,
     smooth: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 0.0,
-    slow: float = 1.0,
     cost: Literal["contrastive", "cosine"] = "contrastive",
-    height: int = 360,
+    labels: Path | None = None,
+    joints: bool = False,
+    freeze: bool = False,
+    slow: float = 1.0,
+    height: int | None = None,
+    max_mb: float | None = None,
     json: Json = False,
 ) -> None:
     """Align two to nine videos of the same action and write them side by side, synchronized.
@@ -44,9 +48,13 @@ def align(
             default the first, with --subsequence the shortest.
         subsequence: locate the reference, a short action, inside the others.
         smooth: remove changes of speed shorter than this; 0 keeps every step of the alignment.
-        slow: slow-motion factor of aligned.mp4.
         cost: the cost of matching two frames.
-        height: height of each video in aligned.mp4, in pixels.
+        labels: a table of the reference's labels, whose names aligned.mp4 shows.
+        joints: draw the joints of the people in aligned.mp4.
+        freeze: stand still at each label in aligned.mp4.
+        slow: slow-motion factor of aligned.mp4.
+        height: height of each video in aligned.mp4, in pixels; by default 720 for upright videos, 360 for others.
+        max_mb: largest size of aligned.mp4 in megabytes, e.g. 16 for messengers.
     """
     options = dict(locals())
     from inphase.apps.align_videos import align_videos
@@ -88,6 +96,50 @@ def transfer(
 
     done = "tables and a playback are in {out}: {view}"
     run(transfer_labels, source, labels, targets, **vars(embedding), out=out, json=json, done=done)
+
+
+def compare(
+    videos: Annotated[
+        tyro.conf.Positional[tuple[Path, ...]],
+        tyro.conf.arg(
+            metavar="STUDENT… PRO",
+            help="videos of students, or folders of them, then the video of the pro",
+            help_behavior_hint="(required)",
+        ),
+    ],
+    *,
+    out: Out = Path("out/compare"),
+    labels: Path | None = None,
+    student_labels: Path | None = None,
+    phases: int = 4,
+    mirror: bool = False,
+    embedding: Embedding = DEFAULT_EMBEDDING,
+    json: Json = False,
+) -> None:
+    """Compare students with a pro who performs the same action: tempo, and joint angles at equal phase.
+
+    Writes report.html, comparison.json, comparison.csv, positions.png, aligned.mp4 and a playback; for several students
+    a folder of these each, students.csv and a report.html with all of them.
+
+    Args:
+        labels: a table of the pro's labels: key positions, or phases. They are carried over to the student.
+        student_labels: a table of the student's labels with the same names.
+        phases: without labels, the number of phases of equal length.
+        mirror: compare the mirror image of the student, where one of the two is left-handed.
+    """
+    options = dict(locals())
+    from inphase.apps.compare_videos import compare_students, compare_videos
+    from inphase.apps.comparison_files import require_templates
+
+    require_templates()
+    *students, pro = options.pop("videos") or [None]
+    if not students:
+        raise ValueError("name the video of a student, or a folder of them, and then the video of the pro")
+    if len(students) == 1 and not students[0].is_dir():
+        return run(compare_videos, students[0], pro, **options, done="open {out}/report.html, or: {view}")
+    if options.pop("student_labels") is not None:
+        raise ValueError("--student-labels are those of one student: leave them out, they are carried over")
+    return run(compare_students, students, pro, **options, done="open {out}/report.html")
 
 
 def search(

@@ -47,11 +47,23 @@ def view(folder: Folder, *, port: int = 0, open: bool = True) -> None:
     print_line("Closed.")
 
 
-def export(folder: Folder, *, out: Out = Path("out/export"), json: Json = False) -> None:
-    """Export a playback as a web page for any static host; it also opens as a file. The folder must be new or empty."""
+def export(
+    folder: Folder,
+    *,
+    out: Out = Path("out/export"),
+    single: bool = False,
+    zip: bool = False,
+    json: Json = False,
+) -> None:
+    """Export a playback as a web page for any static host; it also opens as a file. The folder must be new or empty.
+
+    Args:
+        single: write one page that holds the videos, OUT.html, to send it.
+        zip: write an archive, OUT.zip.
+    """
     from inphase.viewer.page import export as export_playback
 
-    run(export_playback, folder, out, json=json)
+    run(export_playback, folder, out, single=single, zipped=zip, json=json)
 
 
 def _open_browser(url: str) -> None:

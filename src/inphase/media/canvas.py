@@ -176,10 +176,13 @@ class JointOverlay:
     bones: tuple[tuple[int, int], ...]
     colors: tuple[Color, ...]
 
-    def on(self, image: NDArray[np.uint8], second: float) -> NDArray[np.uint8]:
-        """Draw the joints of the frame shown at a second; the image may have another size than the video."""
+    def frame_at(self, second: float) -> int:
+        """Find the frame that is shown at a second."""
+        return max(int(np.searchsorted(self.times, second + 1e-3, side="right")) - 1, 0)
+
+    def on(self, image: NDArray[np.uint8], frame: int) -> NDArray[np.uint8]:
+        """Draw the joints of a frame; the image may have another size than the video."""
         height, width = image.shape[:2]
-        frame = max(int(np.searchsorted(self.times, second + 1e-3, side="right")) - 1, 0)
         scale = np.array([width / self.size[1], height / self.size[0]])
         # (0, 0) is the center of the first pixel.
         points = (self.points[frame].astype(np.float64) + 0.5) * scale
@@ -194,19 +197,26 @@ def draw_bones(
     colors: Sequence[Color],
 ) -> NDArray[np.uint8]:
     """Draw bones between points [J, 2] of an image; those with a NaN are left out."""
-    height, width = image.shape[:2]
-    by = OVERSAMPLING
-    thick = by * max(2.0, math.hypot(height, width) / 170)
-    layer = Image.new("RGBA", (width * by, height * by), (0, 0, 0, 0))
-    pen = ImageDraw.Draw(layer)
     known = [(pair, color) for pair, color in zip(bones, colors, strict=True) if np.isfinite(points[list(pair)]).all()]
+    if not known:
+        return image
+    thick = max(2.0, math.hypot(*image.shape[:2]) / 170)
+    ends = points[[joint for pair, _ in known for joint in pair]]
+    limits = np.array(image.shape[1::-1])
+    left, top = np.clip(np.floor(ends.min(0) - 2 * thick), 0, limits - 1).astype(int).tolist()
+    right, bottom = np.clip(np.ceil(ends.max(0) + 2 * thick), [left + 1, top + 1], limits).astype(int).tolist()
+    by = OVERSAMPLING
+    layer = Image.new("RGBA", ((right - left) * by, (bottom - top) * by), (0, 0, 0, 0))
+    pen, places, thick = ImageDraw.Draw(layer), (points - np.array([left, top])) * by, by * thick
     for (a, b), _ in known:  # a dark rim, to be seen on any background
-        pen.line([tuple(points[a] * by), tuple(points[b] * by)], fill=(0, 0, 0, 130), width=round(1.8 * thick))
+        pen.line([tuple(places[a]), tuple(places[b])], fill=(0, 0, 0, 130), width=round(1.8 * thick))
     for (a, b), color in known:
-        pen.line([tuple(points[a] * by), tuple(points[b] * by)], fill=(*color, 235), width=round(thick))
+        pen.line([tuple(places[a]), tuple(places[b])], fill=(*color, 235), width=round(thick))
     for (a, b), color in known:
-        for x, y in (points[a] * by, points[b] * by):
+        for x, y in (places[a], places[b]):
             pen.ellipse((x - thick, y - thick, x + thick, y + thick), fill=(*color, 255))
-    drawn = Image.fromarray(image).convert("RGBA")
-    drawn.alpha_composite(layer.resize((width, height), Image.Resampling.BOX))
-    return np.asarray(drawn.convert("RGB"))
+    drawn = image.copy()
+    part = Image.fromarray(drawn[top:bottom, left:right]).convert("RGBA")
+    part.alpha_composite(layer.resize(part.size, Image.Resampling.BOX))
+    drawn[top:bottom, left:right] = np.asarray(part)[..., :3]
+    return drawn

@@ -161,18 +161,16 @@ def render(
     cells = [(cell_height, cell_width) for _, _, cell_height, cell_width in layout_plan.cells]
     ticks = np.arange(count) / fps
     own = at(ticks)
-    players = [_play(*job) for job in zip(sources, cells, own.T, strict=True)]
+    players = [
+        _draw_joints(_play(source, cell, column), overlay, column)
+        for source, cell, column, overlay in zip(sources, cells, own.T, joints or [None] * len(sources), strict=True)
+    ]
     texts = _texts_at(np.interp(ticks, knots, reached), shown_marks)
-    overlays = joints or [None] * len(sources)
 
     def images() -> Iterator[NDArray[np.uint8]]:
         for number, (now, text, shown) in enumerate(zip(own, texts, zip(*players, strict=True), strict=True), start=1):
-            drawn = [
-                image if overlay is None else overlay.on(image, second)
-                for overlay, image, second in zip(overlays, shown, now, strict=True)
-            ]
             times = [f"{second:.2f} s" for second in now] if show_time else ()
-            canvas = compose(drawn, layout_plan)
+            canvas = compose(shown, layout_plan)
             yield captions.on(canvas, left=[text] * len(cells), right=times)
             report(f"rendering {Path(path).name}", number, count)
 
@@ -192,6 +190,22 @@ def _schedule(
             knots.append(knots[-1] + freeze)
             reached.append(second)
     return np.array(knots), np.array(reached)
+
+
+def _draw_joints(
+    images: Iterator[NDArray[np.uint8]], overlay: JointOverlay | None, seconds: NDArray[np.float64]
+) -> Iterator[NDArray[np.uint8]]:
+    """Draw joints on the images shown at some seconds, once on an image that is shown for longer."""
+    if overlay is None:
+        yield from images
+        return
+    before: tuple[NDArray[np.uint8] | None, int] = (None, -1)
+    drawn = np.empty((0, 0, 3), np.uint8)
+    for image, second in zip(images, seconds, strict=True):
+        frame = overlay.frame_at(float(second))
+        if before[0] is not image or before[1] != frame:
+            before, drawn = (image, frame), overlay.on(image, frame)
+        yield drawn
 
 
 def _texts_at(seconds: NDArray[np.float64], marks: Sequence[tuple[float, str]]) -> list[str]:

@@ -47,8 +47,9 @@ class Exported:
 
     def summary(self) -> Summary:
         """Return how to open the page."""
-        host = f", or put {self.page.parent} on any static host" if self.page.name == "index.html" else ""
-        return Summary([f"Open {self.page}{host}."])
+        if self.page.name == "index.html":
+            return Summary([f"Open {self.page}, or put {self.page.parent} on any static host."])
+        return Summary([f"Send {self.page}, {self.page.stat().st_size / 1e6:.1f} MB: any browser plays it."])
 
     def write(self, folder: Path | str, *, progress: Progress | None = None) -> Path:
         """Write all files to `folder`, which must be new or empty, and return the path of index.html.
@@ -121,10 +122,10 @@ def export(
             "static/viewer.js": bundle(),
             **{f"static/{name}": (STATIC / name).read_text(encoding="utf-8") for name in ("style.css", "icon.svg")},
         }
-    ending = ".html" if single else ".zip" if zipped else ""
-    target = (
-        (out if out.suffix.lower() == ending else out.with_name(out.name + ending)) if ending else out / "index.html"
-    )
+    target = out / "index.html"
+    if single or zipped:
+        ending = ".html" if single else ".zip"
+        target = out if out.suffix.lower() == ending else out.with_name(out.name + ending)
     exported = Exported(opened.playback.title, target, texts, {f"data/{path}": file for path, file in media.items()})
     if single:
         target.parent.mkdir(parents=True, exist_ok=True)
