@@ -73,8 +73,15 @@ class Part(msgspec.Struct, frozen=True, eq=False, omit_defaults=True, forbid_unk
 
     def __post_init__(self) -> None:
         """Convert every field, or raise a PlaybackError that names it."""
-        for field in fields_of(type(self)):
+        for field, kinds in fields_of(type(self)):
             name, value = field.name, getattr(self, field.name)
+            # Plain numbers and text, of which a document may hold 100,000, need no conversion.
+            if value is field.default or (
+                (kind := type(value)) in kinds
+                and (kind is not float or math.isfinite(value))
+                and value != field.default
+            ):
+                continue
             if (dtype := dtype_of(field.type)) is not None:
                 value = _as_array(name, value, dtype, nan=name in self.NAN_FIELDS)
             else:
@@ -107,9 +114,14 @@ class Part(msgspec.Struct, frozen=True, eq=False, omit_defaults=True, forbid_unk
 
 
 @cache
-def fields_of(kind: type[Part]) -> tuple[structs.FieldInfo, ...]:
-    """List the fields of a part."""
-    return structs.fields(kind)
+def fields_of(kind: type[Part]) -> tuple[tuple[structs.FieldInfo, frozenset[type]], ...]:
+    """List the fields of a part, each with the plain types that it accepts as they are."""
+    plain = {float, str, int}
+    found = []
+    for field in structs.fields(kind):
+        hints = get_args(field.type) if get_origin(field.type) is UnionType else (field.type,)
+        found.append((field, frozenset(() if field.name in kind.FILE_TYPES else plain.intersection(hints))))
+    return tuple(found)
 
 
 def join_place(place: str, name: str) -> str:
@@ -204,7 +216,7 @@ def _describe(hint: Any) -> str:
 
 
 def _field_type(kind: Any, name: str) -> Any:
-    return next(field.type for field in fields_of(_without_none(kind)) if field.name == name)
+    return next(field.type for field, _ in fields_of(_without_none(kind)) if field.name == name)
 
 
 def _item_type(hint: Any, index: int) -> Any:
