@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from inphase.align import (
     accumulate,
@@ -42,13 +44,27 @@ def frames(*shape: int, dtype: torch.dtype = torch.float32, device: str = "cpu")
     return torch.ones(shape, device=device).to(dtype)
 
 
-@pairs
+@pytest.mark.parametrize("pair", [pair for name, pair in PAIRS.items() if "dtw" not in name])
 @pytest.mark.parametrize(
     ("x", "y", "error", "message"),
     [
         (frames(5, 3), frames(2, 4, 3), ValueError, r"x must be \[B, M, D\], got shape \[5, 3\]; .* needs x\[None\]"),
         (frames(2, 5, 3), frames(4, 3), ValueError, r"y must be \[B, N, D\], got shape \[4, 3\]; .* needs y\[None\]"),
         (frames(1, 2, 5, 3), frames(2, 4, 3), ValueError, r"x must be \[B, M, D\], got shape \[1, 2, 5, 3\]$"),
+        ([[[1.0]]], frames(1, 4, 1), TypeError, "x must be a torch tensor .*, got list; use torch.as_tensor"),
+    ],
+)
+def test_costs_take_batches_alone(
+    pair: Callable[..., Any], x: Tensor, y: Tensor, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        pair(x, y)
+
+
+@pairs
+@pytest.mark.parametrize(
+    ("x", "y", "error", "message"),
+    [
         (frames(2, 0, 3), frames(2, 4, 3), ValueError, r"x must be .* no empty dimension, got shape \[2, 0, 3\]"),
         (frames(2, 5, 3), frames(2, 4, 0), ValueError, r"y must be .* no empty dimension, got shape \[2, 4, 0\]"),
         (frames(2, 5, 3), frames(3, 4, 3), ValueError, "the same number of sequences, got 2 and 3"),
@@ -62,7 +78,6 @@ def frames(*shape: int, dtype: torch.dtype = torch.float32, device: str = "cpu")
             r"x is torch.float32 and y torch.float64; c",
         ),
         (frames(2, 5, 3), frames(2, 4, 3, device="meta"), ValueError, r"x is on cpu and y on meta; move one with .to"),
-        ([[[1.0]]], frames(1, 4, 1), TypeError, "x must be a torch tensor .*, got list; use torch.as_tensor"),
     ],
 )
 def test_two_sequences(pair: Callable[..., Any], x: Tensor, y: Tensor, error: type[Exception], message: str) -> None:
@@ -135,10 +150,14 @@ def test_cost_of_a_batch(function: Callable[..., Any]) -> None:
 def test_single_sequences() -> None:
     with pytest.raises(ValueError, match=r"cost must be \[M, N\], got shape \[1, 3, 4\]$"):
         shortest_path(frames(1, 3, 4))
-    with pytest.raises(ValueError, match=r"x must be \[M, D\], got shape \[1, 3, 4\]$"):
+    with pytest.raises(ValueError, match=r"x is a batch and y one sequence: give two sequences \[T, D\]"):
         dtw(frames(1, 3, 4), frames(3, 4))
-    with pytest.raises(ValueError, match=r"y must be \[N, D\], got shape \[3\]$"):
+    with pytest.raises(ValueError, match="dtw aligns one pair, got a batch of 2: call it for each, or match_many"):
+        dtw(frames(2, 3, 4), frames(2, 3, 4))
+    with pytest.raises(ValueError, match="the same embedding dimension, got 4 and 1"):
         dtw(frames(3, 4), frames(3))
+    with pytest.raises(ValueError, match=r"x must be \[T\], \[T, D\] or \[B, T, D\], got shape \[1, 1, 3, 4\]"):
+        dtw(frames(1, 1, 3, 4), frames(3, 4))
     with pytest.raises(ValueError, match="the same embedding dimension, got 4 and 5"):
         dtw(frames(3, 4), frames(3, 5))
 
@@ -185,3 +204,68 @@ def test_precision() -> None:
         assert (x @ x).dtype == torch.bfloat16
         with no_autocast(x):
             assert (x @ x).dtype == torch.float32
+
+
+SINGLE = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
+OTHER = np.random.default_rng(1).normal(size=(7, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize("warp", [smooth_dtw, soft_dtw])
+def test_arrays_lists_and_unequal_lengths_are_taken_alike(warp: Callable[..., Any]) -> None:
+    x, y = torch.from_numpy(SINGLE), torch.from_numpy(OTHER)
+    expected = warp(x[None], y[None])
+    for given in ((x, y), (SINGLE, OTHER), (SINGLE.tolist(), OTHER.tolist()), (x, OTHER), (SINGLE.tolist(), y)):
+        found = warp(*given)
+        torch.testing.assert_close(found.cost.float(), expected.cost[0])
+        torch.testing.assert_close(found.table.float(), expected.table[0])
+    assert warp(x, y).cost.shape == ()
+    together = warp([SINGLE, SINGLE[:4]], [y, y[:6]])
+    torch.testing.assert_close(together.cost, torch.stack([warp(x, y).cost, warp(x[:4], y[:6]).cost]))
+    lines = warp([[0, 1, 2], [0, 2]], [[0, 1], [0, 1, 2]])
+    torch.testing.assert_close(lines.cost[1], warp(torch.tensor([0.0, 2.0]), torch.tensor([0.0, 1.0, 2.0])).cost)
+
+
+def test_dtw_takes_arrays_lists_and_numbers() -> None:
+    x, y = torch.from_numpy(SINGLE), torch.from_numpy(OTHER)
+    expected = dtw(x, y)
+    for given in ((SINGLE, OTHER), (SINGLE.tolist(), OTHER.tolist()), (x, OTHER)):
+        found = dtw(*given)
+        assert found.path.tolist() == expected.path.tolist()
+        assert found.cost == pytest.approx(expected.cost, rel=1e-5)
+    line = [0, 1, 2, 3]
+    assert dtw(line, [0, 1, 1, 2, 3]).path.tolist() == [[0, 0], [1, 1], [1, 2], [2, 3], [3, 4]]
+    assert dtw(np.array(line)[::-1], torch.tensor([3.0, 2.0, 1.0, 0.0])).cost == 0
+    with pytest.raises(TypeError, match="x must be numbers of shape"):
+        dtw(["a", "b"], line)
+    with pytest.raises(ValueError, match="leave x_lengths out"):
+        smooth_dtw([SINGLE, SINGLE], [OTHER, OTHER], x_lengths=[3, 3])
+    with pytest.raises(ValueError, match=r"x must be a list of sequences \[T, D\] of one D"):
+        smooth_dtw([SINGLE, SINGLE[:, :2]], [OTHER, OTHER])
+
+
+@pytest.mark.parametrize("cost", ["contrastive", "cosine"])
+def test_a_cost_of_directions_is_refused_in_one_dimension(cost: Any) -> None:
+    for call in (dtw, smooth_dtw, soft_dtw):
+        with pytest.raises(ValueError, match=f"the {cost} cost compares directions, and sequences of dimension 1"):
+            call([0.0, 1.0], [0.0, 2.0], cost=cost)
+    with pytest.raises(ValueError, match=f"the {cost} cost compares directions"):
+        GTA(cost=cost)([0.0, 1.0], [0.0, 2.0])
+
+
+def test_the_first_nan_is_named_when_asked() -> None:
+    x, y = torch.rand(2, 5, 3), torch.rand(2, 6, 3)
+    y[1, 4, 2] = float("nan")
+    for call in (smooth_dtw, soft_dtw, GTA()):
+        with pytest.raises(ValueError, match=r"y\[1\] is NaN at frame 4"):
+            call(x, y, check=True)
+        call(x, y, y_lengths=[6, 4], check=True)  # padding may hold anything
+    y[0, 2] = float("inf")
+    with pytest.raises(ValueError, match=r"y\[0\] is infinite at frame 2"):
+        smooth_dtw(x, y, check=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_forward_mode_is_refused() -> None:
+    x, y = torch.rand(1, 5, 3), torch.rand(1, 6, 3)
+    with forward_ad.dual_level(), pytest.raises(RuntimeError, match="forward-mode derivatives of the DTW recursion"):
+        smooth_dtw(forward_ad.make_dual(x, torch.ones_like(x)), y)  # type: ignore[no-untyped-call]

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
+from inphase.losses import LOSSES
 from inphase.losses.loss import Loss, Sequences, draw_distinct, pair_up
 from inphase.media.sampling import sample
 from tests.losses.groups import make_group, random_group
@@ -118,3 +120,42 @@ def test_the_rules_of_data_are_draws(rule: Any) -> None:
     draw = partial(sample, rule=rule)
     frames = Loss().frames(50, count=20, rng=np.random.default_rng(0), draw=draw)
     assert frames.tolist() == sample(50, rule=rule, count=20, rng=np.random.default_rng(0)).tolist()
+
+
+def whole_videos(*sequences: Tensor) -> Sequences:
+    lengths = torch.tensor([len(each) for each in sequences])
+    values = torch.nn.utils.rnn.pad_sequence(list(sequences), batch_first=True)
+    return Sequences(values, lengths, torch.arange(values.shape[1]).expand(len(values), -1), lengths)
+
+
+@pytest.mark.parametrize("name", ["gta", "soft_dtw", "lav", "tcc", "sal"])
+def test_two_sequences_are_scored_as_a_group_of_two(name: str) -> None:
+    torch.manual_seed(0)
+    loss = LOSSES[name](**({"dimension": 4} if name == "sal" else {}))
+    x, y, z = torch.randn(9, 4, requires_grad=True), torch.randn(7, 4), torch.randn(7, 4)
+
+    def score(*given: Any, **options: Any) -> float:
+        torch.manual_seed(1)  # SaL draws its triplets
+        return float(loss(*given, **options)["loss"].detach())
+
+    assert score(x, y) == pytest.approx(score(whole_videos(x, y)), rel=1e-5)
+    assert score(x.detach().numpy(), y.numpy()) == pytest.approx(score(x, y), rel=1e-5)
+    padded = torch.cat([x[None, :7], x[None, 2:]]), torch.stack([y, z])
+    assert score(*padded, x_lengths=[7, 5]) == pytest.approx(score([x[:7], x[2:7]], [y, z]), rel=1e-4)
+    loss(x, y)["loss"].backward()
+    assert x.grad is not None
+    assert x.grad.abs().sum() > 0
+
+
+def test_a_loss_says_what_it_needs_in_place_of_a_pair() -> None:
+    x, y = torch.rand(6, 4), torch.rand(6, 4)
+    for name in ("tcn", "speednet"):
+        with pytest.raises(ValueError, match="scores frames that it samples itself"):
+            LOSSES[name]()(x, y)
+    with pytest.raises(ValueError, match="give a second sequence y"):
+        LOSSES["gta"]()(x)
+    with pytest.raises(ValueError, match="a group of Sequences holds all sequences"):
+        LOSSES["gta"]()(whole_videos(x, y), y)
+    nan = whole_videos(x, torch.full((3, 4), float("nan")))
+    with pytest.raises(ValueError, match=r"sequences\[1\] is NaN at frame 0"):
+        LOSSES["gta"]()(nan, check=True)

@@ -73,3 +73,10 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="Private is not an encoder"):
         save_encoder(tmp_path / "private.safetensors", Private(context=(0,)))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_device_that_is_missing_is_named(tmp_path: Path) -> None:
+    save_encoder(tmp_path / "encoder.safetensors", ENCODERS["pose"](**SMALL["pose"]))
+    with pytest.raises(ValueError, match="device cuda: torch finds no GPU on this machine; use cpu"):
+        load_encoder(tmp_path, device="cuda")

@@ -17,13 +17,13 @@ from torch import Tensor
 from inphase.data.frame_source import FrameSource
 from inphase.data.stream import Batch
 from inphase.losses import GTA
-from inphase.models import Encoder, load_encoder
+from inphase.models import Encoder, PoseEncoder, load_encoder
 from inphase.runs import Run, rng_state, set_rng_state
 from inphase.storage.errors import StoreError
 from inphase.storage.files import exclusive_lock
 from inphase.training import Status, TrainingError, read_recipe, train
 from inphase.training.build import build_encoder_with_loss, load_frame_sources
-from inphase.training.encoder_with_loss import EncoderWithLoss
+from inphase.training.encoder_with_loss import EncoderWithLoss, locate_row
 from inphase.training.metrics import read_metrics
 from tests.training.conftest import make_recipe
 
@@ -155,10 +155,44 @@ def test_a_loss_that_is_no_number_stops_the_run(out: Path, monkeypatch: pytest.M
         return terms | {"loss": terms["loss"] * (float("nan") if len(calls) > 7 else 1)}
 
     monkeypatch.setattr(GTA, "pair", spoilt)
-    match = r"the loss of step 8 is nan; its videos were .*squat.*; the checkpoint of step 5 is kept in .*run"
+    match = (
+        r"the loss of step 8 is nan; embeddings are finite; its videos were .*squat.*; "
+        r"the checkpoint of step 5 is kept in .*run"
+    )
     with pytest.raises(TrainingError, match=match):
         train(make_recipe(), out)
     assert all(torch.isfinite(value).all() for value in weights(out).values())
+
+
+def test_the_first_frame_without_an_embedding_is_named(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    combine = PoseEncoder.combine
+    found: list[str] = []
+
+    def spoilt(self: PoseEncoder, features: Tensor) -> Tensor:
+        vectors = combine(self, features)
+        return vectors.index_fill(0, torch.tensor([11, 20]), float("nan"))  # 2 groups of 2 videos of 8 frames
+
+    def locate(batch: Batch, row: int) -> str:
+        group = batch.groups[0]
+        found.append(f"the embedding of {group.ids[1]} at frame {int(group.frames[1, 3])};")
+        return locate_row(batch, row)
+
+    monkeypatch.setattr(PoseEncoder, "combine", spoilt)
+    monkeypatch.setattr("inphase.training.loop.locate_row", locate)
+    with pytest.raises(TrainingError, match="the first NaN is in the embedding of") as caught:
+        train(make_recipe(), out)
+    assert found[0] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"accelerator": "cuda"}, {"accelerator": "x"}, {"precision": "3"}, {"strategy": "x"}]
+)
+def test_hardware_that_is_missing_is_named(wrong: dict[str, str], out: Path) -> None:
+    if wrong == {"accelerator": "cuda"} and torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(ValueError, match=r"\[run\] .*(use cpu or auto|correct accelerator)") as caught:
+        train(make_recipe(run=wrong), out)
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_weights_that_are_no_numbers_are_not_saved(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

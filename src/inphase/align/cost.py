@@ -9,9 +9,12 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 Lengths = Tensor | Sequence[int] | None
@@ -52,6 +55,107 @@ def require_alike(first: str, a: Tensor, second: str, b: Tensor) -> None:
         raise ValueError(f"{first} is on {a.device} and {second} on {b.device}; move one with .to()")
     if a.dtype != b.dtype:
         raise TypeError(f"{first} is {a.dtype} and {second} {b.dtype}; convert one with .to()")
+
+
+# A sequence [T] or [T, D], a batch [B, T, D] or a list of sequences of any lengths, as tensors, arrays or lists.
+SequenceLike = Tensor | NDArray[Any] | Sequence[Any]
+
+
+def as_batch(name: str, given: SequenceLike, lengths: Lengths = None) -> tuple[Tensor, Lengths, bool]:
+    """Convert sequences to [B, T, D], their lengths, and whether a batch was given rather than one sequence.
+
+    A list of arrays or tensors, or of lists of unequal lengths, is a batch, padded with 0. A tensor keeps its type,
+    device and graph; arrays and lists of whole numbers become float32.
+    """
+    if isinstance(given, Tensor):
+        value = given
+    elif _is_list_of_sequences(given):
+        if lengths is not None:
+            raise ValueError(f"{name} is a list of sequences, which have their own lengths: leave {name}_lengths out")
+        parts = [_as_tensor(f"{name}[{i}]", part) for i, part in enumerate(given)]
+        parts = [part[:, None] if part.ndim == 1 else part for part in parts]
+        if len({part.shape[1:] for part in parts}) != 1 or parts[0].ndim != 2:
+            shapes = sorted({str(list(part.shape)) for part in parts})
+            raise ValueError(f"{name} must be a list of sequences [T, D] of one D, got shapes {', '.join(shapes)}")
+        padded = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+        return padded, torch.tensor([len(part) for part in parts]), True
+    else:
+        value = _as_tensor(name, given)
+    if value.ndim == 3:
+        return value, lengths, True
+    if value.ndim not in (1, 2):
+        raise ValueError(f"{name} must be [T], [T, D] or [B, T, D], got shape {list(value.shape)}")
+    return (value[:, None] if value.ndim == 1 else value)[None], lengths, False
+
+
+def as_pair(
+    x: SequenceLike, y: SequenceLike, x_lengths: Lengths = None, y_lengths: Lengths = None
+) -> tuple[Tensor, Tensor, Lengths, Lengths, bool]:
+    """Convert both sides of a pair, or of a batch of pairs, by `as_batch`, and check that they can be compared."""
+    first, x_lengths, batched = as_batch("x", x, x_lengths)
+    second, y_lengths, also = as_batch("y", y, y_lengths)
+    if batched != also:
+        raise ValueError(
+            f"x is {'a batch' if batched else 'one sequence'} and y {'a batch' if also else 'one sequence'}: "
+            "give two sequences [T, D] or two batches [B, T, D]"
+        )
+    # An array or a list takes the type and the device of the tensor it is compared with.
+    if isinstance(x, Tensor) and not isinstance(y, Tensor):
+        second = second.to(first)
+    elif isinstance(y, Tensor) and not isinstance(x, Tensor):
+        first = first.to(second)
+    require_pair(first, second)
+    return first, second, x_lengths, y_lengths, batched
+
+
+def _is_list_of_sequences(given: object) -> bool:
+    if not isinstance(given, list | tuple) or not given:
+        return False
+    if isinstance(given[0], Tensor | np.ndarray):
+        return given[0].ndim > 0
+    lists = isinstance(given[0], list | tuple) and all(isinstance(part, list | tuple) for part in given)
+    return lists and len({len(part) for part in given}) > 1
+
+
+def _as_tensor(name: str, given: object) -> Tensor:
+    if isinstance(given, Tensor):
+        return given
+    try:
+        value = torch.from_numpy(np.array(given))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be numbers of shape [T], [T, D] or [B, T, D] ({error})") from error
+    return value if value.is_floating_point() or value.is_complex() else value.float()
+
+
+def require_directions(cost: str, x: Tensor) -> None:
+    """Raise if a cost of directions is asked of one-dimensional sequences, whose unit vectors are all 1 or −1."""
+    if x.shape[2] == 1:
+        raise ValueError(
+            f"the {cost} cost compares directions, and sequences of dimension 1 have only a sign: "
+            "use squared_euclidean, or embed them in two dimensions or more"
+        )
+
+
+def require_finite(name: str, values: Tensor, lengths: Lengths = None) -> None:
+    """Raise if values [B, T, D] are not finite, naming the first sequence and frame; padding does not count."""
+    bad = ~values.detach().isfinite().all(2)
+    real = valid(lengths, name=f"{name}_lengths", batch=len(values), size=values.shape[1], device=values.device)
+    bad = bad if real is None else bad & real
+    if bad.any():
+        b, t = bad.nonzero()[0].tolist()
+        kind = "NaN" if values[b, t].isnan().any() else "infinite"
+        raise ValueError(f"{name}[{b}] is {kind} at frame {t}: check the input of its encoder and its weights")
+
+
+def refuse_forward_mode(value: Tensor) -> None:
+    """Raise inside `torch.autograd.forward_ad` if a value has a tangent, which the kernels would lose."""
+    if forward_ad._current_level < 0:
+        return
+    if forward_ad.unpack_dual(value).tangent is not None:  # type: ignore[no-untyped-call]
+        raise RuntimeError(
+            "forward-mode derivatives of the DTW recursion are not available: use reverse mode, such as "
+            "torch.autograd.grad in place of forward_ad, jvp or jacfwd"
+        )
 
 
 def require_temperature(name: str, value: float, *, zero: bool = False) -> None:
@@ -115,6 +219,13 @@ def cheap_once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any
 
 
 Cost = Literal["contrastive", "cosine", "squared_euclidean"]
+
+
+def default_cost(cost: Cost | None, x: Tensor, *, otherwise: Cost) -> Cost:
+    """Return the cost asked for; by default `otherwise`, or squared_euclidean of one-dimensional sequences."""
+    return cost or ("squared_euclidean" if x.shape[2] == 1 else otherwise)
+
+
 # The temperature of the contrastive cost, as in the paper.
 BETA = 0.1
 
@@ -133,6 +244,7 @@ def contrastive_cost(
     """
     require_temperature("beta", beta)
     x, y, real = _prepare(x, y, x_lengths, y_lengths)
+    require_directions("contrastive", x)
     with no_autocast(x):
         similarity = _mask(_cosine(x, y) / beta, real, float("-inf"), rows=False)
         return _mask(-torch.log_softmax(similarity, 2), real, 0.0)
@@ -148,6 +260,7 @@ def contrastive_costs(
     """
     require_temperature("beta", beta)
     x, y, real = _prepare(x, y, x_lengths, y_lengths)
+    require_directions("contrastive", x)
     with no_autocast(x):
         similarity = _cosine(x, y) / beta
         there = _mask(similarity, real, float("-inf"), rows=False).log_softmax(2)
@@ -158,6 +271,7 @@ def contrastive_costs(
 def cosine_cost(x: Tensor, y: Tensor, *, x_lengths: Lengths = None, y_lengths: Lengths = None) -> Tensor:
     """Take the cosine distance, c(i, j) = 1 − x̃_i · ỹ_j: the paper's ablation without the contrastive cost."""
     x, y, real = _prepare(x, y, x_lengths, y_lengths)
+    require_directions("cosine", x)
     with no_autocast(x):
         return _mask(1 - _cosine(x, y), real, 0.0)
 

@@ -10,7 +10,20 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.align.cost import BETA, Cost, Lengths, last_frame, pairwise_cost, require_tensor, single_precision, valid
+from inphase.align.cost import (
+    BETA,
+    Cost,
+    Lengths,
+    SequenceLike,
+    as_pair,
+    default_cost,
+    last_frame,
+    pairwise_cost,
+    require_finite,
+    require_tensor,
+    single_precision,
+    valid,
+)
 from inphase.align.numba.path_numba import backtrack, backtrack_with_drops, hard_table, hard_tables
 from inphase.align.recursion import Kind, accumulate, min_gamma, smooth_min
 
@@ -151,29 +164,40 @@ class Warping:
     table: Tensor
 
 
-def dtw(x: Tensor, y: Tensor, *, cost: Cost = "cosine", beta: float = BETA, subsequence: bool = False) -> Alignment:
-    """Align x [M, D] with y [N, D] by the cheapest monotone path.
+def dtw(
+    x: SequenceLike, y: SequenceLike, *, cost: Cost | None = None, beta: float = BETA, subsequence: bool = False
+) -> Alignment:
+    """Align x [M, D] with y [N, D] by the cheapest monotone path; tensors, arrays or lists, also [M] and [N].
 
-    With `subsequence` all of x is matched with whichever part of y costs least. O(MN (D + 1)) time, O(MN) memory.
+    The cost is by default the cosine's, of one-dimensional sequences the squared distance. With `subsequence` all of x
+    is matched with whichever part of y costs least. O(MN (D + 1)) time, O(MN) memory.
 
     >>> frames = torch.eye(3)
     >>> dtw(frames, frames[[0, 1, 1, 2]]).path.tolist()
     [[0, 0], [1, 1], [1, 2], [2, 3]]
     """
-    require_tensor("x", x, "[M, D]")
-    require_tensor("y", y, "[N, D]")
+    first, second = _single_pair("dtw", x, y)
     with torch.no_grad():
-        found = shortest_path(pairwise_cost(x[None], y[None], cost=cost, beta=beta)[0], subsequence=subsequence)
-        return replace(found, distance=cosine_distance(x, y, found.path))
+        chosen = default_cost(cost, first, otherwise="cosine")
+        found = shortest_path(pairwise_cost(first, second, cost=chosen, beta=beta)[0], subsequence=subsequence)
+        return replace(found, distance=cosine_distance(first[0], second[0], found.path))
+
+
+def _single_pair(name: str, x: SequenceLike, y: SequenceLike) -> tuple[Tensor, Tensor]:
+    """Convert one pair to [1, M, D] and [1, N, D]; raise for a batch."""
+    first, second, _, _, batched = as_pair(x, y)
+    if batched:
+        raise ValueError(f"{name} aligns one pair, got a batch of {len(first)}: call it for each, or match_many")
+    return first, second
 
 
 def drop_dtw(
-    x: Tensor,
-    y: Tensor,
+    x: SequenceLike,
+    y: SequenceLike,
     *,
     drop_cost: float | tuple[Tensor, Tensor] | None = None,
     keep: float = KEEP,
-    cost: Cost = "cosine",
+    cost: Cost | None = None,
     beta: float = BETA,
 ) -> Alignment:
     """Align x [M, D] with y [N, D], dropping frames of either that have no counterpart (Dvornik et al., NeurIPS 2021).
@@ -186,15 +210,14 @@ def drop_dtw(
     >>> drop_dtw(frames[:3], frames[[0, 3, 1, 2]], drop_cost=0.1).path.tolist()
     [[0, 0], [1, 2], [2, 3]]
     """
-    require_tensor("x", x, "[M, D]")
-    require_tensor("y", y, "[N, D]")
+    first, second = _single_pair("drop_dtw", x, y)
     with torch.no_grad():
-        costs = pairwise_cost(x[None], y[None], cost=cost, beta=beta)[0]
+        costs = pairwise_cost(first, second, cost=default_cost(cost, first, otherwise="cosine"), beta=beta)[0]
         given = percentile_drop_cost(costs, keep=keep) if drop_cost is None else drop_cost
         if not isinstance(given, tuple):
-            given = costs.new_full((len(x),), given), costs.new_full((len(y),), given)
+            given = costs.new_full((costs.shape[0],), given), costs.new_full((costs.shape[1],), given)
         found = shortest_path_with_drops(costs, *given)
-        return replace(found, distance=cosine_distance(x, y, found.path))
+        return replace(found, distance=cosine_distance(first[0], second[0], found.path))
 
 
 def percentile_drop_cost(cost: Tensor, *, keep: float = KEEP) -> float:
@@ -206,17 +229,22 @@ def percentile_drop_cost(cost: Tensor, *, keep: float = KEEP) -> float:
 
 
 def smooth_dtw(
-    x: Tensor,
-    y: Tensor,
+    x: SequenceLike,
+    y: SequenceLike,
     *,
     gamma: float = 0.1,
-    cost: Cost = "contrastive",
+    cost: Cost | None = None,
     beta: float = BETA,
     x_lengths: Lengths = None,
     y_lengths: Lengths = None,
     subsequence: bool = False,
+    check: bool = False,
 ) -> Warping:
     """Align x [B, M, D] with y [B, N, D] by smoothMin, eq. (4), (5), (8) and (9) of the paper.
+
+    One pair is [M, D] and [N, D], or [M] and [N], and has no axis B in the result. Sequences of unequal lengths are a
+    list, or padded with their lengths. Arrays and lists of numbers will do. The cost is by default the contrastive one,
+    of one-dimensional sequences the squared distance. With `check` NaN is reported by sequence and frame.
 
     >>> x = torch.eye(3)[None].requires_grad_()
     >>> warping = smooth_dtw(x, x.detach()[:, [0, 1, 1, 2]])
@@ -224,12 +252,14 @@ def smooth_dtw(
     (torch.Size([1]), torch.Size([1, 3, 4]))
     >>> warping.cost.sum().backward()
     """
-    return _warp("smooth", x, y, gamma, cost, beta, x_lengths, y_lengths, subsequence)
+    pair = as_pair(x, y, x_lengths, y_lengths)
+    cost = default_cost(cost, pair[0], otherwise="contrastive")
+    return _warp("smooth", *pair, gamma, cost, beta, subsequence, check)
 
 
 def soft_dtw(
-    x: Tensor,
-    y: Tensor,
+    x: SequenceLike,
+    y: SequenceLike,
     *,
     gamma: float = 0.1,
     cost: Cost = "squared_euclidean",
@@ -237,14 +267,17 @@ def soft_dtw(
     x_lengths: Lengths = None,
     y_lengths: Lengths = None,
     subsequence: bool = False,
+    check: bool = False,
 ) -> Warping:
     """Align x [B, M, D] with y [B, N, D] by min^γ, eq. (6): soft-DTW of Cuturi and Blondel (2017).
+
+    Takes the same inputs as `smooth_dtw`.
 
     >>> x, y = torch.tensor([[[0.0], [1.0]]]), torch.tensor([[[0.0], [3.0]]])
     >>> soft_dtw(x, y, gamma=1e-3).cost
     tensor([4.])
     """
-    return _warp("soft", x, y, gamma, cost, beta, x_lengths, y_lengths, subsequence)
+    return _warp("soft", *as_pair(x, y, x_lengths, y_lengths), gamma, cost, beta, subsequence, check)
 
 
 def read_out(
@@ -280,14 +313,19 @@ def _warp(
     kind: Kind,
     x: Tensor,
     y: Tensor,
+    x_lengths: Lengths,
+    y_lengths: Lengths,
+    batched: bool,
     gamma: float,
     cost: Cost,
     beta: float,
-    x_lengths: Lengths,
-    y_lengths: Lengths,
     subsequence: bool,
+    check: bool,
 ) -> Warping:
+    if check:
+        require_finite("x", x, x_lengths)
+        require_finite("y", y, y_lengths)
     costs = pairwise_cost(x, y, cost=cost, beta=beta, x_lengths=x_lengths, y_lengths=y_lengths)
     table = accumulate(costs, kind=kind, gamma=gamma, free_start=subsequence)
     end = read_out(table, kind=kind, gamma=gamma, x_lengths=x_lengths, y_lengths=y_lengths, subsequence=subsequence)
-    return Warping(cost=end, table=table)
+    return Warping(cost=end, table=table) if batched else Warping(cost=end[0], table=table[0])

@@ -25,7 +25,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from inphase.align.cost import no_autocast, require_alike, require_temperature, require_tensor, single_precision
+from inphase.align.cost import (
+    no_autocast,
+    refuse_forward_mode,
+    require_alike,
+    require_temperature,
+    require_tensor,
+    single_precision,
+)
 from inphase.align.numba import recursion_numba
 
 
@@ -89,6 +96,7 @@ def accumulate(cost: Tensor, *, kind: Kind = "smooth", gamma: float = 0.1, free_
     """
     require_tensor("cost", cost, "[B, M, N]")
     require_temperature("gamma", gamma, zero=True)
+    refuse_forward_mode(cost)
     if kind not in ("smooth", "soft", "hard"):
         raise ValueError(f"kind must be 'smooth', 'soft' or 'hard', got {kind!r}")
     (cost,) = single_precision(cost)

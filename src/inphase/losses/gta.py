@@ -5,7 +5,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from inphase.align.cost import Lengths, contrastive_costs, cosine_cost, require_pair, require_temperature
+from inphase.align.cost import (
+    Lengths,
+    contrastive_costs,
+    cosine_cost,
+    require_directions,
+    require_pair,
+    require_temperature,
+)
 from inphase.align.cycle import cycle_consistency, released_cycle_consistency
 from inphase.align.path import read_out
 from inphase.align.recursion import accumulate
@@ -55,6 +62,7 @@ class GTA(PairLoss):
     def pair(self, x: Tensor, y: Tensor, x_lengths: Lengths = None, y_lengths: Lengths = None) -> dict[str, Tensor]:
         """Score x [B, M, D] against y [B, N, D], pair by pair: `loss`, `align` and `cycle`, means over the batch."""
         require_pair(x, y)
+        require_directions(self.cost, x)
         if x.is_cuda and x_lengths is None and y_lengths is None and self._fits_one_kernel(x, y):
             return self._pair_in_one_kernel(x, y)
         if self.cost == "contrastive":

@@ -13,7 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from inphase.align.cost import Lengths, require_temperature, require_tensor, single_precision
+from inphase.align.cost import (
+    Lengths,
+    SequenceLike,
+    as_pair,
+    require_finite,
+    require_temperature,
+    require_tensor,
+    single_precision,
+    valid,
+)
 
 Pairs = Literal["anchor", "all"]
 
@@ -114,6 +123,22 @@ class Sequences:
         return replace(whole, **{name: value[rows, source] for name, value in both.items()})
 
 
+def _cut(values: Tensor, lengths: Lengths) -> list[Tensor]:
+    """Cut a batch [B, T, D] into its sequences without padding."""
+    if lengths is None:
+        return list(values)
+    valid(lengths, name="lengths", batch=len(values), size=values.shape[1], device=values.device)
+    return [value[: int(length)] for value, length in zip(values, lengths, strict=True)]
+
+
+def group_pair(x: Tensor, y: Tensor) -> Sequences:
+    """Make a group of two whole sequences x [M, D] and y [N, D]."""
+    lengths = torch.tensor([len(x), len(y)])
+    values = torch.nn.utils.rnn.pad_sequence([x, y], batch_first=True)
+    frames = torch.arange(values.shape[1], device=values.device).expand(2, -1)
+    return Sequences(values, lengths, frames, totals=lengths.to(values.device))
+
+
 def pair_up(sequences: Sequences, pairs: Pairs, *, ordered: bool = False) -> tuple[list[int], list[int]]:
     """List the pairs (i, j) of a group: the first with each other one ("anchor", K − 1) or "all" K (K − 1) / 2.
 
@@ -189,6 +214,48 @@ class Loss(nn.Module):
         """
         return draw(total, count=count, rng=rng)
 
+    def __call__(
+        self,
+        x: Sequences | SequenceLike,
+        y: SequenceLike | None = None,
+        *,
+        x_lengths: Lengths = None,
+        y_lengths: Lengths = None,
+        check: bool = False,
+    ) -> Any:
+        """Score a group of sequences, or two sequences [T, D], or two batches [B, T, D] pair by pair.
+
+        A pair stands for two whole videos, of which every frame is given. With `check` the first NaN in the embeddings
+        is an error that names its sequence and frame.
+
+        >>> from inphase.losses import GTA
+        >>> GTA()(torch.rand(20, 8), torch.rand(24, 8))["loss"].shape
+        torch.Size([])
+        """
+        if isinstance(x, Sequences):
+            if y is not None or x_lengths is not None or y_lengths is not None:
+                raise ValueError("a group of Sequences holds all sequences and their lengths: give nothing else")
+            if check:
+                require_finite("sequences", x.values, x.lengths)
+            return super().__call__(x)
+        if y is None:
+            raise ValueError("give a second sequence y to align x with, or a group of Sequences")
+        first, second, x_lengths, y_lengths, _ = as_pair(x, y, x_lengths, y_lengths)
+        if check:
+            require_finite("x", first, x_lengths)
+            require_finite("y", second, y_lengths)
+        return self.score_pairs(first, second, x_lengths, y_lengths)
+
+    def score_pairs(self, x: Tensor, y: Tensor, x_lengths: Lengths, y_lengths: Lengths) -> dict[str, Tensor]:
+        """Score pairs x [B, M, D] and y [B, N, D], each as a group of two: means over them."""
+        if self.blocks != 1 or not self.shares:
+            raise ValueError(
+                f"{type(self).__name__} scores frames that it samples itself, by its method `frames`: "
+                "embed those and give them as Sequences"
+            )
+        pairs = zip(_cut(x, x_lengths), _cut(y, y_lengths), strict=True)
+        return self.mean_over([group_pair(first, second) for first, second in pairs])
+
     def forward(self, sequences: Sequences) -> dict[str, Tensor]:
         """Score a group: `loss`, and its terms by name."""
         raise NotImplementedError
@@ -227,6 +294,10 @@ class PairLoss(Loss):
             return super().mean_over(groups)
         x, y, _, _ = zip(*(gather_pairs(group, self.pairs) for group in groups), strict=True)
         return self.pair(torch.cat(x), torch.cat(y))
+
+    def score_pairs(self, x: Tensor, y: Tensor, x_lengths: Lengths, y_lengths: Lengths) -> dict[str, Tensor]:
+        """Score pairs x [B, M, D] and y [B, N, D] in one call: means over them."""
+        return self.pair(x, y, x_lengths, y_lengths)
 
     def pair(self, x: Tensor, y: Tensor, x_lengths: Lengths = None, y_lengths: Lengths = None) -> dict[str, Tensor]:
         """Score x [B, M, D] against y [B, N, D], pair by pair: means over the batch."""

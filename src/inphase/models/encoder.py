@@ -135,6 +135,13 @@ def choose_device(name: str) -> str:
     """Resolve "auto" to "cuda" where torch has a GPU, otherwise to "cpu"; raise for a device that is missing."""
     if name not in ("auto", "cpu", "cuda"):
         raise ValueError(f"device must be auto, cpu or cuda, got {name!r}")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device cuda: torch finds no GPU on this machine; use cpu")
+    if name == "cuda":
+        require_device(name)
     return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+
+
+def require_device(device: torch.device | str) -> None:
+    """Raise if a device is missing on this machine."""
+    kind = torch.device(device)
+    if kind.type == "cuda" and (not torch.cuda.is_available() or (kind.index or 0) >= torch.cuda.device_count()):
+        raise ValueError(f"device {device}: torch finds no GPU on this machine; use cpu")

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from inphase.models.audio_encoder import AudioEncoder
-from inphase.models.encoder import Encoder
+from inphase.models.encoder import Encoder, require_device
 from inphase.models.image_encoder import ImageEncoder
 from inphase.models.motion_encoder import MotionEncoder
 from inphase.models.pose_encoder import PoseEncoder
@@ -202,6 +202,7 @@ def load_encoder(path: PathLike[str] | str, *, device: torch.device | str = "cpu
     own names its module, which is imported: load only files that you trust.
     """
     path = Path(path)
+    require_device(device)
     is_run = path.is_dir()
     file = path / ENCODER_FILE if is_run else path
     state = file.with_name(STATE_FILE)

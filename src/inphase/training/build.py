@@ -5,9 +5,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from inphase.data.audio_visual import AudioVisualStream, LogMelReader
 from inphase.data.frame_source import FRAME_SOURCES, FrameSource, augmentation_arguments, open_frame_source
@@ -18,9 +19,13 @@ from inphase.data.video import Video
 from inphase.losses import LOSSES, Loss
 from inphase.models import ENCODERS, Encoder, load_encoder, load_shipped
 from inphase.models.weights import check_encoder, resolve_encoder
+from inphase.storage.errors import MissingExtraError
 from inphase.storage.settings import Table, call, check_value, choose
 from inphase.training.encoder_with_loss import EncoderWithLoss
-from inphase.training.recipe import Recipe, ValidationSettings
+from inphase.training.recipe import Recipe, RunSettings, ValidationSettings
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
 
 DEFAULT_VALIDATION_FRACTION = 0.1
 
@@ -173,3 +178,22 @@ def _augmentation(recipe: Recipe, encoder: Encoder) -> dict[str, Any]:
     if sample is not None:
         call(sample, settings, where="[augmentation]", rng=np.random.default_rng(0))
     return augmentation_arguments(encoder.modality, settings)
+
+
+def launch(settings: RunSettings) -> "Fabric":
+    """Start Lightning Fabric on the hardware that the settings name."""
+    try:
+        from lightning.fabric import Fabric
+        from lightning.fabric.utilities.exceptions import MisconfigurationException
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("Training needs lightning: pip install 'inphase[train]'") from error
+    named = {name: getattr(settings, name) for name in ("accelerator", "devices", "strategy", "precision")}
+    if settings.accelerator in ("cuda", "gpu") and not torch.cuda.is_available():
+        raise ValueError(f"[run] accelerator is {settings.accelerator!r}, but torch finds no GPU here: use cpu or auto")
+    try:
+        fabric = Fabric(num_nodes=settings.nodes, **named)
+    except (ValueError, TypeError, RuntimeError, ImportError, MisconfigurationException) as error:
+        line = next(iter(str(error).splitlines()), "")
+        raise ValueError(f"[run] {line} (from {named}): correct accelerator, devices, strategy or precision") from error
+    fabric.launch()
+    return fabric

@@ -34,7 +34,7 @@ class EncoderWithLoss(nn.Module):
         sounds = self._embed_audio([group.sound for group in batch.groups if group.sound is not None])
         groups = [_sequences(*parts) for parts in zip_longest(batch.groups, frames, sounds)]
         everything = torch.cat([part.detach().flatten(0, 1) for part in (*frames, *sounds)])
-        return self.loss.mean_over(groups) | health(everything)
+        return self.loss.mean_over(groups) | health(everything) | {FIRST_NAN: find_nan(everything)}
 
     def embed(self, values: Sequence[Tensor]) -> list[Tensor]:
         """Embed the frames of groups [K, T, C, …], in one call where their shapes agree."""
@@ -68,6 +68,27 @@ def _sequences(group: Group, vectors: Tensor, sound: Tensor | None) -> Sequences
         longest = max(vectors.shape[1], sound.shape[1])
         vectors = torch.cat([_pad(part, longest) for part in (vectors, sound)])
     return Sequences(vectors, **group.annotation)
+
+
+# The term that holds the row of the first embedding of a batch that is not finite, −1 if all are.
+FIRST_NAN = "first_nan"
+
+
+def find_nan(vectors: Tensor) -> Tensor:
+    """Return the first row of vectors [N, D] that is not finite, −1 if all are, without waiting for a GPU."""
+    bad = ~vectors.isfinite().all(1)
+    return torch.where(bad.any(), bad.int().argmax(), -1)
+
+
+def locate_row(batch: Batch, row: int) -> str:
+    """Name the video and the frame whose embedding is a row of those of a batch, frames before sounds."""
+    for group in batch.groups:
+        k, t = group.values.shape[:2]
+        if row < k * t:
+            frame = int(group.frames[row // t, row % t])
+            return f"{group.ids[row // t]} at frame {frame}"
+        row -= k * t
+    return f"the sound of {batch.groups[0].ids[0]}" if len(batch.groups) == 1 else "the sound of a clip"
 
 
 def health(vectors: Tensor) -> dict[str, Tensor]:

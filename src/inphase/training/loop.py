@@ -28,12 +28,13 @@ from inphase.runs import (
     save_checkpoint,
     set_rng_state,
 )
-from inphase.storage.errors import MissingExtraError
 from inphase.storage.files import exclusive_lock
 from inphase.storage.settings import call
-from inphase.training.build import build_encoder_with_loss, build_stream, load_frame_sources
+from inphase.training.build import build_encoder_with_loss, build_stream, launch, load_frame_sources
 from inphase.training.encoder_with_loss import (
+    FIRST_NAN,
     as_floats,
+    locate_row,
     put_channels_last,
     synchronize_batch_norms,
     trainable_parameters,
@@ -75,7 +76,7 @@ def train(
     """
     recipe = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
     settings, run = call(RunSettings, recipe.run, where="[run]"), Run(out)
-    fabric = _launch(settings)
+    fabric = launch(settings)
     with contextlib.ExitStack() as stack:
         if fabric.is_global_zero:
             stack.enter_context(exclusive_lock(run.folder, doing="training in"))
@@ -97,23 +98,6 @@ def train(
     return Trained(
         run, training.step, {name: value for name, value in rows[-1].items() if name != "step"} if rows else {}
     )
-
-
-def _launch(settings: RunSettings) -> "Fabric":
-    """Start Lightning Fabric on the hardware that the settings name."""
-    try:
-        from lightning.fabric import Fabric
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("Training needs lightning: pip install 'inphase[train]'") from error
-    fabric = Fabric(
-        accelerator=settings.accelerator,
-        devices=settings.devices,
-        num_nodes=settings.nodes,
-        strategy=settings.strategy,
-        precision=settings.precision,  # type: ignore[arg-type]
-    )
-    fabric.launch()
-    return fabric
 
 
 class _Training:
@@ -185,14 +169,14 @@ class _Training:
             return
         source = self._compute_features()
         clock = Clock()
-        waiting: deque[tuple[int, list[str], Tensor]] = deque()
+        waiting: deque[tuple[int, Batch, Tensor, Tensor]] = deque()
         for batches in self._batches(source):
             batch = join_batches(batches).to(self.fabric.device)
             terms = self._train_step(batch)
             self.step += 1
             clock.tick(batch.frame_count * self.fabric.world_size)
             # Check the loss one step late: reading this step's loss now would synchronize with the GPU.
-            waiting.append((self.step, batch.ids, terms["loss"]))
+            waiting.append((self.step, batch, terms["loss"], terms.pop(FIRST_NAN)))
             while len(waiting) > (self.fabric.device.type == "cuda"):
                 self._require_finite(*waiting.popleft())
             last = self.step == self.settings.steps
@@ -260,12 +244,17 @@ class _Training:
             found["loss"] = self.fabric.all_reduce(found["loss"])  # type: ignore[assignment]
         return found
 
-    def _require_finite(self, step: int, ids: list[str], loss: Tensor) -> None:
-        """Raise if a loss is not finite, naming its step and its videos."""
+    def _require_finite(self, step: int, batch: Batch, loss: Tensor, first_nan: Tensor) -> None:
+        """Raise if a loss is not finite, naming its step, its videos and the first frame whose embedding is not."""
         if math.isfinite(float(loss)):
             return
+        row = int(first_nan)
+        first = (
+            f"the first NaN is in the embedding of {locate_row(batch, row)}" if row >= 0 else "embeddings are finite"
+        )
         raise TrainingError(
-            f"the loss of step {step} is {float(loss)}; its videos were {', '.join(ids)}; {self._kept()}. "
+            f"the loss of step {step} is {float(loss)}; {first}; its videos were {', '.join(batch.ids)}; "
+            f"{self._kept()}. "
             "Lower optimizer.lr or set optimizer.clip, and check these videos"
         )
 
