@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": {"data", "models", "align", "runs", "pose", "media", "storage"},
     # data and evaluation: only to search a named data set as the evaluation of a run embeds it
     "apps": {"evaluation", "data", "models", "align", "runs", "pose", "media", "playback", "storage"},
-    "corpus": {"evaluation", "apps", "data", "models", "align", "pose", "media", "storage"},
+    "corpus": {"evaluation", "apps", "data", "models", "align", "runs", "pose", "media", "storage"},
     "reproduction": {
         "apps",
         "training",

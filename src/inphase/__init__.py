@@ -13,6 +13,7 @@ and a JSON-ready `.to_dict()`:
     reconstruct_pose(videos)                  ReconstructedPose, the body in 3-D
     embed_corpus(corpus, store)               EmbeddedCorpus, a store of embeddings
     align_corpus(store, out)                  AlignedCorpus
+    verify_store(folder)                      VerifiedStore, files that changed since they were written
     fit(folder, out)                          Fitted, a run folder from your own videos
     train(recipe, out)                        Trained, a run folder from a recipe
     evaluate(run)                             Evaluation, scores of a run beside its controls
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from inphase.corpus.align_corpus import AlignedCorpus, align_corpus
     from inphase.corpus.embed_corpus import EmbeddedCorpus, embed_corpus
     from inphase.corpus.store_search import search
+    from inphase.corpus.verify_store import VerifiedStore, verify_store
     from inphase.data.video import Video
     from inphase.evaluation.evaluate import Evaluation, evaluate
     from inphase.losses import GTA
@@ -83,6 +85,7 @@ __all__ = [
     "Run",
     "SearchResult",
     "Trained",
+    "VerifiedStore",
     "Video",
     "activation_maps",
     "align_corpus",
@@ -112,6 +115,7 @@ __all__ = [
     "synchronize",
     "train",
     "transfer_labels",
+    "verify_store",
     "write_playback",
 ]
 
@@ -138,6 +142,7 @@ _HOME = {
     "RetrievedSound": "inphase.apps.retrieve_sound",
     "SearchResult": "inphase.apps.search",
     "ReconstructedPose": "inphase.apps.pose3d.reconstruct_pose",
+    "VerifiedStore": "inphase.corpus.verify_store",
     "Video": "inphase.data.video",
     "activation_maps": "inphase.apps.activation_maps",
     "align_corpus": "inphase.corpus.align_corpus",
@@ -167,6 +172,7 @@ _HOME = {
     "synchronize": "inphase.apps.align_videos",
     "train": "inphase.training",
     "transfer_labels": "inphase.apps.transfer_labels",
+    "verify_store": "inphase.corpus.verify_store",
     "write_playback": "inphase.playback",
 }
 

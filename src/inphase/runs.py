@@ -43,7 +43,7 @@ from inphase.models.weights import (
     load_tensors,
     save_tensors,
 )
-from inphase.storage.files import atomic_write
+from inphase.storage.files import atomic_write, write_checksum
 from inphase.storage.settings import check_value, parse_json, read_toml
 
 __all__ = ["ENCODER_FILE", "Run"]
@@ -328,6 +328,7 @@ class CachedFeatures:
             for path, array in ((file, features), (times_file, times)):
                 with atomic_write(path) as part:
                     np.save(part, array, allow_pickle=False)
+                    write_checksum(part, append=True)  # numpy reads no further than the array
         self._open[video.id] = np.load(file, mmap_mode="r", allow_pickle=False), np.load(times_file, allow_pickle=False)
 
     def _compute(self, video: Video, *, length: int) -> tuple[NDArray[np.float16], NDArray[np.float64]]:

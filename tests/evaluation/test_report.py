@@ -96,7 +96,8 @@ def test_markdown_keeps_its_columns_whatever_the_names() -> None:
 def test_files_hold_the_same_numbers(tmp_path: Path) -> None:
     files = write_report(report(), tmp_path / "new" / "folder")
     assert sorted(file.name for file in files) == ["figure_1.png", "report.html", "report.json", "report.md"]
-    assert sorted(file.name for file in (tmp_path / "new" / "folder").iterdir()) == sorted(f.name for f in files)
+    written = sorted(file.name for file in (tmp_path / "new" / "folder").iterdir())
+    assert written == sorted(["SHA256SUMS", *(file.name for file in files)])
     content = json.loads((tmp_path / "new" / "folder" / "report.json").read_text(encoding="utf-8"))
     assert content["title"] == NASTY
     assert content["tables"][0]["rows"][0][1] == pytest.approx(

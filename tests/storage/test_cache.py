@@ -27,7 +27,8 @@ def test_a_damaged_file_counts_as_nothing(tmp_path: Path, length: int) -> None:
     cache.put("key", {"values": np.zeros(100)})
     file = tmp_path / "key.npz"
     file.write_bytes(file.read_bytes()[:length])
-    assert cache.get("key") is None
+    with pytest.warns(UserWarning, match=r"key\.npz is damaged .*; it is computed again"):
+        assert cache.get("key") is None
 
 
 def test_a_folder_that_cannot_be_written_is_warned_of(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from tyro.extras import SubcommandApp
 
 from inphase.cli.options import (
     CacheFolder,
+    Json,
     VideoMemory,
     VideoSeconds,
     Workers,
     plain_help,
+    print_json,
     print_line,
     print_table,
     show_progress,
@@ -164,6 +166,34 @@ def pose_data(
             progress=progress,
         )
     _print_filled(filled, store)
+
+
+@commands.command(name="verify")
+@plain_help
+def verify_data(
+    store: Annotated[
+        tyro.conf.Positional[Path],
+        tyro.conf.arg(metavar="STORE", help="a store of frames, poses or embeddings, a run folder or a cache"),
+    ],
+    *,
+    json: Json = False,
+) -> None:
+    """Read all files of a store, a run folder or a cache, and name those that changed since they were written.
+
+    Changes nothing. Exits with 1 if a file is damaged.
+    """
+    from inphase.corpus.verify_store import verify_store
+
+    with show_progress() as progress:
+        verified = verify_store(store, progress=progress)
+    summary = verified.summary()
+    for warning in summary.warnings:
+        warn_line(warning)
+    if json:
+        print_json(verified)
+    else:
+        print_line(summary.lines[0])
+    sys.exit(0 if verified.whole else 1)
 
 
 @commands.command(name="stage")

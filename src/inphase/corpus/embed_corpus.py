@@ -137,7 +137,7 @@ def embed_corpus(
     report, began = stage_progress(progress, f"embedding {corpus.name}"), time.perf_counter()
     counts, broken = dict.fromkeys(("kept", "new", "changed", "done", "frames", "failed"), 0), dict[str, str]()
     with EmbeddingStore(folder, create=True) as opened:
-        name = _model_name(encoder, fps)
+        name = model_name(encoder, fps)
         writer = hashlib.blake2b(os.fsencode(corpus.resolve()), digest_size=8).hexdigest()
         own = folder / "writers" / writer
         with exclusive_lock(own, doing=f"embedding {corpus} into"), scratch_folder(own) as marks:
@@ -159,7 +159,7 @@ def embed_corpus(
     return EmbeddedCorpus(folder, **counts, seconds=time.perf_counter() - began, broken=broken)
 
 
-def _model_name(encoder: Encoder, fps: float | None) -> str:
+def model_name(encoder: Encoder, fps: float | None) -> str:
     """Hash what decides an embedding beside the video: the encoder, and the frames per second that are embedded."""
     network = fingerprint(encoder)
     return network if fps is None else hashlib.blake2b(f"{network} {fps}".encode(), digest_size=16).hexdigest()

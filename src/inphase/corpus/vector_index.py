@@ -22,7 +22,15 @@ from numpy.typing import NDArray
 from inphase.corpus.embedding_store import CatalogEntry, EmbeddingStore
 from inphase.corpus.shards import GROUP_VALUES, read_rows
 from inphase.storage.errors import StoreError, import_extra
-from inphase.storage.files import atomic_write, explain_os_errors, is_draft, sweep_drafts
+from inphase.storage.files import (
+    CHECKSUM,
+    atomic_write,
+    explain_os_errors,
+    is_draft,
+    sweep_drafts,
+    verify_checksum,
+    write_checksum,
+)
 
 # Frames up to which all of them are compared: a few seconds.
 MAX_EXHAUSTIVE = 1_000_000
@@ -194,12 +202,15 @@ class Index:
             method = self._choose_probes(IndexMethod(frames, state["lists"]), target=target)
             state |= {"signature": signature, "target": target, "method": asdict(method)}
             with atomic_write(self._folder / "index.json") as part:
-                part.write_text(json.dumps(state))
+                part.write_text(json.dumps({**state, "checksum": CHECKSUM}))
+                write_checksum(part)
         return IndexMethod(**state["method"])
 
     def _state(self) -> dict[str, Any] | None:
         """Read the state of the index; None where it is damaged or absent."""
         try:
+            if verify_checksum(self._folder / "index.json") is False:
+                return None
             found: dict[str, Any] = json.loads((self._folder / "index.json").read_text())
             return found if self._trained(found["key"]).exists() else None
         except (OSError, ValueError, KeyError):
@@ -305,6 +316,7 @@ def _write_index(index: Any, file: Path) -> None:
     with atomic_write(file) as part:
         try:
             _faiss().write_index(index, str(part))
+            write_checksum(part, append=True)  # FAISS reads no further than its index
         except RuntimeError as error:  # as FAISS reports a full disk
             raise OSError(errno.ENOSPC, f"FAISS could not write it: {error}") from error
 

@@ -39,7 +39,7 @@ from inphase.models.modality import find_modality
 from inphase.models.weights import fingerprint
 from inphase.progress import Progress, stage_progress
 from inphase.runs import Run
-from inphase.storage.files import atomic_write, exclusive_lock
+from inphase.storage.files import CHECKSUM, atomic_write, exclusive_lock, verify_checksum, write_checksum
 
 Label = TypeVar("Label", bound=np.generic)
 
@@ -198,6 +198,8 @@ class _CachedEmbeddings(ExitStack):
         if not file.exists():
             return None
         try:
+            if verify_checksum(file) is False:
+                return None
             with safe_open(file, framework="np") as opened:
                 about = json.loads((opened.metadata() or {})["about"])
                 embedding = Embedding(opened.get_tensor("values"), opened.get_tensor("times"))
@@ -216,10 +218,12 @@ class _CachedEmbeddings(ExitStack):
             "first": item.first,
             "context": item.context.offsets,
             "edges": item.context.edges,
+            "checksum": CHECKSUM,
         }
         arrays: dict[str, Any] = {"values": item.values, "times": item.embedding.times}
         with atomic_write(self._file(item.video, item.length)) as part:
             save_file(arrays, part, metadata={"about": json.dumps(about)})
+            write_checksum(part)
 
     def _file(self, video: Video, length: int) -> Path:
         name = hashlib.blake2b(json.dumps([video.id, length]).encode(), digest_size=12).hexdigest()

@@ -18,7 +18,7 @@ import numpy as np
 from inphase.evaluation.scores import Score, select
 from inphase.evaluation.tasks.few_shot import plot_few_shot
 from inphase.storage.errors import MissingExtraError
-from inphase.storage.files import atomic_write, explain_os_errors
+from inphase.storage.files import SHA256SUMS, atomic_write, explain_os_errors, write_sums
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -216,7 +216,7 @@ NOTES = {
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write report.md with its images, report.json and report.html into a folder; return the files."""
+    """Write report.md with its images, report.json and report.html into a folder, and SHA256SUMS; return the files."""
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     names = [f"figure_{number}.png" for number in range(1, len(report.figures) + 1)]
@@ -226,9 +226,11 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         "report.json": to_json(report).encode(),
         "report.html": to_html(report).encode(),
     }
+    (folder / SHA256SUMS).unlink(missing_ok=True)  # it describes the files that are about to be replaced
     for name, content in contents.items():
         with atomic_write(folder / name) as part:
             part.write_bytes(content)
+    write_sums(folder, list(contents))
     return [folder / name for name in contents]
 
 

@@ -207,7 +207,7 @@ def load_encoder(path: PathLike[str] | str, *, device: torch.device | str = "cpu
     file = path / ENCODER_FILE if is_run else path
     state = file.with_name(STATE_FILE)
     current = describe_state_encoders(state).get(file.name)
-    if current is not None and current.get("fingerprint") != _read_description(file).get("fingerprint"):
+    if current is not None and current.get("fingerprint") != read_description(file).get("fingerprint"):
         try:
             return _build_encoder(current, file=state, prefix=f"network.{file.stem}.").to(device)
         except (ValueError, RuntimeError) as error:
@@ -230,16 +230,16 @@ def load_encoder(path: PathLike[str] | str, *, device: torch.device | str = "cpu
 
 def describe_state_encoders(state: Path) -> dict[str, Description]:
     """Read from a checkpoint the descriptions of its encoders by file name; empty if it cannot be read."""
-    found = _read_description(state, key=STATE_KEY).get("encoders", {})
+    found = read_description(state, key=STATE_KEY).get("encoders", {})
     return found if isinstance(found, dict) and all(isinstance(each, dict) for each in found.values()) else {}
 
 
 def is_encoder_current(file: Path, encoder: Encoder) -> bool:
     """Report whether an encoder file is undamaged and holds the weights of `encoder`."""
-    return _read_description(file).get("fingerprint") == fingerprint(encoder) and verify_checksum(file) is True
+    return read_description(file).get("fingerprint") == fingerprint(encoder) and verify_checksum(file) is True
 
 
-def _read_description(file: Path, *, key: str = KEY) -> Description:
+def read_description(file: Path, *, key: str = KEY) -> Description:
     """Read a description from the header of a safetensors file; empty if it cannot be read."""
     try:
         found = parse_json(_read_metadata(file).get(key, "{}"))

@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Condition
 from typing import Any, TypeVar
-from zipfile import BadZipFile
 
 import numpy as np
 from cachetools import LRUCache, cached
@@ -37,13 +36,15 @@ class Cache:
         self.folder = None if folder is None else Path(folder)
 
     def get(self, key: str) -> dict[str, NDArray[Any]] | None:
-        """Return the arrays of a key; None if they are missing or damaged."""
+        """Return the arrays of a key; None if they are missing, or damaged, which is a warning."""
         if self.folder is None:
             return None
         try:
-            with self._file(key).open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                return {name: stored[name] for name in stored.files}
-        except (OSError, ValueError, EOFError, KeyError, BadZipFile):
+            return read_arrays(self._file(key))
+        except OSError:
+            return None
+        except MediaError as error:
+            warnings.warn(f"{error}; it is computed again", stacklevel=2)
             return None
 
     def put(self, key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -65,6 +66,18 @@ class Cache:
 def open_cache(folder: Path | None) -> Cache:
     """Open the cache in `folder`, by default in the user's cache folder."""
     return Cache(folder or default_cache_folder())
+
+
+def read_arrays(file: Path) -> dict[str, NDArray[Any]]:
+    """Read all arrays of an .npz file, whose checksums are verified; raise MediaError if it is damaged."""
+    try:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except OSError:
+        raise
+    # zipfile and numpy raise errors of many kinds for headers that cannot be
+    except Exception as error:
+        raise MediaError(f"{file} is damaged ({type(error).__name__}: {error})") from error
 
 
 def default_cache_folder() -> Path:
@@ -209,7 +222,7 @@ def read_index(folder: Path, *, format: str) -> tuple[dict[str, Any], dict[str, 
     settings: dict[str, Any] | None = None
     for number, line in enumerate(lines, start=1):
         try:
-            record: dict[str, Any] = json.loads(line)
+            record = parse_index_line(line)
             if number == 1:
                 settings = _settings(record, folder, format=format)
             else:
@@ -254,4 +267,17 @@ def append_entry(folder: Path, entry: Entry) -> None:
 
 
 def _line(record: dict[str, Any]) -> bytes:
-    return json.dumps(record).encode() + b"\n"
+    return json.dumps({**record, "sum": _line_sum(record)}).encode() + b"\n"
+
+
+def parse_index_line(line: bytes, *, strict: bool = False) -> dict[str, Any]:
+    """Read a line of an index; raise ValueError if its checksum does not match or, where `strict`, is missing."""
+    record: dict[str, Any] = json.loads(line)
+    written = record.pop("sum", None)
+    if written != _line_sum(record) and (strict or written is not None):
+        raise ValueError("its checksum does not match its contents")
+    return record
+
+
+def _line_sum(record: dict[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(record).encode(), digest_size=8).hexdigest()

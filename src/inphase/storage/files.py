@@ -37,6 +37,7 @@ _LOCK = ".lock"
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # The text that `write_checksum` completes, and how many bytes from either end of a file it is searched in.
 CHECKSUM = "blake2b:" + 64 * "0"
+SHA256SUMS = "SHA256SUMS"
 _DIGITS = re.compile(rb"blake2b:([0-9a-f]{64})")
 _SEARCHED_BYTES = 2**20
 
@@ -212,6 +213,19 @@ def verify_checksum(file: Path) -> bool | None:
     """Report whether a file is as it was when its checksum was written; None if it has no checksum."""
     found = _find_checksums(file)
     return any(_hash_without(file, place).encode() == digits for place, digits in found) if found else None
+
+
+def write_sums(folder: Path, names: Iterable[str]) -> None:
+    """Write the hashes of files into SHA256SUMS, which `sha256sum --check` reads too."""
+    with atomic_write(folder / SHA256SUMS) as part:
+        part.write_text("".join(f"{_sha256(folder / name)}  {name}\n" for name in names), encoding="utf-8")
+
+
+def find_changed(folder: Path) -> dict[str, bool]:
+    """Compare the files that SHA256SUMS names: True for those that have changed since it was written."""
+    lines = (folder / SHA256SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
+    listed = (line.partition("  ") for line in lines)
+    return {name: not (folder / name).is_file() or _sha256(folder / name) != hashed for hashed, _, name in listed}
 
 
 def _find_checksums(file: Path) -> list[tuple[int, bytes]]:
