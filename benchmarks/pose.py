@@ -1,41 +1,38 @@
-"""Measure pose estimation beside MediaPipe's own solution: frames with a person, speed, and choice of person.
+"""Measure pose estimation beside MediaPipe: processor time, parity of the joints, and the choice of the person.
 
-python benchmarks/pose.py FOLDER_OF_VIDEOS [COUNT]
+python -m benchmarks.pose cost FOLDER [COUNT]      # CPU time a frame, in one run: MediaPipe's solution, and ours
+python -m benchmarks.pose parity FOLDER [COUNT]    # distance of our joints from those of MediaPipe, in torso lengths
+python -m benchmarks.pose choice FOLDER [COUNT]    # bystanders tracked instead of the person of the clip
+python -m benchmarks.pose export FOLDER            # write the converted networks, for a machine without OpenVINO
+python -m benchmarks.pose gpu FOLDER [DEVICE]      # frames/s of the converted networks on a GPU, read from FOLDER
+
+FOLDER holds videos, COUNT of which are spread over the folder. Run with OMP_NUM_THREADS=1.
 """
 
-import contextlib
 import sys
 import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from inphase.media.frames import Clip, read_clip
 from inphase.pose.blazepose import BlazePose
-from inphase.pose.estimator import estimate_pose
-from inphase.storage.errors import NoPersonError
-
-if TYPE_CHECKING:
-    from inphase.pose.pose import Pose
+from inphase.pose.networks import DETECTOR, LANDMARKS, find_model, read_graph
+from inphase.pose.pose import Pose
+from inphase.pose.torch_network import convert, load_network
+from inphase.pose.tracking import track_person
 
 HIPS = [BlazePose.joints.index("left_hip"), BlazePose.joints.index("right_hip")]
+SHOULDERS = [BlazePose.joints.index("left_shoulder"), BlazePose.joints.index("right_shoulder")]
 Follow = Callable[[Clip], NDArray[np.float32]]  # the hips' middle [T, 2] in pixels, NaN where no person is found
 
 
-def ours(clip: Clip) -> NDArray[np.float32]:
-    try:
-        pose: Pose = estimate_pose(clip)
-    except NoPersonError:
-        return np.full((len(clip), 2), np.nan, np.float32)
-    return np.where(pose.found[:, None], pose.keypoints[:, HIPS].mean(1), np.float32(np.nan))
-
-
 def solution(clip: Clip) -> NDArray[np.float32]:
-    """Follow a person as MediaPipe's documentation does."""
+    """Track a person as MediaPipe's documentation does."""
     from mediapipe.python.solutions.pose import Pose as Solution
 
     hips = np.full((len(clip), 2), np.nan, np.float32)
@@ -49,22 +46,66 @@ def solution(clip: Clip) -> NDArray[np.float32]:
     return hips
 
 
-def gate(clips: list[Clip]) -> None:
-    """Check that both estimate the same joints in the same image, before timing."""
-    from mediapipe.python.solutions.pose import Pose as Solution
+def ours() -> Follow:
+    detector = BlazePose()
 
-    compared = 0
-    with Solution(static_image_mode=True) as network, contextlib.closing(BlazePose()) as detector:
-        for clip in clips:
-            image = clip.frames[0]
-            theirs, regions = network.process(image).pose_landmarks, detector.find(image, margin=0)
-            body = detector.read(image, regions[0]) if regions else None
-            assert (theirs is None) == (body is None)
-            if theirs is not None and body is not None:
-                points = np.array([(joint.x, joint.y) for joint in theirs.landmark]) * image.shape[1::-1] - 0.5
-                np.testing.assert_allclose(body.points, points, atol=0.05)
-                compared += 1
-    print(f"the joints of {compared} images equal those of MediaPipe's solution")
+    def follow(clip: Clip) -> NDArray[np.float32]:
+        pose = track_person(detector, [clip])
+        return np.where(pose.found[:, None], pose.keypoints[:, HIPS].mean(1), np.float32(np.nan))
+
+    return follow
+
+
+def measure_cost(clips: list[Clip]) -> None:
+    """Print the CPU time a frame of each clip by both, one after the other, so that the machine's load is shared."""
+    from tests.pose.mediapipe_blazepose import MediaPipeBlazePose
+
+    reference = MediaPipeBlazePose()
+    follow = ours()
+    ways: dict[str, Callable[[Clip], NDArray[np.float32]]] = {
+        "MediaPipe's solution, one person": solution,
+        "MediaPipe's runtime, our tracker": lambda clip: track_person(reference, [clip]).keypoints[:, HIPS[0]],
+        "inphase": follow,
+    }
+    for way in ways.values():
+        way(Clip(clips[0].frames[:3], clips[0].times[:3]))
+    spent: dict[str, list[float]] = {name: [] for name in ways}
+    for clip in clips:
+        for name, way in ways.items():
+            begin = time.process_time()
+            way(clip)
+            spent[name].append(time.process_time() - begin)
+    frames = sum(map(len, clips))
+    for name, seconds in spent.items():
+        print(f"{name:<34}{sum(seconds) / frames * 1000:>7.1f} ms of CPU a frame ({frames} frames)")
+
+
+def measure_parity(clips: list[Clip]) -> None:
+    """Track with both runtimes and print how far the joints are apart where both track the same person."""
+    from tests.pose.mediapipe_blazepose import MediaPipeBlazePose
+
+    theirs, detector = MediaPipeBlazePose(), BlazePose()
+    distances, same, frames = [], 0, 0
+    for clip in clips:
+        ours, reference = (track_person(each, [clip]) for each in (detector, theirs))
+        torso = torso_length(reference)
+        if not torso:
+            continue
+        both = ours.found & reference.found
+        apart = np.linalg.norm(ours.keypoints - reference.keypoints, axis=-1)[both] / torso  # [T, J]
+        near = np.median(apart, axis=1) < 0.5
+        distances.append(apart[near].ravel())
+        same, frames = same + int(near.sum()), frames + len(clip)
+    median, high = np.quantile(np.concatenate(distances), [0.5, 0.95])
+    print(
+        f"same person in {same} of {frames} frames; joints {median:.3%} (median), {high:.3%} (95 %) of the torso apart"
+    )
+
+
+def torso_length(pose: Pose) -> float:
+    """Return the median distance of shoulders and hips in pixels, 0 without a person."""
+    torso = pose.keypoints[:, SHOULDERS].mean(1) - pose.keypoints[:, HIPS].mean(1)
+    return float(np.median(np.linalg.norm(torso, axis=1)[pose.found])) if pose.found.any() else 0.0
 
 
 def with_bystander(clip: Clip, other: Clip, *, right: bool, scale: float) -> Clip:
@@ -77,41 +118,80 @@ def with_bystander(clip: Clip, other: Clip, *, right: bool, scale: float) -> Cli
     return Clip(np.concatenate([beside, clip.frames] if right else [clip.frames, beside], axis=2), clip.times)
 
 
-def survey(name: str, follow: Follow, clips: list[Clip]) -> None:
-    begin = time.process_time()
-    found = np.array([np.isfinite(follow(clip)[:, 0]).mean() for clip in clips])
-    speed = sum(map(len, clips)) / (time.process_time() - begin)
-    print(
-        f"{name:<22}{found.mean():>7.1%} of the frames found; {(found >= 0.95).sum()} of {len(found)} clips to 95 %, "
-        f"{(found < 0.1).sum()} not at all; {speed:.0f} frames/s a core",
-        flush=True,
-    )
-
-
-def choice(name: str, follow: Follow, clips: list[Clip], *, scale: float) -> None:
+def measure_choice(name: str, follow: Follow, clips: list[Clip], *, scale: float) -> None:
     """Count the clips in which the bystander is tracked instead of the person of the clip."""
-    wrong = 0
+    wrong, found = 0, []
     for number, clip in enumerate(clips):
         right, width = bool(number % 2), clip.frames.shape[2]
         mixed = with_bystander(clip, clips[(number + 1) % len(clips)], right=right, scale=scale)
         x = follow(mixed)[:, 0]
         edge = mixed.frames.shape[2] - width
         astray = x < edge if right else x > width
+        found.append(np.isfinite(x).mean())
         wrong += bool(astray[np.isfinite(x)].mean() > 0.1) if np.isfinite(x).any() else 0
     print(f"{name:<22}bystander of {scale} times the size tracked in {wrong} of {len(clips)} clips", flush=True)
+    print(f"{'':<22}{np.mean(found):.1%} of the frames found")
 
 
-def main(folder: Path, count: int) -> None:
-    warnings.filterwarnings("ignore", message=r"SymbolDatabase\.GetPrototype")
-    files = sorted(folder.glob("*.mp4"))
+def export(folder: Path) -> None:
+    import openvino
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for model in (DETECTOR, LANDMARKS[1]):
+        graph = read_graph(openvino, find_model(model), outputs=model.outputs)
+        convert(graph).save(folder / f"{Path(model.name).stem}.safetensors")
+
+
+def measure_gpu(folder: Path, device: str) -> None:
+    """Print frames/s by batch size, in single and half precision, eager and by CUDA graphs of `torch.compile`."""
+    for name, side in (("pose_detection", 224), ("pose_landmark_full", 256)):
+        for dtype in (torch.float32, torch.float16):
+            network = load_network(folder / f"{name}.safetensors").to(device, dtype).eval()
+            compiled = torch.compile(network, mode="reduce-overhead")
+            for batch in (1, 16, 64, 256):
+                images = torch.rand(batch, side, side, 3, device=device, dtype=dtype)
+                speeds = [frames_per_second(way, images) for way in (network, compiled)]
+                print(f"{name:<20}{str(dtype)[6:]:<9}batch {batch:<5}" + "".join(f"{x:>12,.0f}" for x in speeds))
+
+
+def frames_per_second(network: Callable[[torch.Tensor], object], images: torch.Tensor, seconds: float = 1.0) -> float:
+    with torch.inference_mode():
+        for _ in range(5):
+            network(images)
+        torch.cuda.synchronize()
+        begin, runs = time.perf_counter(), 0
+        while time.perf_counter() - begin < seconds:
+            network(images)
+            torch.cuda.synchronize()
+            runs += 1
+    return runs * len(images) / (time.perf_counter() - begin)
+
+
+def read_some(folder: Path, count: int) -> list[Clip]:
+    files = sorted(folder.rglob("*.mp4"))
     chosen = [files[i] for i in np.linspace(0, len(files) - 1, min(count, len(files))).astype(int)]
-    clips = [read_clip(path) for path in chosen]
-    gate(clips[:10])
-    for name, follow in (("MediaPipe's solution", solution), ("estimate_pose", ours)):
-        survey(name, follow, clips)
-        for scale in (1.0, 0.7):
-            choice(name, follow, clips[:: max(len(clips) // 20, 1)], scale=scale)
+    return [Clip(clip.frames[:200], clip.times[:200]) for clip in map(read_clip, chosen)]
+
+
+def main(what: str, folder: Path, rest: list[str]) -> None:
+    warnings.filterwarnings("ignore", message=r"SymbolDatabase\.GetPrototype")
+    torch.set_num_threads(1)
+    if what == "export":
+        export(folder)
+    elif what == "gpu":
+        measure_gpu(folder, rest[0] if rest else "cuda")
+    elif what == "cost":
+        measure_cost(read_some(folder, int(rest[0]) if rest else 12))
+    elif what == "parity":
+        measure_parity(read_some(folder, int(rest[0]) if rest else 12))
+    elif what == "choice":
+        clips = read_some(folder, int(rest[0]) if rest else 20)
+        for name, follow in (("MediaPipe's solution", solution), ("inphase", ours())):
+            for scale in (1.0, 0.7):
+                measure_choice(name, follow, clips, scale=scale)
+    else:
+        raise SystemExit(f"unknown measurement {what!r}: cost, parity, choice, export or gpu")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 60)
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])

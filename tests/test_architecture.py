@@ -100,7 +100,7 @@ def test_nothing_heavy_or_unsafe_is_needed_to_import(path: Path) -> None:
         assert "torch" not in roots
     if not path.stem.endswith("_triton"):
         assert "triton" not in roots, "triton is imported only by kernels, which load on CUDA alone"
-    assert "mediapipe" not in roots, "mediapipe is an extra: it is imported where it is used"
+    assert not {"mediapipe", "openvino"} & roots, "extras are imported where they are used"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))

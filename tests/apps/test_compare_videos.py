@@ -22,6 +22,7 @@ from inphase.stage.physique import JOINT
 from inphase.stage.take import FPS, Take
 from tests.apps.stage_pairs import STAGE_ESTIMATOR, StagePair, make_stage_pair, pose_of, write_stage_pair
 from tests.media.recordings import write_video
+from tests.pose.people import needs_networks
 
 FRAMES, DEGREES = 2, 5
 
@@ -84,8 +85,8 @@ def test_tempo_and_bend_of_the_stage_are_found(action: str, side: str, at: float
 
 
 @pytest.mark.slow
+@needs_networks
 def test_tempo_and_bend_are_found_in_rendered_pixels(tmp_path: Path) -> None:
-    pytest.importorskip("mediapipe")
     pair = make_stage_pair("squat", side="right", degrees=40, at=0.3)
     pro, student = write_stage_pair(tmp_path, pair, size=320)
     comparison = compare_videos(student, pro, labels=labels_of(pair, pair.pro), cache=tmp_path / "cache")
@@ -243,8 +244,8 @@ def test_labels_of_both_are_paired_by_name(pair: StagePair, videos: tuple[Path, 
 
 
 @pytest.mark.slow
+@needs_networks
 def test_without_a_person_only_the_tempo_is_compared(tmp_path: Path) -> None:
-    pytest.importorskip("mediapipe")
     films = [write_video(tmp_path / f"{name}.mp4", count=length) for name, length in (("pro", 20), ("student", 24))]
     comparison = compare_videos(films[1], films[0], cache=tmp_path / "cache")
     assert comparison.angles() == []

@@ -13,6 +13,7 @@ from inphase.media.frame_store import FrameStore
 from inphase.pose.pose_store import PoseStore
 from tests.commands import type_command as run
 from tests.media.recordings import write_video
+from tests.pose.people import needs_networks
 
 
 @pytest.fixture
@@ -107,10 +108,10 @@ def test_own_videos_are_checked_shown_and_cached(
     assert "a file is where a folder is to be made; name another" in capsys.readouterr().err
 
 
+@needs_networks
 def test_poses_are_cached_and_videos_without_a_person_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("mediapipe", reason="no mediapipe: pip install 'inphase[pose]'")
     root = tmp_path / "signs"
     root.mkdir()
     for name in ("one.mp4", "two.mp4"):
@@ -121,7 +122,7 @@ def test_poses_are_cached_and_videos_without_a_person_listed(
     assert "2 broken" in out
     assert "one.mp4 shows no person" in err
     assert sorted(PoseStore(tmp_path / "store").broken) == ["one.mp4", "two.mp4"]
-    monkeypatch.setitem(sys.modules, "mediapipe", None)
+    monkeypatch.setitem(sys.modules, "openvino", None)
     assert run(monkeypatch, "data", "pose", "folder", str(root), str(tmp_path / "store")) == 1
     assert "pip install 'inphase[pose]'" in capsys.readouterr().err
 

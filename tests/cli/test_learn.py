@@ -70,11 +70,11 @@ def test_what_cannot_be_fitted_is_refused(
     assert "--steps must be at least 1 and --workers 0, got -5 and 2" in capsys.readouterr().err
 
     def absent(*_: object, **__: object) -> FillSummary:
-        raise MissingExtraError("poses need mediapipe")
+        raise MissingExtraError("poses need openvino")
 
     monkeypatch.setattr("inphase.training.fitting.fill_poses", absent)
     assert run(monkeypatch, "fit", videos, "--out", tmp_path / "run", "--modality", "pose") == 1
-    assert "poses need mediapipe" in capsys.readouterr().err
+    assert "poses need openvino" in capsys.readouterr().err
 
 
 def test_the_demo_learns_measures_and_aligns(

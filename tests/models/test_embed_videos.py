@@ -217,11 +217,11 @@ def test_a_glance_is_enough_where_nobody_is(
     assert "b.mp4 shows no person" in embed_videos(videos).why
 
 
-def test_without_mediapipe_the_reason_says_how_to_get_it(
+def test_without_openvino_the_reason_says_how_to_get_it(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(_: object, **__: object) -> None:
-        raise MissingExtraError("pose from video needs MediaPipe: pip install 'inphase[pose]'")
+        raise MissingExtraError("pose from video needs OpenVINO: pip install 'inphase[pose]'")
 
     monkeypatch.setattr(module, "first_without_person", missing)
     assert "pip install 'inphase[pose]'" in embed_videos(videos).why

@@ -1,20 +1,37 @@
 """People made of numbers: what finds them in images is scripted, so that following them needs no network."""
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from inphase.media.frames import Clip
 from inphase.pose.blazepose import BlazePose
-from inphase.pose.pose import Pose
-from inphase.pose.tracking import Body, Region
+from inphase.pose.networks import DETECTOR, LANDMARKS, find_model
+from inphase.pose.pose import Body, Pose, Region
+from inphase.storage.errors import MediaError, MissingExtraError
 
 JOINTS = BlazePose.joints
 WRISTS = [JOINTS.index("left_wrist"), JOINTS.index("right_wrist")]
 HIPS = [JOINTS.index("left_hip"), JOINTS.index("right_hip")]
+
+
+def _has_networks() -> bool:
+    """Report whether BlazePose can run here: OpenVINO, and the files without downloading them."""
+    try:
+        files = [find_model(model, publisher="file:///nowhere/") for model in (DETECTOR, LANDMARKS[1])]
+    except (MissingExtraError, MediaError):
+        return False
+    return importlib.util.find_spec("openvino") is not None and bool(files)
+
+
+needs_networks = pytest.mark.skipif(
+    not _has_networks(), reason="no OpenVINO or no networks of BlazePose: pip install 'inphase[dev]'"
+)
 
 
 def make_body(region: Region, *, swing: float = 0.0) -> Body:

@@ -133,7 +133,7 @@ def test_a_name_is_one_line_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> 
         assert estimator.arm == 3.0
     assert ToyEstimator.closed == 1
     assert complete_options("toy") == {"arm": 20.0}
-    assert complete_options("blazepose") == {"complexity": 1}
+    assert complete_options("blazepose") == {"complexity": 1, "device": "cpu"}
 
 
 @pytest.mark.parametrize("nobody", [True, False])
@@ -195,7 +195,7 @@ def test_unknown_options_and_other_joints_than_announced_are_refused(tmp_path: P
         estimate_pose(clip, estimator=f"{__name__}:OtherJoints")
 
 
-def test_only_one_module_depends_on_mediapipe() -> None:
+def test_nothing_imports_mediapipe_and_only_the_registry_blazepose() -> None:
     package = Path(inphase.__file__).parent
     found = set()
     for path in package.rglob("*.py"):
@@ -204,4 +204,4 @@ def test_only_one_module_depends_on_mediapipe() -> None:
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if any(name.startswith(("mediapipe", "inphase.pose.blazepose")) for name in names):
                 found.add(path.relative_to(package).as_posix())
-    assert found == {"pose/blazepose.py"}
+    assert found == set()

@@ -1,7 +1,6 @@
 """A pose is that of one person in all frames: gaps are interpolated and marked, and nobody is an error."""
 
 import csv
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -14,19 +13,17 @@ import pytest
 from inphase.media.frames import Clip, read_clip
 from inphase.pose.blazepose import BlazePose
 from inphase.pose.estimator import estimate_pose
-from inphase.pose.pose import JOINTS13, Pose
-from inphase.pose.tracking import Region, assemble, track_person
+from inphase.pose.networks import DETECTOR, LANDMARKS, MODEL_FOLDER_VARIABLE, find_model
+from inphase.pose.pose import JOINTS13, Pose, Region, assemble
+from inphase.pose.tracking import track_person
 from inphase.progress import Progress
 from inphase.storage.errors import MissingExtraError, NoPersonError
 from tests.media.recordings import write_video
-from tests.pose.people import HIPS, JOINTS, WRISTS, Actor, Stage, make_body, make_film, make_pose
+from tests.pose.people import HIPS, JOINTS, WRISTS, Actor, Stage, make_body, make_film, make_pose, needs_networks
 from tests.real_data import needs_real, real_folder
 
 GOLFDB = real_folder("golfdb")
 
-needs_mediapipe = pytest.mark.skipif(
-    importlib.util.find_spec("mediapipe") is None, reason="no mediapipe: pip install 'inphase[pose]'"
-)
 needs_golfdb = needs_real("golfdb")
 
 
@@ -124,13 +121,13 @@ def test_the_head_is_the_best_joint_there_is_and_missing_joints_are_named() -> N
         bare.joints13()
 
 
-def test_without_mediapipe_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mediapipe", None)
+def test_without_openvino_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'inphase\[pose\]'"):
         estimate_pose(make_film(3))
 
 
-@needs_mediapipe
+@needs_networks
 def test_noise_shows_no_person_and_nothing_is_printed(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (12, 96, 128, 3), np.uint8)
     path = write_video(tmp_path / "noise.mp4", images=list(noise), height=96, width=128)
@@ -158,7 +155,7 @@ def golfers(view: str, count: int) -> list[Path]:
     return [GOLFDB / "videos" / f"{row['id']}.mp4" for row in rows[:: len(rows) // count][:count]]
 
 
-@needs_mediapipe
+@needs_networks
 @needs_golfdb
 def test_real_golfers_are_found_with_their_own_left_and_right() -> None:
     for path in golfers("face-on", 2):
@@ -171,7 +168,7 @@ def test_real_golfers_are_found_with_their_own_left_and_right() -> None:
         assert np.diff(pose.times) == pytest.approx(0.1, abs=0.04)
 
 
-@needs_mediapipe
+@needs_networks
 @needs_golfdb
 @pytest.mark.parametrize("right", [False, True])
 def test_a_real_golfer_is_followed_beside_a_bystander_and_through_a_gap(right: bool) -> None:
@@ -190,12 +187,13 @@ def test_a_real_golfer_is_followed_beside_a_bystander_and_through_a_gap(right: b
     np.testing.assert_allclose(wrist[19], (wrist[18] + wrist[20]) / 2, atol=1e-3)
 
 
-def test_networks_that_are_not_the_published_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("mediapipe")
-    from inphase.pose import blazepose
-
-    monkeypatch.setitem(blazepose.SHA256, blazepose.READERS[1], "0" * 64)
-    with pytest.raises(
-        ValueError, match=r"pose_landmark_full\.tflite is not the published file: its SHA-256 is e9a5c5"
-    ):
-        blazepose.BlazePose()
+@needs_networks
+def test_networks_that_are_not_the_published_ones_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for model in (DETECTOR, LANDMARKS[1]):
+        (tmp_path / model.name).write_bytes(find_model(model).read_bytes())
+    monkeypatch.setenv(MODEL_FOLDER_VARIABLE, str(tmp_path))
+    assert BlazePose().find(np.zeros((64, 64, 3), np.uint8)) == []
+    with (tmp_path / LANDMARKS[1].name).open("r+b") as file:
+        file.write(b"x")
+    with pytest.raises(ValueError, match=r"pose_landmark_full\.tflite is not the published file: its SHA-256 is "):
+        BlazePose()

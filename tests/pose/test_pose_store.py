@@ -1,4 +1,4 @@
-"""Poses are cached with the guarantees of frames, and read without a codec and without MediaPipe."""
+"""Poses are cached with the guarantees of frames, and read without a codec and without OpenVINO."""
 
 import subprocess
 import sys
@@ -103,17 +103,17 @@ def test_a_changed_video_and_a_spoilt_file_are_made_again(tmp_path: Path, films:
 
 def test_another_network_needs_another_folder(tmp_path: Path, films: dict[str, Source]) -> None:
     fill_poses(tmp_path / "store", films)
-    with pytest.raises(StoreError, match=r"'options': {'complexity': 1}.*, not .*'options': {'complexity': 2}"):
+    with pytest.raises(StoreError, match=r"'options': {'complexity': 1, .*, not .*'options': {'complexity': 2, "):
         fill_poses(tmp_path / "store", films, options={"complexity": 2})
     with pytest.raises(StoreError, match="holds no store of poses"):
         PoseStore(tmp_path)
 
 
-def test_reading_needs_neither_codec_nor_mediapipe(tmp_path: Path, films: dict[str, Source]) -> None:
+def test_reading_needs_neither_codec_nor_openvino(tmp_path: Path, films: dict[str, Source]) -> None:
     fill_poses(tmp_path / "store", films)
     code = """if True:
         import sys
-        sys.modules["av"] = sys.modules["mediapipe"] = None  # importing them fails from here on
+        sys.modules["av"] = sys.modules["openvino"] = None  # importing them fails from here on
         from inphase.pose.pose_store import PoseStore
         store = PoseStore(sys.argv[1])
         print([len(pose.joints13()[0]) for pose in store.values()], store.verify())

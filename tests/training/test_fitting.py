@@ -105,11 +105,11 @@ def test_images_are_used_where_poses_cannot_be_estimated(
     videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def absent(*_: object, **__: object) -> FillSummary:
-        raise MissingExtraError("poses need mediapipe")
+        raise MissingExtraError("poses need openvino")
 
     monkeypatch.setattr("inphase.training.fitting.fill_poses", absent)
-    assert choose(videos, tmp_path, "auto") == ("image", {}, ["Using images: poses need mediapipe"])
-    with pytest.raises(MissingExtraError, match="poses need mediapipe"):
+    assert choose(videos, tmp_path, "auto") == ("image", {}, ["Using images: poses need openvino"])
+    with pytest.raises(MissingExtraError, match="poses need openvino"):
         choose(videos, tmp_path, "pose")
 
 

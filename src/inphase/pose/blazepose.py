@@ -1,70 +1,44 @@
-"""The pose estimator BlazePose by MediaPipe: the only module that depends on MediaPipe and its 33 joints.
+"""The pose estimator BlazePose: one network finds all people in an image, another reads the joints of one of them.
 
-Two graphs are built from parts of the wheel of mediapipe 0.10.14: one finds all people in an image, the other reads the
-joints of the person in a given region. MediaPipe's own solution joins them for one person, which cannot be chosen.
+The detector marks each person by two points: the middle of the hips, and a point on the circle around the whole body
+above the head. The landmark network reads 33 joints, and the same two points, from the square around that circle, a
+quarter larger and turned so that the person is upright; its heat maps refine the joints.
 
 Bazarevsky et al., "BlazePose: On-device Real-time Body Pose tracking", CVPR workshops 2020.
 """
 
-import contextlib
-import os
-import threading
-import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from typing import ClassVar
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from inphase.media.frames import Clip
-from inphase.pose.pose import Pose
-from inphase.pose.tracking import Body, Region, track_person
-from inphase.storage.errors import MissingExtraError
-from inphase.storage.files import check_published
+from inphase.pose.networks import DETECTOR, LANDMARKS, find_model, open_network
+from inphase.pose.pose import Body, Pose, Region
+from inphase.pose.tracking import track_person
+from inphase.storage.errors import MissingExtraError, import_extra
 
 # The black margin on each side of an image in which people are searched, as a fraction of the longer side: the network
 # needs the whole circle around a person inside the image.
 MARGIN = 0.25
 
-FINDER = "pose_detection/pose_detection.tflite"
-READERS = tuple(f"pose_landmark/pose_landmark_{size}.tflite" for size in ("lite", "full", "heavy"))
-# As in third_party/external_files.bzl of MediaPipe.
-SHA256 = {
-    FINDER: "9ba9dd3d42efaaba86b4ff0122b06f29c4122e756b329d89dca1e297fd8f866c",
-    READERS[0]: "1150dc68a713b80660b90ef46ce4e85c1c781bb88b6e3512cc64e6a685ba5588",
-    READERS[1]: "e9a5c5cb17f736fafd4c2ec1da3b3d331d6edbe8a0d32395855aeb2cdfd64b9f",
-    READERS[2]: "59e42d71bcd44cbdbabc419f0ff76686595fd265419566bd4009ef703ea8e1fe",
-}
+# The detector: sides of its input and of its grids of anchors, with the number of anchors in a cell.
+_SEARCH_SIDE = 224
+_GRIDS = ((28, 2), (14, 2), (7, 6))
+_MIN_SCORE, _MAX_OVERLAP = 0.5, 0.3
 
-_STDERR = threading.RLock()
-
-_FIND_PEOPLE = """
-input_stream: "IMAGE:image"
-output_stream: "DETECTIONS:people"
-node {
-  calculator: "PoseDetectionCpu"
-  input_stream: "IMAGE:image" output_stream: "DETECTIONS:people"
-}
-"""
-_READ_JOINTS = """
-input_stream: "IMAGE:image"
-input_stream: "ROI:region"
-input_side_packet: "MODEL_COMPLEXITY:complexity"
-output_stream: "LANDMARKS:joints"
-output_stream: "AUXILIARY_LANDMARKS:circle"
-output_stream: "WORLD_LANDMARKS:world"
-node {
-  calculator: "PoseLandmarkByRoiCpu"
-  input_stream: "IMAGE:image" input_stream: "ROI:region" input_side_packet: "MODEL_COMPLEXITY:complexity"
-  output_stream: "LANDMARKS:joints" output_stream: "AUXILIARY_LANDMARKS:circle" output_stream: "WORLD_LANDMARKS:world"
-}
-"""
+# The landmark network: side of its input, which is this many times the circle's radius.
+_READ_SIDE, _READ_RADII = 256, 2.5
+_CENTER, _RIM = 33, 34  # landmarks that are not joints
+_MIN_PRESENCE = 0.5
+# A joint is refined by the heat map in a window of so many cells where the map is at least that sure.
+_WINDOW, _MIN_HEAT = 9, 0.5
 
 
 class BlazePose:
-    """MediaPipe's two networks, for images of any size: a `PoseEstimator` and a `PersonDetector`."""
+    """The two networks for images of any size: a `PoseEstimator` and a `PersonDetector`."""
 
     joints: ClassVar[tuple[str, ...]] = (
         "nose",
@@ -90,46 +64,25 @@ class BlazePose:
         ),
     )
 
-    def __init__(self, *, complexity: int = 1) -> None:
-        """Load the networks; `complexity` 0, 1 or 2 is the size of the second: 1 is in the wheel, others download."""
-        if complexity not in (0, 1, 2):
+    def __init__(self, *, complexity: int = 1, device: str = "cpu") -> None:
+        """Load the networks; `complexity` 0, 1 or 2 is the size of the second, `device` one of torch's names."""
+        if complexity not in range(len(LANDMARKS)):
             raise ValueError(f"complexity must be 0, 1 or 2, got {complexity}")
-        self.require_installed()
-        with _silent():
-            import mediapipe
-            from mediapipe.framework.formats.rect_pb2 import NormalizedRect
-            from mediapipe.python.solution_base import SolutionBase
-            from mediapipe.python.solutions import pose  # registers the messages of the graphs
-
-            _download(pose, complexity)
-            _verify(Path(mediapipe.__file__).parent, complexity)
-            self._rectangle = NormalizedRect
-            self._find = SolutionBase(graph_config=_FIND_PEOPLE)
-            self._read = SolutionBase(graph_config=_READ_JOINTS, side_inputs={"complexity": complexity})
-            # The C++ libraries log to the terminal at their first use.
-            blank = np.zeros((64, 64, 3), np.uint8)
-            self.find(blank)
-            self.read(blank, Region(32, 32, 32))
+        self._detect = open_network(DETECTOR, device=device)
+        self._landmarks = open_network(LANDMARKS[complexity], device=device)
 
     @staticmethod
     def require_installed() -> None:
-        """Raise `MissingExtraError` without MediaPipe."""
+        """Raise `MissingExtraError` without OpenVINO or without the files of the networks."""
         try:
-            with _silent():
-                import mediapipe  # noqa: F401
-        except ImportError as error:
-            raise MissingExtraError(
-                f"pose from video needs MediaPipe ({error}): pip install 'inphase[pose]'"
-            ) from error
-
-    def close(self) -> None:
-        """Free the networks."""
-        with _silent():
-            self._find.close()
-            self._read.close()
+            import_extra("openvino", extra="pose")
+        except MissingExtraError as error:
+            raise MissingExtraError("pose from video needs OpenVINO: pip install 'inphase[pose]'") from error
+        for model in (DETECTOR, LANDMARKS[1]):
+            find_model(model)
 
     def estimate(self, clips: Iterable[Clip]) -> Pose:
-        """Estimate the pose of the largest and most moving person in consecutive clips."""
+        """Estimate the pose of the person that consecutive clips are about."""
         return track_person(self, clips)
 
     def shows_person(self, image: NDArray[np.uint8]) -> bool:
@@ -138,80 +91,157 @@ class BlazePose:
 
     def find(self, image: NDArray[np.uint8], *, margin: float = MARGIN) -> list[Region]:
         """Find the people in an image [H, W, 3], the surest first."""
-        edge = round(margin * max(image.shape[:2]))
-        framed = np.pad(image, ((edge, edge), (edge, edge), (0, 0)))
-        height, width = framed.shape[:2]
-        _ignore_deprecations()
-        people = self._find.process({"image": framed}).people
-        found = [[(point.x, point.y) for point in person.location_data.relative_keypoints] for person in people or ()]
-        regions = [_region(points[0], points[1], height=height, width=width) for points in found]
-        return [replace(region, x=region.x - edge, y=region.y - edge) for region in regions]
+        height, width = image.shape[:2]
+        edge = round(margin * max(height, width))
+        side = max(height, width) + 2 * edge
+        x, y = (side - width) // 2, (side - height) // 2  # the image in the middle of a black square
+        square = Region(side / 2 - x, side / 2 - y, side / 2)
+        boxes, logits = self._detect(crop_square(image, square, side=side, size=_SEARCH_SIDE, low=-1, extend=False))
+        points = decode_people(boxes[0], logits[0, :, 0]) * side - [x, y]  # [N, 2, 2]
+        return [_region(center, rim) for center, rim in points]
 
     def read(self, image: NDArray[np.uint8], region: Region) -> Body | None:
         """Read the joints of the person in a region; None if no person is there."""
-        height, width = image.shape[:2]
-        rectangle = self._rectangle(
-            x_center=(region.x + 0.5) / width,
-            y_center=(region.y + 0.5) / height,
-            width=2.5 * region.radius / width,  # a quarter more than the circle, as the network was trained
-            height=2.5 * region.radius / height,
-            rotation=region.angle,
-        )
-        _ignore_deprecations()
-        answer = self._read.process({"image": np.ascontiguousarray(image), "region": rectangle})
-        if answer.joints is None or answer.circle is None or answer.world is None:
+        side = _READ_RADII * region.radius
+        corner = Region(region.x + 0.5, region.y + 0.5, region.radius, region.angle)
+        pixels = crop_square(image, corner, side=side, size=_READ_SIDE, low=0, extend=True)
+        values, presence, heat, world = self._landmarks(pixels)
+        if presence.item() < _MIN_PRESENCE:
             return None
-        joints = np.array([(joint.x, joint.y, joint.visibility) for joint in answer.joints.landmark], np.float32)
-        world = np.array([(joint.x, joint.y, joint.z) for joint in answer.world.landmark], np.float32)
-        center, rim = ((point.x, point.y) for point in answer.circle.landmark[:2])
-        # MediaPipe's origin is the corner of the image, ours the center of its first pixel.
-        points = joints[:, :2] * np.array([width, height], np.float32) - np.float32(0.5)
-        return Body(points, world, joints[:, 2], _region(center, rim, height=height, width=width))
-
-
-def _region(center: tuple[float, float], rim: tuple[float, float], *, height: int, width: int) -> Region:
-    """Make a region of two points in fractions of the image: the middle of the hips, and the rim above the head."""
-    along, down = (rim[0] - center[0]) * width, (rim[1] - center[1]) * height
-    angle = float(np.arctan2(along, -down))
-    return Region(center[0] * width - 0.5, center[1] * height - 0.5, float(np.hypot(along, down)), angle)
-
-
-def _download(pose: Any, complexity: int) -> None:
-    """Download a network that is not in the wheel, by MediaPipe's own function."""
-    try:
-        pose._download_oss_pose_landmark_model(complexity)
-    except OSError as error:
-        raise ValueError(
-            f"the network of complexity {complexity} cannot be downloaded ({error}): use 1, which is installed"
-        ) from error
-
-
-def _verify(package: Path, complexity: int) -> None:
-    """Raise if the networks, installed or downloaded, are not those that MediaPipe published."""
-    for name in (FINDER, READERS[complexity]):
-        file = package / "modules" / name
-        check_published(
-            file, sha256=SHA256[name], fix="remove it, then pip install --force-reinstall mediapipe==0.10.14"
+        landmarks = values[0].reshape(-1, 5)
+        places = refine_landmarks(landmarks[:, :2] / _READ_SIDE, heat[0])
+        turn = _rotation(region.angle)
+        points = (places - 0.5) * side @ turn.T + [region.x, region.y]
+        joints = len(self.joints)
+        space = world[0].reshape(-1, 3)[:joints].astype(np.float64)
+        space[:, :2] = space[:, :2] @ turn.T
+        return Body(
+            points[:joints].astype(np.float32),
+            space.astype(np.float32),
+            _sigmoid(landmarks[:joints, 3]).astype(np.float32),
+            _region(points[_CENTER], points[_RIM], corner=0.0),
         )
 
 
-def _ignore_deprecations() -> None:
-    """Ignore protobuf's warning about the way MediaPipe calls it, in all threads: filters belong to the process."""
-    message = "SymbolDatabase.GetPrototype"
-    if not any(getattr(pattern, "pattern", pattern) == message for _, pattern, *_ in warnings.filters):
-        warnings.filterwarnings("ignore", message=message)
+def _rotation(angle: float) -> NDArray[np.float64]:
+    return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
 
 
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """Keep C++ libraries from writing to the terminal, past Python's own streams: they have no other switch."""
-    # Two threads at a time would each restore the other's redirection.
-    with _STDERR:
-        saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-        try:
-            os.dup2(nowhere, 2)
-            yield
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
-            os.close(nowhere)
+def _sigmoid(values: NDArray[np.float32]) -> NDArray[np.float64]:
+    return 1 / (1 + np.exp(-np.clip(values.astype(np.float64), -100, 100)))
+
+
+def _region(center: NDArray[np.float64], rim: NDArray[np.float64], *, corner: float = 0.5) -> Region:
+    """Make a region of the middle of the hips and the rim above the head; `corner` is where their origin lies."""
+    along, down = (rim - center).tolist()
+    x, y = (center - corner).tolist()
+    return Region(x, y, float(np.hypot(along, down)), float(np.arctan2(along, -down)))
+
+
+def crop_square(
+    image: NDArray[np.uint8], region: Region, *, side: float, size: int, low: float, extend: bool
+) -> NDArray[np.float32]:
+    """Sample a turned square of `side` pixels around a region's center: [1, size, size, 3] from `low` to 1.
+
+    Outside of the image its border is extended, or all is black.
+    """
+    turn = _rotation(region.angle) * side / size
+    start = np.array([region.x, region.y]) - turn.sum(1) * size / 2
+    pixels = np.empty((1, size, size, 3), np.float32)
+    sample_square(image, start, turn, np.float32((1 - low) / 255), np.float32(low), extend, pixels[0])
+    return pixels
+
+
+@numba.njit(inline="always")
+def clamp(index, length):
+    """Move an index into a range."""
+    return 0 if index < 0 else length - 1 if index >= length else index
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def sample_square(image, start, turn, scale, shift, extend, pixels):
+    """Interpolate an image at `start` + `turn` · (column, row) for each of `pixels`.
+
+    As in OpenCV, by which the networks' own pipeline samples, positions are rounded to 1/32 and values to integers.
+    """
+    height, width = image.shape[:2]
+    for row in range(pixels.shape[0]):
+        for column in range(pixels.shape[1]):
+            x = np.int64(np.floor((start[0] + turn[0, 0] * column + turn[0, 1] * row) * 32 + 0.5))
+            y = np.int64(np.floor((start[1] + turn[1, 0] * column + turn[1, 1] * row) * 32 + 0.5))
+            left, top, across, down = x >> 5, y >> 5, x & 31, y & 31
+            right, bottom = left + 1, top + 1
+            a, b, c, d = (32 - across) * (32 - down), across * (32 - down), (32 - across) * down, across * down
+            if left < 0 or top < 0 or right >= width or bottom >= height:
+                if not extend:
+                    a *= (0 <= left < width) & (0 <= top < height)
+                    b *= (0 <= right < width) & (0 <= top < height)
+                    c *= (0 <= left < width) & (0 <= bottom < height)
+                    d *= (0 <= right < width) & (0 <= bottom < height)
+                left, right = clamp(left, width), clamp(right, width)
+                top, bottom = clamp(top, height), clamp(bottom, height)
+            for color in range(3):
+                value = a * image[top, left, color] + b * image[top, right, color]
+                value += c * image[bottom, left, color] + d * image[bottom, right, color]
+                pixels[row, column, color] = ((value + 512) >> 10) * scale + shift
+
+
+def decode_people(boxes: NDArray[np.float32], logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Decode the detector's outputs to the two points of each person [N, 2, 2], in fractions of the input.
+
+    Overlapping detections are averaged with their scores as weights.
+    """
+    scores = _sigmoid(logits)
+    chosen = np.flatnonzero(scores >= _MIN_SCORE)
+    order = chosen[np.argsort(-scores[chosen], kind="stable")]
+    values = boxes[order].astype(np.float64) / _SEARCH_SIDE
+    centers = values[:, :2] + _ANCHORS[order]
+    corners = np.concatenate([centers - values[:, 2:4] / 2, centers + values[:, 2:4] / 2], axis=1)
+    points = values[:, 4:8].reshape(-1, 2, 2) + _ANCHORS[order][:, None]
+    scores = scores[order]
+    people = []
+    left = np.arange(len(order))
+    while len(left):
+        overlap = _overlaps(corners[left[0]], corners[left])
+        same = left[overlap > _MAX_OVERLAP] if (overlap > _MAX_OVERLAP).any() else left[:1]
+        people.append(np.average(points[same], axis=0, weights=scores[same]))
+        left = left[~np.isin(left, same)]
+    return np.array(people).reshape(-1, 2, 2)
+
+
+def _overlaps(box: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the intersection over union of a box with others, [N]."""
+    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
+    shared = np.maximum(high - low, 0).prod(1)
+    return np.asarray(
+        shared / np.maximum((box[2:] - box[:2]).prod() + (others[:, 2:] - others[:, :2]).prod(1) - shared, 1e-12)
+    )
+
+
+def _anchors() -> NDArray[np.float64]:
+    """Return the centers of the detector's anchors, [A, 2] in fractions of its input."""
+    grids = []
+    for side, count in _GRIDS:
+        ticks = (np.arange(side) + 0.5) / side
+        cells = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
+        grids.append(np.repeat(cells, count, axis=0))
+    return np.concatenate(grids)
+
+
+_ANCHORS = _anchors()
+
+
+def refine_landmarks(places: NDArray[np.float32], heat: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Move landmarks [N, 2], in fractions, to the weighted mean of their heat maps [S, S, N] around them."""
+    side, half = heat.shape[0], _WINDOW // 2
+    cells = np.floor(places * side).astype(int)
+    inside = ((cells >= 0) & (cells < side)).all(1)
+    around = np.clip(cells, 0, side - 1)[:, :, None] + np.arange(-half, half + 1)  # [N, 2, W] columns and rows
+    columns, rows = around[:, 0, None, :], around[:, 1, :, None]
+    exists = (columns >= 0) & (columns < side) & (rows >= 0) & (rows < side)
+    numbers = np.arange(len(cells))[:, None, None]
+    weights = _sigmoid(heat[np.clip(rows, 0, side - 1), np.clip(columns, 0, side - 1), numbers]) * exists
+    sure = inside & (weights.max((1, 2)) >= _MIN_HEAT)
+    total = np.maximum(weights.sum((1, 2)), 1e-12)
+    means = np.stack([(weights * columns).sum((1, 2)), (weights * rows).sum((1, 2))], axis=1) / total[:, None] / side
+    return np.where(sure[:, None], means, places)

@@ -1,5 +1,6 @@
 """The pose of one person in named joints, mirror images and bones, and the pinhole cameras that project them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,6 +126,70 @@ class Pose:
         """Return the joints of `body`: pixels [T, 13, 2], and [T, 13] which are visible."""
         reduced = self.body()
         return reduced.keypoints, reduced.visibility >= threshold
+
+
+@dataclass(frozen=True)
+class Region:
+    """The circle around a person in pixels, centered between the hips; turned by `angle`, the person is upright."""
+
+    x: float
+    y: float
+    radius: float
+    angle: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """A person in one image: `points` [J, 2] pixels, `world` [J, 3] meters from the hips, `visibility` [J]."""
+
+    points: NDArray[np.float32]
+    world: NDArray[np.float32]
+    visibility: NDArray[np.float32]
+    region: Region
+
+
+def blend(body: Body, other: Body, part: float) -> Body:
+    """Interpolate between two bodies."""
+    points, world, visibility = (
+        (1 - part) * a + part * b
+        for a, b in (
+            (body.points, other.points),
+            (body.world, other.world),
+            (body.visibility, other.visibility),
+        )
+    )
+    here, there = body.region, other.region
+    turn = (there.angle - here.angle + np.pi) % (2 * np.pi) - np.pi
+    x, y, radius = (
+        (1 - part) * a + part * b for a, b in ((here.x, there.x), (here.y, there.y), (here.radius, there.radius))
+    )
+    return Body(points, world, visibility, Region(x, y, radius, float(here.angle + part * turn)))
+
+
+def assemble(
+    person: Mapping[int, Body], *, joints: tuple[str, ...], times: NDArray[np.float64], size: tuple[int, int]
+) -> Pose:
+    """Lay out the bodies at some frames as a pose of all frames, interpolating the gaps linearly in time."""
+    found, shape = np.zeros(len(times), np.bool_), (len(times), len(joints))
+    visibility = np.zeros(shape, np.float32)
+    if not person:
+        return Pose(joints, np.zeros((*shape, 2), np.float32), visibility, found, times, size)
+    frames = np.array(sorted(person))
+    bodies = [person[frame] for frame in frames.tolist()]
+    found[frames] = True
+    visibility[frames] = [body.visibility for body in bodies]
+    keypoints = _interpolate(np.stack([body.points for body in bodies]), times[frames], times)
+    world = _interpolate(np.stack([body.world for body in bodies]), times[frames], times)
+    return Pose(joints, keypoints, visibility, found, times, size, world)
+
+
+def _interpolate(
+    values: NDArray[np.float32], known: NDArray[np.float64], times: NDArray[np.float64]
+) -> NDArray[np.float32]:
+    """Interpolate values [N, …] at `known` seconds to all `times`; outside, the nearest holds."""
+    columns = values.reshape(len(values), -1).T
+    filled = np.stack([np.interp(times, known, column) for column in columns], axis=1)
+    return filled.reshape(len(times), *values.shape[1:]).astype(np.float32)
 
 
 # Meters: points nearer to the camera, or behind it, are projected as if at this depth.

@@ -1,7 +1,8 @@
-"""Track every person through a recording, and choose the one it is about: the largest and most moving.
+"""Track every person through a recording, and choose the one it is about.
 
-A detector finds people in an image and reads the joints of each; tracking joins them from frame to frame, searches
-again where somebody was lost or something moves, and interpolates the gaps of the chosen person.
+A detector finds people in an image and reads the joints of each. Tracking reads each person in the circle around their
+last joints, and searches where a track begins, is lost, or must be confirmed; a search takes as long as reading one
+person. The most prominent person is read in every image, others in every fourth, with interpolation between.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.media.frames import Clip
-from inphase.pose.pose import Pose
+from inphase.pose.plausibility import plausibility
+from inphase.pose.pose import Body, Pose, Region, assemble, blend
 
 # Two circles around the same person: the distance of their centers in radii (a radius is about half a person's height),
 # how much it grows per frame between them, and the ratio of their radii.
@@ -21,42 +23,32 @@ MAX_DISTANCE, DISTANCE_PER_FRAME, MAX_GROWTH = 0.3, 0.1, 1.35
 SIZE_FRAMES = 30
 # A track after a cut counts as the same person if it lasts this many frames; shorter ones are false detections.
 MIN_CUT_FRAMES = 8
-# Search the whole image for people after this many frames or, at low frame rates, seconds. A search takes two thirds of
-# the time that reading one person's joints takes.
+# Search the whole image for people after this many frames or, at low frame rates, seconds; where all tracked people are
+# confirmed, after twice as many.
 SEARCH_FRAMES, SEARCH_SECONDS = 8, 0.26
 # People to track at a time, the largest first, and the smallest radius as a fraction of the largest: no motion would
 # make smaller people the most prominent.
 MAX_PEOPLE, MIN_SIZE = 4, 0.4
+# People other than the most prominent are read in one of so many frames, once their track has that many.
+SIDE_STRIDE, YOUNG_FRAMES = 4, 8
+# Recent frames by which the most prominent person is chosen while tracking.
+RECENT_FRAMES = 120
 # Frames in which a lost person is searched for at their last position.
 MAX_LOST_FRAMES = 8
 # Searches in a row that find somebody else in a person's circle before the track ends.
 MAX_DOUBTS = 2
 # People who fill the image are found with a wide margin, small ones in crops; fractions of the longer side.
 WIDE_MARGIN, CROP_SIZE = 0.5, 0.6
+# Search where the image changes by at least this fraction of the change around the most prominent person.
+MIN_CHANGE = 0.5
+# A person larger than this fraction of the longer side of the image, as a radius, is not more prominent.
+MAX_RADIUS = 0.5
+# Motion is measured between moving averages over so many frames, which jitter does not change.
+MOTION_FRAMES = 5
 
 Crop = tuple[int, int, NDArray[np.uint8]]  # top, left, pixels
 
 _LIMB_JOINTS = ("shoulder", "elbow", "wrist", "knee", "ankle")
-
-
-@dataclass(frozen=True)
-class Region:
-    """The circle around a person in pixels, centered between the hips; turned by `angle`, the person is upright."""
-
-    x: float
-    y: float
-    radius: float
-    angle: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class Body:
-    """A person in one image: `points` [J, 2] pixels, `world` [J, 3] meters from the hips, `visibility` [J]."""
-
-    points: NDArray[np.float32]
-    world: NDArray[np.float32]
-    visibility: NDArray[np.float32]
-    region: Region
 
 
 class PersonDetector(Protocol):
@@ -74,7 +66,7 @@ class PersonDetector(Protocol):
 
 
 def track_person(detector: PersonDetector, clips: Iterable[Clip]) -> Pose:
-    """Track everybody through consecutive clips and return the pose of the largest and most moving person."""
+    """Track everybody through consecutive clips and return the pose of the most prominent person."""
     tracker, times, size = PeopleTracker(detector), [np.empty(0)], (0, 0)
     for clip in clips:
         size = (clip.frames.shape[1], clip.frames.shape[2])
@@ -82,7 +74,7 @@ def track_person(detector: PersonDetector, clips: Iterable[Clip]) -> Pose:
         for image, second in zip(clip.frames, clip.times.tolist(), strict=True):
             tracker.update(image, second)
     seconds = np.concatenate(times)
-    person = choose_person(tracker.tracks, length=len(seconds), joints=detector.joints)
+    person = choose_person(tracker.tracks, joints=detector.joints, times=seconds, size=size)
     return assemble(person, joints=detector.joints, times=seconds, size=size)
 
 
@@ -92,12 +84,19 @@ class PersonTrack:
 
     frames: list[int] = field(default_factory=list)
     bodies: list[Body] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)  # frames since the last body that were not read
     checks: int = 0  # searches that found somebody in this person's circle
     confirmed: int = 0  # searches that found the same person
     doubts: int = 0  # searches since then that found somebody else
+    prominence: float = 0.0  # at the last search
 
     def add(self, frame: int, body: Body) -> None:
-        """Append the body at a frame."""
+        """Append the body at a frame, after bodies interpolated at the frames skipped before it."""
+        for number in self.skipped:
+            part = (number - self.frames[-1]) / (frame - self.frames[-1])
+            self.bodies.append(blend(self.bodies[-1], body, part))
+            self.frames.append(number)
+        self.skipped.clear()
         self.frames.append(frame)
         self.bodies.append(body)
 
@@ -123,15 +122,17 @@ class PersonTrack:
         return Region(self.region.x, self.region.y, recent)
 
 
-def choose_person(tracks: Sequence[PersonTrack], *, length: int, joints: tuple[str, ...]) -> dict[int, Body]:
-    """Choose the largest and most moving person of a clip of `length` frames; return the body by frame.
+def choose_person(
+    tracks: Sequence[PersonTrack], *, joints: tuple[str, ...], times: NDArray[np.float64], size: tuple[int, int]
+) -> dict[int, Body]:
+    """Choose the most prominent person of a clip with frames at `times` and of `size`; return the body by frame.
 
     Where the person was lost, other tracks fill the gap if they lie on the way. A cut to another view starts another
     track, too: one that never overlaps in time and has the same size is the same person.
     """
     if not tracks:
         return {}
-    ranked = sorted(tracks, key=lambda track: -prominence(track, length=length, joints=joints))
+    ranked = sorted(tracks, key=lambda track: -prominence(track, joints=joints, times=times, size=size))
     person = dict(zip(ranked[0].frames, ranked[0].bodies, strict=True))
     for track in ranked[1:]:
         after_cut = len(track.frames) >= MIN_CUT_FRAMES and not person.keys() & set(track.frames)
@@ -149,52 +150,34 @@ def _expected(person: Mapping[int, Body], frames: Sequence[int]) -> list[Region]
     return [Region(*place) for place in np.stack([np.interp(frames, known, row) for row in regions.T], axis=1).tolist()]
 
 
-def prominence(track: PersonTrack, *, length: int, joints: tuple[str, ...]) -> float:
-    """Score a track: duration × confidence × size × motion of the limbs in pixels.
+def prominence(
+    track: PersonTrack, *, joints: tuple[str, ...], times: NDArray[np.float64], size: tuple[int, int]
+) -> float:
+    """Score a track in a clip with frames at `times`: plausibility × confirmed searches × size × motion of the limbs.
 
-    Confidence is the visibility of the limbs times the fraction of confirming searches. Motion is relative to the hips:
-    neither a walk through the background nor a moving camera counts.
+    Motion is relative to the hips: neither a walk through the background nor a moving camera counts. Neither size nor
+    motion counts beyond that of a person as large as the image.
     """
+    first = int(np.searchsorted(track.frames, max(0, track.frames[-1] + 1 - len(times))))
+    frames = np.array(track.frames[first:]) - max(0, track.frames[-1] + 1 - len(times))
+    person = dict(zip(frames.tolist(), track.bodies[first:], strict=True))
+    pose = assemble(person, joints=joints, times=times, size=size)
     hips = [joints.index(f"{side}_hip") for side in ("left", "right")]
     limbs = [joints.index(f"{side}_{joint}") for joint in _LIMB_JOINTS for side in ("left", "right")]
-    points = np.stack([body.points for body in track.bodies])
+    points = pose.keypoints[pose.found]
     relative = points[:, limbs] - points[:, hips].mean(1, keepdims=True)
-    motion = float(np.sqrt(relative.var(0).sum(-1)).mean())
-    confidence = float(np.mean([body.visibility[limbs].mean() for body in track.bodies]))
-    confidence *= (track.confirmed + 1) / (track.checks + 2)
-    return len(track.frames) / length * confidence * track.size * motion
+    sums = np.cumsum(np.concatenate([np.zeros_like(relative[:1]), relative]), axis=0, dtype=np.float64)
+    window = min(MOTION_FRAMES, len(relative))
+    motion = float(np.sqrt(((sums[window:] - sums[:-window]) / window).var(0).sum(-1)).mean())
+    radius = max(track.size, 1e-6)
+    confirmed = (track.confirmed + 1) / (track.checks + 2)
+    return plausibility(pose) * confirmed * motion * min(radius, MAX_RADIUS * max(size)) ** 2 / radius
 
 
 def is_near(region: Region, other: Region, *, reach: float) -> bool:
     """Report whether two circles can be around the same person: centers within `reach` radii, similar in size."""
     distance = float(np.hypot(region.x - other.x, region.y - other.y))
     return distance <= reach * other.radius and 1 / MAX_GROWTH <= region.radius / max(other.radius, 1e-6) <= MAX_GROWTH
-
-
-def assemble(
-    person: Mapping[int, Body], *, joints: tuple[str, ...], times: NDArray[np.float64], size: tuple[int, int]
-) -> Pose:
-    """Lay out the bodies at some frames as a pose of all frames, interpolating the gaps linearly in time."""
-    found, shape = np.zeros(len(times), np.bool_), (len(times), len(joints))
-    visibility = np.zeros(shape, np.float32)
-    if not person:
-        return Pose(joints, np.zeros((*shape, 2), np.float32), visibility, found, times, size)
-    frames = np.array(sorted(person))
-    bodies = [person[frame] for frame in frames.tolist()]
-    found[frames] = True
-    visibility[frames] = [body.visibility for body in bodies]
-    keypoints = _interpolate(np.stack([body.points for body in bodies]), times[frames], times)
-    world = _interpolate(np.stack([body.world for body in bodies]), times[frames], times)
-    return Pose(joints, keypoints, visibility, found, times, size, world)
-
-
-def _interpolate(
-    values: NDArray[np.float32], known: NDArray[np.float64], times: NDArray[np.float64]
-) -> NDArray[np.float32]:
-    """Interpolate values [N, …] at `known` seconds to all `times`; outside, the nearest holds."""
-    columns = values.reshape(len(values), -1).T
-    filled = np.stack([np.interp(times, known, column) for column in columns], axis=1)
-    return filled.reshape(len(times), *values.shape[1:]).astype(np.float32)
 
 
 class PeopleTracker:
@@ -204,34 +187,70 @@ class PeopleTracker:
         """Start without tracks."""
         self.tracks: list[PersonTrack] = []
         self._detector = detector
-        self._frame, self._searched = -1, (-SEARCH_FRAMES, -np.inf)  # this frame; frame and second of the last search
+        self._times: list[float] = []
+        self._searched = (-SEARCH_FRAMES, -np.inf)  # frame and second of the last search
         self._before: NDArray[np.int16] | None = None  # the image at the last search, reduced
+
+    @property
+    def _frame(self) -> int:
+        return len(self._times) - 1
 
     def update(self, image: NDArray[np.uint8], second: float) -> None:
         """Continue the tracks into the next image; from time to time search for new people."""
-        self._frame += 1
+        self._times.append(second)
         near = [
             track
             for track in self.tracks
             if self._frame - track.frames[-1] <= MAX_LOST_FRAMES and track.doubts < MAX_DOUBTS
         ]
         large = [track for track in near if track.region.radius >= MIN_SIZE * max(each.region.radius for each in near)]
+        ranked = sorted(large, key=lambda track: (-track.prominence, -track.region.radius))[:MAX_PEOPLE]
+        search = self._is_search_due(ranked)
+        tracked, lost = self._read(image, ranked, everybody=search)
+        if search:
+            self._searched = self._frame, second
+            found = self._search(image, tracked=tracked, lost=lost)
+            tracked = [track for track in tracked if _is_confirmed(track, found)]
+            self._rank(image)
+        elif not ranked or ranked[0] in lost:
+            found = [*self._detector.find(image), *self._find_in(_around(track.region, image) for track in lost[:1])]
+        else:
+            return
+        self._add(image, found, tracked=tracked, lost=lost)
+
+    def _is_search_due(self, ranked: Sequence[PersonTrack]) -> bool:
+        settled = bool(ranked) and all(track.confirmed and not track.doubts for track in ranked)
+        frames, seconds = (limit * (2 if settled else 1) for limit in (SEARCH_FRAMES, SEARCH_SECONDS))
+        return self._frame - self._searched[0] >= frames or self._times[-1] - self._searched[1] >= seconds
+
+    def _read(
+        self, image: NDArray[np.uint8], ranked: Sequence[PersonTrack], *, everybody: bool
+    ) -> tuple[list[PersonTrack], list[PersonTrack]]:
+        """Read the joints of people whose turn it is; return who is still tracked and who is lost."""
         tracked: list[PersonTrack] = []
-        for track in sorted(large, key=lambda track: -track.region.radius)[:MAX_PEOPLE]:
+        lost: list[PersonTrack] = []
+        for number, track in enumerate(ranked):
+            waits = self._frame - track.frames[-1] < SIDE_STRIDE and len(track.frames) >= YOUNG_FRAMES
+            if number and waits and not everybody:
+                track.skipped.append(self._frame)
+                tracked.append(track)
+                continue
             body = self._detector.read(image, track.region)
             if body is not None and self._continues(track, body.region) and not _is_among(body.region, tracked):
                 track.add(self._frame, body)
                 tracked.append(track)
-        lost = [track for track in large if track not in tracked]
-        if self._frame - self._searched[0] >= SEARCH_FRAMES or second - self._searched[1] >= SEARCH_SECONDS:
-            self._searched = self._frame, second
-            found = self._search(image, tracked=tracked, lost=lost)
-            tracked = [track for track in tracked if _is_confirmed(track, found)]
-        elif lost or not large:
-            found = [*self._detector.find(image), *self._find_in(_around(track.region, image) for track in lost)]
-        else:
-            return
-        self._add(image, found, tracked=tracked, lost=lost)
+            else:
+                track.skipped.clear()
+                lost.append(track)
+        return tracked, lost
+
+    def _rank(self, image: NDArray[np.uint8]) -> None:
+        """Rate the prominence of the tracks that may continue, by their recent frames."""
+        for track in self.tracks:
+            if self._frame - track.frames[-1] <= MAX_LOST_FRAMES:
+                times = np.array(self._times[-RECENT_FRAMES:])
+                size = (image.shape[0], image.shape[1])
+                track.prominence = prominence(track, joints=self._detector.joints, times=times, size=size)
 
     def _add(
         self,
@@ -268,12 +287,15 @@ class PeopleTracker:
     def _search(
         self, image: NDArray[np.uint8], *, tracked: Sequence[PersonTrack], lost: Sequence[PersonTrack]
     ) -> list[Region]:
-        """Find people in the whole image, where they were, and where something moves; if none, in all crops."""
+        """Find people in the whole image, around lost or unconfirmed ones, and where something moves; else in crops."""
         parts = crops(image)
-        some = [_around(track.region, image) for track in (*tracked, *lost)]
+        found = self._detector.find(image)
+        unsure = [*tracked[:1], *(track for track in tracked[1:] if not track.confirmed), *lost]
+        missing = [track for track in unsure if not _is_found(track, found)]
+        some = [_around(track.region, image) for track in missing]
         some += self._changed(image, parts, known=tracked)
-        found = [*self._detector.find(image), *self._find_in(some)]
-        if found and self._frame:
+        found = [*found, *self._find_in(some)]
+        if found:
             return found
         return [*found, *self._detector.find(image, margin=WIDE_MARGIN), *self._find_in(parts)]
 
@@ -283,7 +305,7 @@ class PeopleTracker:
                 yield Region(region.x + left, region.y + top, region.radius, region.angle)
 
     def _changed(self, image: NDArray[np.uint8], parts: Sequence[Crop], *, known: Sequence[PersonTrack]) -> list[Crop]:
-        """Return the crop that changed most since the last search, apart from the places of known people."""
+        """Return the crop that changed most since the last search, if as much changed as around a known person."""
         step = -(-max(image.shape[:2]) // 128)
         now = image[::step, ::step].sum(-1, dtype=np.int16)
         before, self._before = self._before, now
@@ -291,13 +313,21 @@ class PeopleTracker:
             return []
         change = np.abs(now - before)
         rows, columns = np.ogrid[: change.shape[0], : change.shape[1]]
+        least = 0.0
         for region in (track.region for track in known):
-            change[np.hypot(columns * step - region.x, rows * step - region.y) < region.radius] = 0
+            inside = np.hypot(columns * step - region.x, rows * step - region.y) < region.radius
+            least = max(least, MIN_CHANGE * float(change[inside].sum()))
+            change[inside] = 0
         sums = [
             int(change[top // step : (top + len(part)) // step, left // step : (left + len(part)) // step].sum())
             for top, left, part in parts
         ]
-        return [parts[int(np.argmax(sums))]] if max(sums) else []
+        return [parts[int(np.argmax(sums))]] if max(sums) > least else []
+
+
+def _is_found(track: PersonTrack, found: Sequence[Region]) -> bool:
+    """Report whether a search found a tracked person."""
+    return any(is_near(region, track.region, reach=MAX_DISTANCE) for region in found)
 
 
 def _is_confirmed(track: PersonTrack, found: Sequence[Region]) -> bool:
@@ -307,7 +337,7 @@ def _is_confirmed(track: PersonTrack, found: Sequence[Region]) -> bool:
     is found repeatedly is such an error.
     """
     inside = [region for region in found if np.hypot(region.x - track.region.x, region.y - track.region.y) < track.size]
-    doubtful = bool(inside) and not any(is_near(region, track.region, reach=MAX_DISTANCE) for region in inside)
+    doubtful = bool(inside) and not _is_found(track, inside)
     if inside:
         track.check(not doubtful)
     return track.doubts < MAX_DOUBTS
