@@ -1,3 +1,4 @@
+import csv
 import errno
 import os
 import signal
@@ -12,17 +13,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import inphase
 from inphase.storage.cache import Cache
 from inphase.storage.errors import MediaError
 from inphase.storage.files import (
     DRAFT_SUFFIX,
     atomic_write,
     is_draft,
+    read_cell,
     refuse_overwrite,
     require_folder,
     scratch_folder,
     sweep_drafts,
     write_blocks,
+    write_table,
 )
 
 
@@ -157,3 +161,24 @@ def test_inputs_and_files_are_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"link\.mp4 would be overwritten: choose another output folder"):
         refuse_overwrite([given], [tmp_path / "new.mp4", tmp_path / "link.mp4"])
     refuse_overwrite([given, tmp_path / "gone.mp4"], [tmp_path / "new.mp4", tmp_path / "gone.mp4"])
+
+
+FORMULAS = ["=1+1", "+1 or 2", "-cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "\r=1"]
+PLAIN = ["", "a=b", "'quoted", "-1.5", "+3", "-1e-3", "1,2", 'say "x"', "ü\n"]
+
+
+def test_no_cell_of_a_table_is_a_formula_and_numbers_stay_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "table.csv"
+    write_table(file, [["name", "seconds"], *([text, -0.25] for text in (*FORMULAS, *PLAIN))])
+    with file.open(encoding="utf-8", newline="") as opened:
+        cells = [row[0] for row in csv.reader(opened)][1:]
+    assert cells == [*(f"'{text}" for text in FORMULAS), *PLAIN]
+    assert [read_cell(cell) for cell in cells] == [*FORMULAS, *PLAIN]
+    assert file.read_text(encoding="utf-8").count(",-0.25") == len(cells)
+
+
+def test_every_table_is_written_by_one_function() -> None:
+    sources = [*Path(inphase.__file__).parent.rglob("*.py")]
+    writers = [path.name for path in sources if "csv.writer" in path.read_text(encoding="utf-8")]
+    assert writers == ["files.py"]
+    assert not [path for path in sources if "DictWriter" in path.read_text(encoding="utf-8")]

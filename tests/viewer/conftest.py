@@ -17,13 +17,14 @@ import pytest
 import uvicorn
 
 from inphase.playback import Pair, Phase, Playback, PlaybackEvent, TimeMap, VideoTrack, write_playback
-from inphase.viewer.server import application
+from inphase.viewer.server import TimedProtocol, application
 from tests.media.recordings import clicks, write_video
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 RATE = 30
+TOKEN = "token-of-tests"
 # Reference second → the other's: slower, faster, and as fast.
 KNOTS = (np.array([0.0, 1.0, 2.0, 3.0, 4.0]), np.array([0.0, 0.6, 2.1, 3.3, 4.3]))
 EVIL = '<img src=x onerror="window.evil = true">'
@@ -74,7 +75,7 @@ def served(folder: Path) -> Iterator[str]:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
-            found = re.search(r"http://127\.0\.0\.1:\d+/", line)
+            found = re.search(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{32}", line)
             assert found, f"no address in {line!r}"
             yield found[0]
         finally:
@@ -87,12 +88,18 @@ def answered(folder: Path) -> Iterator[str]:
     """Answer for a folder from this process, which starts in no time."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        config = uvicorn.Config(application(folder, port=port), log_level="warning", lifespan="off", ws="none")
+        config = uvicorn.Config(
+            application(folder, port=port, token=TOKEN),
+            log_level="warning",
+            lifespan="off",
+            ws="none",
+            http=TimedProtocol,
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:
-            yield f"http://127.0.0.1:{port}/"
+            yield f"http://127.0.0.1:{port}/?token={TOKEN}"
         finally:
             server.should_exit = server.force_exit = True
             thread.join(20)

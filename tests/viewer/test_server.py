@@ -1,11 +1,13 @@
 """What the server gives, and all that it does not."""
 
+import contextlib
 import json
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,7 +16,8 @@ import pytest
 
 from inphase import cli
 from inphase.playback import INDEX
-from tests.viewer.conftest import served
+from inphase.viewer import server
+from tests.viewer.conftest import TOKEN, answered, served
 
 POLICY = b"default-src 'self'"
 
@@ -35,9 +38,11 @@ def ask(
     """Send a request exactly as written: no client tidies the path."""
     place = urlsplit(url)
     assert place.port is not None
+    token = place.query.removeprefix("token=")
     target = path if isinstance(path, bytes) else path.encode()
     hosts = () if host is None else (f"Host: {host or place.netloc}",)
-    lines = "\r\n".join((*hosts, "Connection: close", *more)).encode()
+    allowed = (f"Cookie: other=1; inphase-{place.port}={token}",) if token else ()
+    lines = "\r\n".join((*hosts, "Connection: close", *allowed, *more)).encode()
     with socket.create_connection(("127.0.0.1", place.port), timeout=10) as wire:
         wire.sendall(method.encode() + b" " + target + b" HTTP/1.1\r\n" + lines + b"\r\n\r\n")
         return Answer(b"".join(iter(lambda: wire.recv(65536), b"")))
@@ -134,6 +139,79 @@ def test_the_machine_may_be_called_localhost(url: str) -> None:
     assert ask(url, "/", host=f"localhost:{urlsplit(url).port}").status == 200
 
 
+@pytest.mark.parametrize("path", ["/", "/static/main.js", "/data/playback.json", "/data/a.mp4", "/nothing"])
+@pytest.mark.parametrize("token", ["", "?token=", "?token=wrong", "?token=%ff", "?token=a&token=b"])
+def test_without_the_token_nothing_is_answered(url: str, path: str, token: str) -> None:
+    bare = url.split("?")[0]
+    answer = ask(bare, path + token)
+    assert (answer.status, b"ends in a token" in answer.body) == (403, True)
+    assert b"set-cookie" not in answer.headers
+    assert answer.headers[b"content-security-policy"].startswith(POLICY)
+    for cookie in (f"inphase-{urlsplit(url).port}=wrong", f"inphase-1={urlsplit(url).query[6:]}", "\xff"):
+        assert ask(bare, path, more=(f"Cookie: {cookie}",)).status == 403
+    assert ask(bare, f"/data/playback.json?{urlsplit(url).query}").status == 403, "the token opens the page alone"
+
+
+def test_the_token_becomes_a_cookie_that_no_script_reads(url: str) -> None:
+    answer = ask(url.split("?")[0], f"/?{urlsplit(url).query}")
+    assert (answer.status, answer.headers[b"location"]) == (303, b"/")
+    cookie, *attributes = answer.headers[b"set-cookie"].decode().split("; ")
+    assert attributes == ["Path=/", "HttpOnly", "SameSite=Lax"]
+    assert ask(url.split("?")[0], "/data/playback.json", more=(f"Cookie: {cookie}",)).status == 200
+
+
+def wait_until_closed(wire: socket.socket) -> bool:
+    """Read until the other side closes the connection; False after five seconds."""
+    wire.settimeout(5)
+    try:
+        while wire.recv(65536):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+    return True
+
+
+def test_connections_that_are_slow_or_too_many_are_closed(
+    pair_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "play"
+    shutil.copytree(pair_folder, folder)
+    monkeypatch.setattr(server, "INTERVAL", 0.05)
+    monkeypatch.setattr(server, "MAX_REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(server, "MAX_UNREAD_SECONDS", 0.5)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 4)
+    (folder / "b.mp4").write_bytes(bytes(20_000_000))
+    with answered(folder) as url, contextlib.ExitStack() as stack:
+        port = urlsplit(url).port or 0
+
+        def connect(sent: bytes) -> socket.socket:
+            wire = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            wire.sendall(sent)
+            return wire
+
+        cookie = f"Host: 127.0.0.1:{port}\r\nCookie: inphase-{port}={TOKEN}\r\n".encode()
+        for sent in (b"", b"GET / HT", b"GET /data/b.mp4 HTTP/1.1\r\n" + cookie):
+            assert wait_until_closed(connect(sent))
+        # The server still holds most of a response that is not read when it closes the connection.
+        unread = connect(b"GET /data/b.mp4 HTTP/1.1\r\n" + cookie + b"\r\n")
+        time.sleep(1.5)
+        unread.settimeout(5)
+        received = 0
+        with contextlib.suppress(ConnectionError):
+            while part := unread.recv(65536):
+                received += len(part)
+        assert received < 20_000_000
+        many = [connect(b"") for _ in range(8)]
+        time.sleep(0.2)
+        with contextlib.suppress(ConnectionError):
+            assert many[-1].recv(1) == b""
+        for wire in many:
+            wait_until_closed(wire)
+        assert ask(url, "/").status == 200
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"])
 def test_nothing_can_be_changed(url: str, method: str) -> None:
     answer = ask(url, "/data/playback.json", method=method, more=("Content-Length: 0",))
@@ -201,8 +279,9 @@ def test_the_command_ends_cleanly_and_says_where_it_listens(folder: Path) -> Non
         url = line.split("plays at ")[1].split()[0]
         # A browser keeps its connection: that must not hold up the end.
         with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), timeout=10) as wire:
-            wire.sendall(b"GET / HTTP/1.1\r\nHost: " + urlsplit(url).netloc.encode() + b"\r\n\r\n")
-            assert wire.recv(12) == b"HTTP/1.1 200"
+            target = f"/?{urlsplit(url).query}".encode()
+            wire.sendall(b"GET " + target + b" HTTP/1.1\r\nHost: " + urlsplit(url).netloc.encode() + b"\r\n\r\n")
+            assert wire.recv(12) == b"HTTP/1.1 303"
             process.send_signal(signal.SIGINT)
             rest, errors = process.communicate(timeout=10)
     assert process.returncode == 0

@@ -1,6 +1,5 @@
 """Output files of `align_videos`: a format is a function `write(aligned, file, progress)` and a line in `OUTPUTS`."""
 
-import csv
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from inphase.media.render import render
 from inphase.playback import Pair, write_playback
 from inphase.pose.pose import Pose
 from inphase.progress import Progress
-from inphase.storage.files import atomic_write, scratch_folder
+from inphase.storage.files import atomic_write, scratch_folder, write_table
 
 if TYPE_CHECKING:
     from inphase.apps.align_videos import Aligned, Synchronization
@@ -132,10 +131,8 @@ def render_aligned(
 def write_path(aligned: "Aligned", file: Path, progress: Progress) -> None:
     """Write the second of every video at each frame of the reference, which is the first column."""
     order = [aligned.reference, *(k for k in range(len(aligned.recordings)) if k != aligned.reference)]
-    with atomic_write(file) as part, part.open("w", encoding="utf-8", newline="") as stream:
-        table = csv.writer(stream)
-        table.writerow([aligned.recordings[k].name for k in order])
-        table.writerows([f"{second:.6f}" for second in row] for row in aligned.seconds[:, order])
+    names = [aligned.recordings[k].name for k in order]
+    write_table(file, [names, *([f"{second:.6f}" for second in row] for row in aligned.seconds[:, order])])
 
 
 def write_plot(aligned: "Aligned", file: Path, progress: Progress) -> None:

@@ -1,7 +1,6 @@
 """Output files of `compare_videos`: a report, tables, a sheet of key positions, a video and a playback."""
 
 import base64
-import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
@@ -29,7 +28,7 @@ from inphase.pose.angles import ANGLES, mirror_pose
 from inphase.pose.pose import Pose
 from inphase.progress import Progress
 from inphase.storage.errors import import_extra
-from inphase.storage.files import atomic_write, refuse_overwrite, require_folder
+from inphase.storage.files import atomic_write, refuse_overwrite, require_folder, write_table
 
 if TYPE_CHECKING:
     from inphase.apps.comparison import AngleDifference, ComparedStudents, Comparison
@@ -59,8 +58,7 @@ def write_comparison(comparison: "Comparison", out: Path, progress: Progress) ->
     out.mkdir(parents=True, exist_ok=True)
     stills = read_stills(comparison)
     progress("writing the report", 1, 3)
-    with atomic_write(table) as part, part.open("w", encoding="utf-8", newline="") as stream:
-        csv.writer(stream).writerows(tabulate_comparison(comparison))
+    write_table(table, tabulate_comparison(comparison))
     _write_text(document, json.dumps(comparison.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     with atomic_write(sheet) as part:
         draw_sheet(comparison, stills).save(part, format="png")
@@ -91,10 +89,7 @@ def write_students(compared: "ComparedStudents", out: Path, progress: Progress) 
     for folder, comparison in zip(folders, compared.comparisons, strict=True):
         files += write_comparison(comparison, folder, progress)
     rows = [_student_row(each) for each in compared.comparisons]
-    with atomic_write(files[0]) as part, part.open("w", encoding="utf-8", newline="") as stream:
-        table = csv.DictWriter(stream, list(rows[0]))
-        table.writeheader()
-        table.writerows(rows)
+    write_table(files[0], [list(rows[0]), *(list(row.values()) for row in rows)])
     links = [f"{quote(folder.name)}/report.html" for folder in folders]
     page = fill_template(
         title=f"Students beside {compared.pro.name}",

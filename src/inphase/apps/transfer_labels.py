@@ -11,7 +11,6 @@ belonging to it times the cosine: with F the distribution functions of its two e
 probability F_start(j) − F_end(j), since no path runs backwards.
 """
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +34,7 @@ from inphase.playback import write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, Summary, describe_left_out, ignore_progress
 from inphase.storage.cache import open_cache
-from inphase.storage.files import atomic_write, refuse_overwrite, require_folder
+from inphase.storage.files import refuse_overwrite, require_folder, write_table
 
 # Temperatures, in units of the contrastive cost, at which labels are placed and their confidence is taken
 # (docs/lab/transfer.md).
@@ -74,8 +73,7 @@ class Labeled:
         refuse_overwrite([] if self.table is None else [self.table], tables)
         out.mkdir(parents=True, exist_ok=True)
         for file, times, labels in zip(tables, self.times, self.transferred, strict=True):
-            with atomic_write(file) as part, part.open("w", encoding="utf-8", newline="") as stream:
-                csv.writer(stream).writerows(tabulate(labels, times=times))
+            write_table(file, tabulate(labels, times=times))
         shown = [self.source, *self.targets[:MAX_SHOWN_TARGETS]]
         media = [add_video_file(out, each, progress=report) for each in shown]
         pairs = make_pairs(self.embeddings, self.synchronization)

@@ -1,6 +1,5 @@
 """Align the videos of a store action by action: all pairs with each other, and every video with one reference."""
 
-import csv
 import os
 import random
 import re
@@ -29,7 +28,7 @@ from inphase.corpus.pairs import (
     pack,
 )
 from inphase.progress import Progress, Summary, stage_progress
-from inphase.storage.files import atomic_write, explain_os_errors, scratch_folder
+from inphase.storage.files import explain_os_errors, scratch_folder, write_table
 
 if TYPE_CHECKING:
     from inphase.evaluation.report import Figure, Table
@@ -243,12 +242,11 @@ def _read_numbered(store: EmbeddingStore, videos: list[CatalogEntry]) -> Iterato
 
 def _write_videos(aligned: AlignedAction, file: Path) -> None:
     """Write a table of the compared videos; row k is row k and column k of the distances."""
-    with atomic_write(file) as part, part.open("w", encoding="utf-8", newline="") as opened:
-        table = csv.writer(opened)
-        table.writerow(["id", "path", "frames", "median_distance", "fits", "cluster"])
-        for video, score, number in zip(aligned.videos, aligned.scores, aligned.clusters, strict=True):
-            fits = "yes" if score <= aligned.bound else "no"
-            table.writerow([video.id, video.path, video.frames, f"{score:.5f}", fits, int(number)])
+    rows: list[list[object]] = [["id", "path", "frames", "median_distance", "fits", "cluster"]]
+    for video, score, number in zip(aligned.videos, aligned.scores, aligned.clusters, strict=True):
+        fits = "yes" if score <= aligned.bound else "no"
+        rows.append([video.id, video.path, video.frames, f"{score:.5f}", fits, int(number)])
+    write_table(file, rows)
 
 
 @dataclass(frozen=True)

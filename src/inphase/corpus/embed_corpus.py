@@ -3,7 +3,6 @@
 A job writes its own shard and no other, so that a job done twice, on whichever machine, leaves one result.
 """
 
-import csv
 import hashlib
 import json
 import os
@@ -29,7 +28,7 @@ from inphase.models.weights import fingerprint
 from inphase.progress import Progress, Summary, stage_progress
 from inphase.storage.cache import Cache, content_hash, default_cache_folder
 from inphase.storage.errors import MediaError, MissingExtraError, describe_error
-from inphase.storage.files import atomic_write, exclusive_lock, explain_os_errors, scratch_folder
+from inphase.storage.files import atomic_write, exclusive_lock, explain_os_errors, scratch_folder, write_table
 from inphase.storage.processes import (
     DEFAULT_LIMITS,
     FATAL,
@@ -75,8 +74,7 @@ class EmbeddedCorpus:
             out.mkdir(parents=True, exist_ok=True)
         with atomic_write(out / "embedded.json") as part:
             part.write_text(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), encoding="utf-8")
-        with atomic_write(out / "broken.csv") as part, part.open("w", encoding="utf-8", newline="") as opened:
-            csv.writer(opened).writerows([("id", "reason"), *self.broken.items()])
+        write_table(out / "broken.csv", [("id", "reason"), *self.broken.items()])
         stage_progress(progress, "writing the counts")(2, 2)
         return [out / "embedded.json", out / "broken.csv"]
 

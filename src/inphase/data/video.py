@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from inphase.media.audio import Sound
 from inphase.media.frames import Clip
+from inphase.storage.files import read_cell
 
 SPLITS = ("train", "val", "test")
 
@@ -155,7 +156,7 @@ def _number_rows(file: Path) -> dict[int, list[str]]:
     reader, rows, line = csv.reader(io.StringIO(read_text(file), newline="")), {}, 1
     try:
         for row in reader:
-            rows[line] = row
+            rows[line] = [read_cell(cell) for cell in row]
             line = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(f"{file} is not a table of comma-separated values ({error}): save it so") from None

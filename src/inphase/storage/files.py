@@ -9,6 +9,7 @@ the BLAKE2 hash of the file with zeros in place of these digits. So one function
 """
 
 import contextlib
+import csv
 import errno
 import functools
 import hashlib
@@ -18,7 +19,7 @@ import shutil
 import time
 import uuid
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -352,3 +353,27 @@ def check_own_weights(file: Path | str, *, sha256: str | None = None) -> Path:
 def _sha256(file: Path) -> str:
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+# A spreadsheet takes a cell that begins with one of these for a formula, which may run commands.
+FORMULA_MARKS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_table(file: Path, rows: Iterable[Sequence[object]]) -> None:
+    """Write rows as CSV, atomically; text that a spreadsheet would take for a formula gets an apostrophe in front."""
+    with atomic_write(file) as part, part.open("w", encoding="utf-8", newline="") as opened:
+        csv.writer(opened).writerows([_quote_cell(cell) for cell in row] for row in rows)
+
+
+def read_cell(text: str) -> str:
+    """Return the text of a cell as it was before `write_table` wrote it."""
+    return text[1:] if text[:1] == "'" and text[1:].startswith(FORMULA_MARKS) else text
+
+
+def _quote_cell(cell: object) -> object:
+    if not isinstance(cell, str) or not cell.startswith(FORMULA_MARKS):
+        return cell
+    with contextlib.suppress(ValueError):
+        float(cell)
+        return cell  # a negative number stays one
+    return f"'{cell}"

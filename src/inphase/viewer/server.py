@@ -1,6 +1,9 @@
 """The local web server of the viewer: it serves the page and the files of one playback, and nothing else."""
 
+import asyncio
+import hmac
 import json
+import secrets
 import socket
 import threading
 from collections.abc import Callable
@@ -12,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from inphase.playback import INDEX, OpenedPlayback, PlaybackError, open_playback
 from inphase.playback.part import AUDIO_TYPES, IMAGE_TYPES, VIDEO_TYPES
@@ -19,6 +23,11 @@ from inphase.playback.playback_folder import find_file
 from inphase.viewer.page import STATIC, static_files
 
 ADDRESS = "127.0.0.1"
+# A browser opens six connections to a host; this many serve all pages that one person has open.
+MAX_CONNECTIONS = 512
+MAX_REQUEST_SECONDS = 15.0  # from the connection, or the last response, to the end of a request
+MAX_UNREAD_SECONDS = 120.0  # of a response that the other side stopped to read, as a paused video does
+INTERVAL = 1.0  # between two looks at a connection
 TYPES = {
     **VIDEO_TYPES,
     **AUDIO_TYPES,
@@ -45,7 +54,8 @@ HEADERS = {
 def serve(folder: Path, *, port: int = 0, on_ready: Callable[[str], None]) -> None:
     """Serve a playback until interrupted; call `on_ready` with the URL of the page when connections are accepted.
 
-    Port 0 selects a free port. The server listens on the loopback interface only.
+    Port 0 selects a free port. The server listens on the loopback interface only. The URL holds a token that is new at
+    every start: without it other users of the machine get nothing.
     """
     if not 0 <= port <= 65535:
         raise ValueError(f"port {port} does not exist: choose one from 1 to 65535, or 0 for a free port")
@@ -59,22 +69,23 @@ def serve(folder: Path, *, port: int = 0, on_ready: Callable[[str], None]) -> No
             ) from error
         listener.listen(128)
         port = listener.getsockname()[1]
+        token = secrets.token_urlsafe(24)
         config = uvicorn.Config(
-            application(folder, port=port),
+            application(folder, port=port, token=token),
             log_level="warning",
             access_log=False,
             server_header=False,
             lifespan="off",
-            http="h11",
+            http=TimedProtocol,
             ws="none",
             timeout_graceful_shutdown=1,
         )
-        on_ready(f"http://{ADDRESS}:{port}/")
+        on_ready(f"http://{ADDRESS}:{port}/?token={token}")
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def application(folder: Path, *, port: int) -> ASGIApp:
-    """Build the ASGI application that serves one playback to requests for localhost at `port`."""
+def application(folder: Path, *, port: int, token: str) -> ASGIApp:
+    """Build the ASGI application that serves one playback to requests for localhost at `port` that hold the token."""
     served = ServedPlayback(folder)
     # A route answers GET and HEAD, and 405 to all other methods.
     routes = [Route("/", _page), Route("/static/{name}", _static), Route("/data/{path:path}", served.respond)]
@@ -83,25 +94,38 @@ def application(folder: Path, *, port: int) -> ASGIApp:
         hosts |= {ADDRESS.encode(), b"localhost"}
     app = Starlette(routes=routes)
     app.router.redirect_slashes = False
-    return HostGuard(app, hosts=hosts)
+    return Guard(app, hosts=hosts, cookie=f"inphase-{port}={token}")
 
 
-class HostGuard:
-    """Refuse requests with a foreign Host header and add security headers to every response.
+class Guard:
+    """Refuse requests with a foreign Host header or without the token; add security headers to every response.
 
-    The Host header exposes DNS rebinding: a page of another site whose name was made to resolve to this machine.
+    The Host header exposes DNS rebinding: a page of another site whose name was made to resolve to this machine. The
+    token is in the address that is printed: opening it sets a cookie and leads to the address without the token. The
+    name of the cookie has the port, since a browser sends a cookie to all ports of a host.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: set[bytes]) -> None:
-        """Guard `app`; `hosts` are the accepted Host headers."""
-        self._app, self._hosts = app, hosts
+    def __init__(self, app: ASGIApp, *, hosts: set[bytes], cookie: str) -> None:
+        """Guard `app`; `hosts` are the accepted Host headers, `cookie` the name and the token, joined by "="."""
+        self._app, self._hosts, self._cookie = app, hosts, cookie
+
+    def _choose(self, scope: Scope) -> ASGIApp:
+        """Return what answers a request."""
+        named = [value for name, value in scope["headers"] if name == b"host"]
+        if len(named) != 1 or named[0].lower() not in self._hosts:
+            return PlainTextResponse("This server accepts requests for its own address only.\n", 421)
+        request = Request(scope)
+        name, _, token = self._cookie.partition("=")
+        if _is_equal(request.cookies.get(name, ""), token):
+            return self._app
+        if scope["path"] == "/" and _is_equal(request.query_params.get("token", ""), token):
+            headers = {"Location": "/", "Set-Cookie": f"{self._cookie}; Path=/; HttpOnly; SameSite=Lax"}
+            return Response(status_code=303, headers=headers)
+        return PlainTextResponse("Open the whole address that `inphase view` printed: it ends in a token.\n", 403)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to one request."""
-        named = [value for name, value in scope["headers"] if name == b"host"]
-        app = self._app
-        if len(named) != 1 or named[0].lower() not in self._hosts:
-            app = PlainTextResponse("This server accepts requests for its own address only.\n", 421)
+        app = self._choose(scope)
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -111,6 +135,55 @@ class HostGuard:
             await send(message)
 
         await app(scope, receive, send_guarded)
+
+
+def _is_equal(given: str, token: str) -> bool:
+    """Compare in a time that does not depend on where they differ."""
+    return hmac.compare_digest(given.encode(errors="replace"), token.encode())
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP over a connection that is closed when a request does not arrive, or a response is not read, in time.
+
+    A browser that reads a video slowly asks for the rest again. Connections above `MAX_CONNECTIONS` are closed at once.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._waiting_since = self.loop.time()
+        self._paused_since: float | None = None
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
+        else:
+            self._look_again = self.loop.call_later(INTERVAL, self._close_if_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        if hasattr(self, "_look_again"):
+            self._look_again.cancel()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Note that the other side does not read."""
+        self._paused_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that the other side reads again."""
+        self._paused_since = None
+        super().resume_writing()
+
+    def _close_if_slow(self) -> None:
+        now = self.loop.time()
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        if cycle is not None and not cycle.response_complete:
+            self._waiting_since = now  # the server is at work
+        paused = 0.0 if self._paused_since is None else now - self._paused_since
+        if now - self._waiting_since > MAX_REQUEST_SECONDS or paused > MAX_UNREAD_SECONDS:
+            self.transport.abort()
+            return
+        self._look_again = self.loop.call_later(INTERVAL, self._close_if_slow)
 
 
 class ServedPlayback:
