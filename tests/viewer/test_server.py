@@ -306,3 +306,19 @@ def test_wrong_folders_and_ports_are_one_red_line(
         with pytest.raises(SystemExit, match="1"):
             cli.main()
     assert message in capsys.readouterr().err
+
+
+def test_the_browser_is_given_a_file_that_only_its_user_can_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    with server.browse("http://127.0.0.1:1/?token=abc"):
+        file = Path(urlsplit(opened[0]).path)
+        assert "abc" not in opened[0]
+        assert "url=http://127.0.0.1:1/?token=abc" in file.read_text(encoding="utf-8")
+        assert file.stat().st_mode & 0o077 == 0
+    assert not file.exists()
+    monkeypatch.delenv("DISPLAY")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    with server.browse("http://127.0.0.1:1/?token=abc"):
+        assert len(opened) == (2 if sys.platform in ("win32", "darwin") else 1)

@@ -1,7 +1,6 @@
 """`inphase view` and `inphase export`: play a playback in the browser, served locally or from any static host."""
 
 import contextlib
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -35,17 +34,13 @@ def view(folder: Folder, *, port: int = 0, open: bool = True) -> None:
     except ModuleNotFoundError as error:
         raise ValueError(f"the viewer needs {error.name}: pip install 'inphase[viewer]'") from error
 
-    with contextlib.ExitStack() as stack:
+    def on_ready(url: str) -> None:
+        print_line(f"{folder} {plays} at {url} (Ctrl-C to stop)")
+        sys.stdout.flush()
 
-        def on_ready(url: str) -> None:
-            print_line(f"{folder} {plays} at {url} (Ctrl-C to stop)")
-            sys.stdout.flush()
-            if open:
-                _open_browser(url, stack)
-
-        # The server handles Ctrl-C itself; depending on the moment, it also raises KeyboardInterrupt.
-        with contextlib.suppress(KeyboardInterrupt):
-            serve(folder, port=port, on_ready=on_ready)
+    # The server handles Ctrl-C itself; depending on the moment, it also raises KeyboardInterrupt.
+    with contextlib.suppress(KeyboardInterrupt):
+        serve(folder, port=port, on_ready=on_ready, open_browser=open)
     print_line("Closed.")
 
 
@@ -66,20 +61,3 @@ def export(
     from inphase.viewer.page import export as export_playback
 
     run(export_playback, folder, out, single=single, zipped=zip, json=json)
-
-
-def _open_browser(url: str, stack: contextlib.ExitStack) -> None:
-    """Open the browser if there is a display; a browser in the terminal would hide the printed URL.
-
-    Every user of a machine can list the arguments of a browser, so it opens a file that leads to the URL and that
-    nobody else can read. `stack` removes the file.
-    """
-    import tempfile
-    import webbrowser
-
-    if sys.platform not in ("win32", "darwin") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return
-    with tempfile.NamedTemporaryFile("w", prefix="inphase-", suffix=".html", delete=False) as page:
-        page.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={url}">')
-    stack.callback(Path(page.name).unlink, missing_ok=True)
-    webbrowser.open(Path(page.name).as_uri())

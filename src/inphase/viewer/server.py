@@ -1,12 +1,17 @@
 """The local web server of the viewer: it serves the page and the files of one playback, and nothing else."""
 
 import asyncio
+import contextlib
 import hmac
 import json
+import os
 import secrets
 import socket
+import sys
+import tempfile
 import threading
-from collections.abc import Callable
+import webbrowser
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvicorn
@@ -51,7 +56,7 @@ HEADERS = {
 }
 
 
-def serve(folder: Path, *, port: int = 0, on_ready: Callable[[str], None]) -> None:
+def serve(folder: Path, *, port: int = 0, on_ready: Callable[[str], None], open_browser: bool = False) -> None:
     """Serve a playback until interrupted; call `on_ready` with the URL of the page when connections are accepted.
 
     Port 0 selects a free port. The server listens on the loopback interface only. The URL holds a token that is new at
@@ -80,8 +85,29 @@ def serve(folder: Path, *, port: int = 0, on_ready: Callable[[str], None]) -> No
             ws="none",
             timeout_graceful_shutdown=1,
         )
-        on_ready(f"http://{ADDRESS}:{port}/?token={token}")
-        uvicorn.Server(config).run(sockets=[listener])
+        url = f"http://{ADDRESS}:{port}/?token={token}"
+        on_ready(url)
+        with browse(url) if open_browser else contextlib.nullcontext():
+            uvicorn.Server(config).run(sockets=[listener])
+
+
+@contextlib.contextmanager
+def browse(url: str) -> Iterator[None]:
+    """Open the browser if there is a display; a browser in the terminal would hide the printed URL.
+
+    Every user of a machine can list the arguments of a browser, so it opens a file that leads to the URL, and that
+    nobody else can read.
+    """
+    if sys.platform not in ("win32", "darwin") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        yield
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="inphase-", suffix=".html", delete=False) as page:
+        page.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={url}">')
+    webbrowser.open(Path(page.name).as_uri())
+    try:
+        yield
+    finally:
+        Path(page.name).unlink(missing_ok=True)
 
 
 def application(folder: Path, *, port: int, token: str) -> ASGIApp:
