@@ -18,14 +18,13 @@ import numpy as np
 import torch
 
 from benchmarks.transfer import embed_labeled, pairs, shared_events
+from inphase.align.consensus import medians_of, posterior
 from inphase.align.matching import match
 from inphase.apps.transfer_labels import (
     PLACING_TEMPERATURE,
     TOLERANCE_SECONDS,
     confidence_near,
     likeness_of,
-    medians_of,
-    posterior,
 )
 from inphase.data import golfdb, stage_videos
 from inphase.data.frame_source import add_poses, select_joints

@@ -126,8 +126,6 @@ def test_one_path_in_place_of_a_list_is_named() -> None:
 
 
 def test_a_modality_that_contradicts_the_model_is_refused(films: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="modality 'both' is not available yet: use auto, pose or image"):
-        align_videos(films, modality="both")
     with pytest.raises(ValueError, match="modality 'pose': the model embeds image"):
         align_videos(films, model=small(), modality="pose", cache=tmp_path)
 

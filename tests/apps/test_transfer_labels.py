@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 import torch
 
+from inphase.align.consensus import posterior
 from inphase.align.matching import match, pair_cost
 from inphase.apps.labels import Event, Labels, Segment
-from inphase.apps.transfer_labels import CONFIDENCE_TEMPERATURE, carry_labels, posterior, transfer_labels
+from inphase.apps.transfer_labels import CONFIDENCE_TEMPERATURE, carry_labels, transfer_labels
 from inphase.models.embedding import Embedding
 from inphase.storage.errors import MediaError
 from tests.apps.curves import on_curve

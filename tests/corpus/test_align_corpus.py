@@ -216,3 +216,21 @@ def test_the_bound_of_many_distances_is_that_of_all_of_them(monkeypatch: pytest.
     assert 500 <= len(spread.kept) <= 1000
     np.testing.assert_array_equal(spread.kept, distances[:: spread.every])
     assert spread.bound() == pytest.approx(outlier_bound(distances.astype(np.float64)), rel=0.05)
+
+
+def test_the_template_of_an_action_is_its_average(folder: Path, tmp_path: Path) -> None:
+    with EmbeddingStore(folder) as store:
+        compared = align_action(store, "squat", tmp_path / "out", engine=Threads(workers=1, device="cpu"))
+        (row,) = store.read([compared.reference])
+    assert row.embedding is not None
+    with np.load(tmp_path / "out" / "template.npz") as template:
+        assert template["values"].shape == row.embedding.values.shape
+        assert (np.diff(template["seconds"]) >= 0).all()
+        assert np.abs(template["seconds"][-1] - row.embedding.times[-1]) < 2
+        average = template["values"]
+    others = [video for video in compared.videos if not video.id.startswith("squat/wrong")]
+    with EmbeddingStore(folder) as store:
+        others = sorted(others, key=lambda video: (video.shard, video.row))
+        read = [found.embedding.values for found in store.read(others) if found.embedding is not None]
+    nearer = [match(average, each).distance < match(row.embedding.values, each).distance for each in read]
+    assert np.mean(nearer) > 0.5

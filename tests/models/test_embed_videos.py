@@ -11,6 +11,7 @@ from inphase.models import AudioEncoder, Encoder, ImageEncoder, PoseEncoder, emb
 from inphase.models import embed_videos as module
 from inphase.models import modality as modality_module
 from inphase.models.embed_videos import embed_each, embed_video, embed_videos
+from inphase.models.joint_encoder import JointEncoder, has_route
 from inphase.models.modality import decode_ahead
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint
@@ -172,66 +173,74 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> dict[str, Encoder]:
         return ships[modality]
 
     monkeypatch.setattr(module, "load_shipped", load)
-    monkeypatch.setattr(module, "first_without_person", lambda *_, **__: None)
+    monkeypatch.setattr(module, "require_estimator", lambda _: None)
+    monkeypatch.setattr(modality_module, "first_without_person", lambda *_, **__: None)
     monkeypatch.setattr(module, "PooledFeatures", lambda: PooledFeatures(size=64, weights=None))
     return ships
 
 
-def following(monkeypatch: pytest.MonkeyPatch, *, found: float) -> None:
-    """Let everybody be found in a fraction of the frames."""
+def following(monkeypatch: pytest.MonkeyPatch, **found: float) -> None:
+    """Let a person be found in a fraction of the frames of each video, by its stem."""
 
     def pose(path: Path, **_: object) -> Pose:
         made = make_pose(20)
-        made.found[:] = [frame < found * 20 for frame in range(20)]
+        made.found[:] = [frame < found[path.stem] * 20 for frame in range(20)]
+        made.visibility[~made.found] = 0
         return made
 
-    monkeypatch.setattr(module, "cached_pose", pose)
+    monkeypatch.setattr(modality_module, "cached_pose", pose)
 
 
-def test_people_are_seen_by_their_poses(
+def test_people_are_embedded_by_pose_and_images(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    following(monkeypatch, found=0.9)
+    following(monkeypatch, a=1.0, b=0.9)
     seen = embed_videos(videos)
-    assert seen.encoder is shipped["pose"]
-    assert [len(each) for each in seen.embeddings] == [20, 20]
-    assert "a person was found in every video, in at least 90% of its frames" in seen.why
-    following(monkeypatch, found=1.0)
-    assert "a person was found in every video, in all of its frames" in embed_videos(videos).why
+    assert isinstance(seen.encoder, JointEncoder)
+    assert seen.encoder.parts == shipped
+    assert seen.embeddings[0].values.shape == (20, 128 + 8)
+    assert [has_route(each, 0) for each in seen.embeddings] == [True, True]
+    assert seen.why == "Using body pose and images (a person was found in every video)."
 
 
-def test_where_people_are_rarely_seen_images_are_used(
+def test_a_video_without_a_person_leaves_the_others_alone(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    following(monkeypatch, found=0.3)
+    following(monkeypatch, a=1.0, b=1.0)
+    before = embed_videos(videos).embeddings[0]
+    following(monkeypatch, a=1.0, b=0.3)
     seen = embed_videos(videos)
-    assert seen.encoder is shipped["image"]
-    assert "a.mp4 shows a person in 30% of its frames only" in seen.why
+    assert [has_route(each, 0) for each in seen.embeddings] == [True, False]
+    np.testing.assert_array_equal(seen.embeddings[0].values, before.values)
+    assert "images alone for b.mp4, where no person is found in enough frames" in seen.why
+    following(monkeypatch, a=0.3, b=0.3)
+    assert embed_videos(videos).why == "Using images (no video shows a person in enough of its frames)."
 
 
 def test_a_glance_is_enough_where_nobody_is(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "first_without_person", lambda paths, **_: paths[1])
-    monkeypatch.setattr(module, "cached_pose", lambda *_, **__: pytest.fail("searched every frame"))
-    assert "b.mp4 shows no person" in embed_videos(videos).why
+    monkeypatch.setattr(modality_module, "first_without_person", lambda paths, **_: paths[0])
+    monkeypatch.setattr(modality_module, "cached_pose", lambda *_, **__: pytest.fail("searched every frame"))
+    assert embed_videos(videos).why == "Using images (no video shows a person in enough of its frames)."
 
 
 def test_without_openvino_the_reason_says_how_to_get_it(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(_: object, **__: object) -> None:
+    def missing(_: object) -> None:
         raise MissingExtraError("pose from video needs OpenVINO: pip install 'inphase[pose]'")
 
-    monkeypatch.setattr(module, "first_without_person", missing)
-    assert "pip install 'inphase[pose]'" in embed_videos(videos).why
+    monkeypatch.setattr(module, "require_estimator", missing)
+    seen = embed_videos(videos)
+    assert seen.encoder is shipped["image"]
+    assert "pip install 'inphase[pose]'" in seen.why
 
 
 def test_without_an_encoder_of_images_features_stand_in_and_it_is_said(
-    videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
+    videos: list[Path], shipped: dict[str, Encoder]
 ) -> None:
-    following(monkeypatch, found=0.0)
-    del shipped["image"]
+    del shipped["image"], shipped["pose"]
     seen = embed_videos(videos)
     assert isinstance(seen.encoder, PooledFeatures)
     assert "never trained to align" in seen.why
@@ -285,7 +294,7 @@ def test_the_first_failure_in_time_is_raised_not_one_that_it_caused(
 def test_a_forced_modality_needs_no_search_for_people(
     videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "first_without_person", lambda *_, **__: pytest.fail("searched for people"))
+    monkeypatch.setattr(modality_module, "first_without_person", lambda *_, **__: pytest.fail("searched for people"))
     monkeypatch.setattr(modality_module, "cached_pose", lambda *_, **__: make_pose(20))
     by_image, by_pose = embed_videos(videos, modality="image"), embed_videos(videos, modality="pose")
     assert (by_image.encoder, by_pose.encoder) == (shipped["image"], shipped["pose"])
@@ -294,9 +303,7 @@ def test_a_forced_modality_needs_no_search_for_people(
 
 
 def test_modalities_that_cannot_be_had_are_refused(videos: list[Path]) -> None:
-    with pytest.raises(ValueError, match="modality 'both' is not available yet: use auto, pose or image"):
-        embed_videos(videos, modality="both")
-    with pytest.raises(ValueError, match="must be auto, pose or image, got 'smell'"):
+    with pytest.raises(ValueError, match="must be auto, pose, image or both, got 'smell'"):
         embed_videos(videos, modality="smell")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="the model embeds image"):
         embed_videos(videos, model=small(), modality="pose")

@@ -91,6 +91,9 @@ def test_images_are_used_where_few_videos_show_a_person(
 def test_poses_are_used_where_people_are_found(videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finds(monkeypatch, people=3)
     assert choose(videos, tmp_path, "auto") == (
+        "both", {}, ["Using body pose and images (a person was found in every video)."],
+    )  # fmt: skip
+    assert choose(videos, tmp_path, "pose") == (
         "pose", {}, ["Using body pose (a person was found in every video)."],
     )  # fmt: skip
     finds(monkeypatch, people=2)
@@ -99,6 +102,10 @@ def test_poses_are_used_where_people_are_found(videos: Path, tmp_path: Path, mon
     assert messages[0].startswith("Left out 1 of 3 videos: ")
     assert messages[0].endswith("(no person was found).")
     assert messages[1] == "Using body pose (a person was found in 2 of 3 videos)."
+    # A video without a person stays, for its images.
+    assert choose(videos, tmp_path, "both") == (
+        "both", {}, ["Using body pose and images (a person was found in 2 of 3 videos)."],
+    )  # fmt: skip
 
 
 def test_images_are_used_where_poses_cannot_be_estimated(
@@ -114,7 +121,5 @@ def test_images_are_used_where_poses_cannot_be_estimated(
 
 
 def test_a_modality_that_is_none_is_refused(videos: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="modality 'both' is not available yet: use auto, pose or image"):
-        fit(videos, tmp_path, modality="both")
-    with pytest.raises(ValueError, match="modality must be auto, pose or image, got 'smell'"):
+    with pytest.raises(ValueError, match="modality must be auto, pose, image or both, got 'smell'"):
         fit(videos, tmp_path, modality="smell")  # type: ignore[arg-type]

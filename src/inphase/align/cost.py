@@ -228,6 +228,8 @@ def default_cost(cost: Cost | None, x: Tensor, *, otherwise: Cost) -> Cost:
 
 # The temperature of the contrastive cost, as in the paper.
 BETA = 0.1
+# Columns of each encoder in joint vectors, in their order, and the temperature of their cost.
+Routes = Sequence[tuple[int, float]]
 
 
 def contrastive_cost(
@@ -300,6 +302,33 @@ def pairwise_cost(
     if cost == "squared_euclidean":
         return squared_euclidean_cost(x, y, x_lengths=x_lengths, y_lengths=y_lengths)
     raise ValueError(f"cost must be 'contrastive', 'cosine' or 'squared_euclidean', got {cost!r}")
+
+
+def route_costs(
+    x: Tensor, y: Tensor, routes: Routes, *, x_lengths: Lengths = None, y_lengths: Lengths = None
+) -> Tensor:
+    """Add up the contrastive costs of routes, the mean of both directions, each weighted by its support, [B, M, N]."""
+    widths = [width for width, _ in routes]
+    weights = support_of(x, routes, x_lengths) * support_of(y, routes, y_lengths)  # [B, R]
+    total = x.new_zeros(len(x), x.shape[1], y.shape[1])
+    for k, (a, b) in enumerate(zip(torch.split(x, widths, 2), torch.split(y, widths, 2), strict=True)):
+        if bool((weights[:, k] > 0).any()):
+            found = contrastive_costs(a, b, beta=routes[k][1], x_lengths=x_lengths, y_lengths=y_lengths).mean(0)
+            total += weights[:, k, None, None] * found
+    return total
+
+
+def support_of(values: Tensor, routes: Routes, lengths: Lengths = None) -> Tensor:
+    """Measure how far sequences [B, T, D] support each route, from 0 to 1, [B, R]."""
+    parts = torch.split(values, [width for width, _ in routes], 2)
+    # A joint row scales its parts by 1/√β, so that its cosine weighs routes as the costs do.
+    squares = torch.stack([part.square().sum(2) * beta for part, (_, beta) in zip(parts, routes, strict=True)], 2)
+    share = squares / squares.amax(2, keepdim=True).clamp_min(1e-12)  # [B, T, R]
+    if lengths is None:
+        return share.mean(1)
+    count = torch.as_tensor(lengths, device=values.device)
+    real = torch.arange(values.shape[1], device=values.device) < count[:, None]
+    return (share * real[:, :, None]).sum(1) / count[:, None]
 
 
 Real = tuple[Tensor | None, Tensor | None]  # which frames of x [B, M] and of y [B, N] are not padding; None: all

@@ -3,6 +3,11 @@
 The contrastive cost is the mean of both directions: how improbable y_j is among all of y for x_i, and x_i among all of
 x for y_j. Either direction alone treats x and y differently. Time O(MND) a pair.
 
+An embedding may join the vectors of several encoders, its routes: body pose and images, say. Each route has a cost of
+its own, and the cost of a pair is the sum over the routes that both sides have, weighted by how far each side supports
+them. The squared length of a route's part of a row, over the largest of the row, is how far that frame supports it;
+the mean over the frames is the weight of the sequence. A route that one side lacks, all zeros, costs nothing.
+
 Sequences too long for one table are aligned coarsely first, then exactly piece by piece. Blocks of s frames are
 averaged and aligned; the coarse path is cut into pieces, and each is aligned frame by frame between its ends. An end is
 off by up to a block. So the path is cut again in the middle of the pieces, where it is exact, and aligned once more.
@@ -12,7 +17,7 @@ Costs that compare a frame with all others use the frames of its piece.
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -20,7 +25,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.align.cost import BETA, Lengths, contrastive_costs, cosine_cost
+from inphase.align.cost import BETA, Lengths, Routes, contrastive_costs, cosine_cost, route_costs
 from inphase.align.numba.path_numba import hard_table
 from inphase.align.path import (
     Alignment,
@@ -35,6 +40,24 @@ from inphase.align.recursion import accumulate
 
 PairCost = Literal["contrastive", "cosine"]
 Vectors = Tensor | NDArray[np.float32]  # [T, D]
+
+
+class RoutedFrames(Protocol):
+    """Vectors `values` [T, D], and the routes that their columns belong to; none: one encoder gave all of them."""
+
+    @property
+    def values(self) -> NDArray[np.float32]:
+        """One row per frame."""
+
+    @property
+    def routes(self) -> Routes:
+        """The width and the temperature of each route."""
+
+    def __len__(self) -> int:
+        """Count the frames."""
+
+
+Frames = Vectors | RoutedFrames
 Side = TypeVar("Side", bound=Sized)  # one side of a pair
 # A table of 4000 × 4000 takes 128 MB and a tenth of a second.
 MAX_CELLS = 16_000_000
@@ -45,8 +68,8 @@ UNIT_TOLERANCE = 2e-3
 
 
 def match(
-    x: Vectors,
-    y: Vectors,
+    x: Frames,
+    y: Frames,
     *,
     cost: PairCost = "contrastive",
     beta: float = BETA,
@@ -60,8 +83,9 @@ def match(
     With `drop` frames of either that have no counterpart are dropped (Drop-DTW): dropping one costs as much as the
     match that this share of all pairs is cheaper than, so a smaller share drops more. The alignment has `kept` masks.
 
-    Sequences whose cost matrix would have more than `max_cells` entries are aligned coarsely first, then piece by
-    piece; the alignment of shorter ones holds its cost matrix, unless `keep_cost` is False.
+    Embeddings of several routes are given as they are, not by their `values`. Sequences whose cost matrix would have
+    more than `max_cells` entries are aligned coarsely first, then piece by piece; the alignment of shorter ones holds
+    its cost matrix, unless `keep_cost` is False.
 
     >>> frames = torch.eye(3)
     >>> alignment = match(frames, frames[[0, 1, 1, 2]])
@@ -70,17 +94,25 @@ def match(
     >>> match(frames[1:], frames, subsequence=True).path.tolist()
     [[0, 1], [1, 2]]
     """
-    a, b = torch.as_tensor(x).detach(), torch.as_tensor(y).detach()
+    a, b, routes = tensor_of(x), tensor_of(y), shared_routes(x, y)
     _require_one_dimension(a, b)
     if drop is not None:
         return _match_with_drops(
-            a, b, cost=cost, beta=beta, subsequence=subsequence, drop=drop, max_cells=max_cells, keep_cost=keep_cost
+            a,
+            b,
+            cost=cost,
+            beta=beta,
+            routes=routes,
+            subsequence=subsequence,
+            drop=drop,
+            max_cells=max_cells,
+            keep_cost=keep_cost,
         )
 
     def cost_function(some: Tensor, others: Tensor) -> Tensor:
         if subsequence:
             return subsequence_cost(some, others, cost=cost)
-        return pair_cost(some, others, cost=cost, beta=beta)
+        return pair_cost(some, others, cost=cost, beta=beta, routes=routes)
 
     found = align_coarse_to_fine(a, b, cost=cost_function, subsequence=subsequence, max_cells=max_cells)
     distance = cosine_distance(a, b, found.path)
@@ -93,6 +125,7 @@ def _match_with_drops(
     *,
     cost: PairCost,
     beta: float,
+    routes: Routes,
     subsequence: bool,
     drop: float,
     max_cells: int,
@@ -102,7 +135,7 @@ def _match_with_drops(
         raise ValueError("drop already leaves out what has no counterpart at the ends: give drop or subsequence")
     if len(x) * len(y) > max_cells:
         raise ValueError(f"{len(x)} × {len(y)} frames are too many to drop some: embed fewer frames per second")
-    matrix = pair_cost(x, y, cost=cost, beta=beta)
+    matrix = pair_cost(x, y, cost=cost, beta=beta, routes=routes)
     price = percentile_drop_cost(matrix, keep=drop)
     found = shortest_path_with_drops(matrix, matrix.new_full((len(x),), price), matrix.new_full((len(y),), price))
     distance = cosine_distance(x, y, found.path)
@@ -110,7 +143,7 @@ def _match_with_drops(
 
 
 def match_many(
-    pairs: Iterable[tuple[Vectors, Vectors]],
+    pairs: Iterable[tuple[Frames, Frames]],
     *,
     cost: PairCost = "contrastive",
     beta: float = BETA,
@@ -141,9 +174,24 @@ def match_many(
             )
 
 
-def pair_cost(x: Tensor, y: Tensor, *, cost: PairCost = "contrastive", beta: float = BETA) -> Tensor:
+def pair_cost(
+    x: Tensor, y: Tensor, *, cost: PairCost = "contrastive", beta: float = BETA, routes: Routes = ()
+) -> Tensor:
     """Take the cost of matching frames x [M, D] with y [N, D], [M, N]."""
-    return _pair_costs(x[None], y[None], cost=cost, beta=beta)[0]
+    return _pair_costs(x[None], y[None], cost=cost, beta=beta, routes=routes)[0]
+
+
+def tensor_of(frames: Frames) -> Tensor:
+    """Return the vectors of a sequence as a tensor [T, D], detached."""
+    return torch.as_tensor(frames if isinstance(frames, Tensor | np.ndarray) else frames.values).detach()
+
+
+def shared_routes(x: Frames, y: Frames) -> Routes:
+    """Return the routes of two sequences; raise if they differ."""
+    one, other = (() if isinstance(side, Tensor | np.ndarray) else tuple(side.routes) for side in (x, y))
+    if one != other:
+        raise ValueError(f"embeddings have the routes {one} and {other}: embed both with one encoder")
+    return one
 
 
 def subsequence_cost(x: Tensor, y: Tensor, *, cost: PairCost = "contrastive") -> Tensor:
@@ -158,13 +206,22 @@ def subsequence_cost(x: Tensor, y: Tensor, *, cost: PairCost = "contrastive") ->
 
 
 def _pair_costs(
-    x: Tensor, y: Tensor, *, cost: PairCost, beta: float, x_lengths: Lengths = None, y_lengths: Lengths = None
+    x: Tensor,
+    y: Tensor,
+    *,
+    cost: PairCost,
+    beta: float,
+    routes: Routes = (),
+    x_lengths: Lengths = None,
+    y_lengths: Lengths = None,
 ) -> Tensor:
-    """Take the costs of matching a batch x [B, M, D] with y [B, N, D], [B, M, N]."""
+    """Take the costs of matching a batch x [B, M, D] with y [B, N, D], [B, M, N]; `routes` have their own `beta`."""
     _require_cost(cost)
-    if cost == "contrastive":
+    if cost == "cosine":
+        return cosine_cost(x, y, x_lengths=x_lengths, y_lengths=y_lengths)
+    if not routes:
         return contrastive_costs(x, y, beta=beta, x_lengths=x_lengths, y_lengths=y_lengths).mean(0)
-    return cosine_cost(x, y, x_lengths=x_lengths, y_lengths=y_lengths)
+    return route_costs(x, y, routes, x_lengths=x_lengths, y_lengths=y_lengths)
 
 
 def batch_pairs(pairs: Iterable[tuple[Side, Side]], limit: int) -> Iterator[list[tuple[Side, Side]]]:
@@ -182,7 +239,7 @@ def batch_pairs(pairs: Iterable[tuple[Side, Side]], limit: int) -> Iterator[list
 
 
 def _match_batch(
-    pairs: Sequence[tuple[Vectors, Vectors]],
+    pairs: Sequence[tuple[Frames, Frames]],
     *,
     cost: PairCost,
     beta: float,
@@ -197,21 +254,24 @@ def _match_batch(
     _require_cost(cost)
     if cost == "cosine" or subsequence:
         costs = cosine_cost(x, y)
-        cosines = 1 - costs
     else:
-        costs = _pair_costs(x, y, cost=cost, beta=beta, x_lengths=x_lengths, y_lengths=y_lengths)
-        cosines = _unit(x) @ _unit(y).mT
+        routes = {tuple(shared_routes(*pair)) for pair in pairs}
+        if len(routes) > 1:
+            raise ValueError("embeddings have different routes: embed all of them with one encoder")
+        costs = _pair_costs(x, y, cost=cost, beta=beta, routes=routes.pop(), x_lengths=x_lengths, y_lengths=y_lengths)
     if cost == "contrastive" and subsequence:  # see `subsequence_cost`; padding is no match
         real = torch.arange(costs.shape[2]) < torch.tensor(y_lengths)[:, None]
         costs = costs - costs.where(real[:, None].to(device), float("inf")).amin(2, keepdim=True)
     fill = _fill_tables_one_by_one if costs.is_cpu else _fill_tables_at_once
     tables = fill(costs, x_lengths, y_lengths, subsequence)
     matrices = list(costs.cpu().numpy()) if keep_cost else [None] * len(pairs)
-    for cosine, table, matrix in zip(cosines.cpu().numpy(), tables, matrices, strict=True):
+    rows, columns = (_unit(side).cpu() for side in (x, y))
+    for a, b, table, matrix in zip(rows, columns, tables, matrices, strict=True):
         m, n = table.shape
         found = trace(table, subsequence=subsequence)
+        i, j = torch.from_numpy(found.path).T
         # The mean of a video and its copy rounds to a little above 1, and a negative distance cannot be clustered.
-        distance = max(0.0, float(1 - cosine[found.path[:, 0], found.path[:, 1]].mean()))
+        distance = max(0.0, 1 - float((a[i] * b[j]).sum()) / len(found.path))
         yield replace(
             found, distance=distance, cost_matrix=None if matrix is None else matrix[:m, :n].copy(), table=None
         )
@@ -237,9 +297,9 @@ def _fill_tables_at_once(
         yield np.ascontiguousarray(table[:m, :n])
 
 
-def _stack(values: Sequence[Vectors]) -> Tensor:
+def _stack(values: Sequence[Frames]) -> Tensor:
     """Pad sequences with zeros to the longest, [B, T, D]."""
-    return torch.nn.utils.rnn.pad_sequence([torch.as_tensor(each).detach() for each in values], batch_first=True)
+    return torch.nn.utils.rnn.pad_sequence([tensor_of(each) for each in values], batch_first=True)
 
 
 def _unit(values: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from inphase.align.consensus import agree_on_reference, align_pairwise
 from inphase.align.matching import PairCost, align_with_itself, match
 from inphase.align.path import Alignment
 from inphase.apps.alignment_files import OUTPUTS, Output, VideoStyle
@@ -17,7 +18,7 @@ from inphase.apps.labels import Event, Labels, label_track, read_labels
 from inphase.apps.tracks import make_curves, make_pair, make_time_map, make_track
 from inphase.media.recording import NamedVideo, names_of, open_recording, open_usable
 from inphase.models.embed_videos import Model, add_poses, embed_usable
-from inphase.models.embedding import Embedding
+from inphase.models.embedding import Embedding, rate_of
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import Pair, Playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
@@ -31,6 +32,8 @@ MAX_VIDEOS = 9
 MAX_SPEED_RATIO = 8.0
 # Linear pieces of a smoothed time map: number per period, and maximum in all.
 PIECES_PER_PERIOD, MAX_PIECES = 8, 300
+# A moment counts as right if its error is at most this many seconds.
+TOLERANCE_SECONDS = 0.1
 # Weight of the end point against all others in the fit of a smoothed time map.
 END_WEIGHT = 1e3
 
@@ -165,7 +168,8 @@ def align_videos(
     """Align two to nine videos of the same action with a reference video.
 
     `model` is a run folder, an encoder file or an `Encoder`; without one, `modality` chooses a shipped encoder: "auto"
-    takes pose where a person is found in every video, otherwise images. `reference` is a number from 1, a name, or
+    is both: images, and pose for each video that shows a person. Three or more videos vote on each alignment.
+    `reference` is a number from 1, a name, or
     "medoid" for the video with the least sum of distances to the others; by default the first video, with `subsequence`
     the shortest, which is then located inside each of the others. `smooth` above 0 removes changes of speed that last
     less than this many seconds. `fps` is the number of frames per second to embed. `cache` is the folder of cached
@@ -296,7 +300,7 @@ def synchronize(
     subsequence: bool = False,
     smooth: float = 0.0,
 ) -> Synchronization:
-    """Align all embeddings with the reference.
+    """Align all embeddings with the reference; three or more vote on each alignment (`inphase.align.consensus`).
 
     With `subsequence` the reference is a short action that is located inside each of the others. `smooth` above 0 is
     the period in seconds below which changes of speed are removed (`smooth_time_map`).
@@ -307,9 +311,12 @@ def synchronize(
     matches = tuple(
         align_with_itself(len(clock))
         if number == reference
-        else match(embeddings[reference].values, other.values, cost=cost, subsequence=subsequence)
+        else match(embeddings[reference], other, cost=cost, subsequence=subsequence)
         for number, other in enumerate(embeddings)
     )
+    if len(embeddings) > 2 and not subsequence and cost == "contrastive":
+        near = [TOLERANCE_SECONDS * (rate_of(each.times) or 0.0) + 0.5 for each in embeddings]
+        matches = agree_on_reference(matches, embeddings, reference=reference, near=near)
     columns = [found.time_map(clock, other.times) for found, other in zip(matches, embeddings, strict=True)]
     if smooth > 0:
         columns = [
@@ -319,14 +326,9 @@ def synchronize(
     return Synchronization(reference, clock, np.stack(columns, axis=1), matches)
 
 
-def medoid(embeddings: Sequence[Embedding], *, cost: PairCost = "contrastive") -> int:
+def medoid(embeddings: Sequence[Embedding]) -> int:
     """Find the embedding with the least sum of distances to all others, by K (K − 1) / 2 alignments."""
-    distances = np.zeros((len(embeddings), len(embeddings)))
-    for i in range(len(embeddings)):
-        for j in range(i):
-            found = match(embeddings[i].values, embeddings[j].values, cost=cost, keep_cost=False)
-            distances[i, j] = distances[j, i] = found.distance
-    return int(distances.sum(1).argmin())
+    return int(align_pairwise(embeddings).distances.sum(1).argmin())
 
 
 def make_pairs(

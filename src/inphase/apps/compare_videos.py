@@ -14,17 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from inphase.align.consensus import medians_of, posterior
 from inphase.align.matching import align_with_itself, match
 from inphase.align.path import Alignment
 from inphase.apps.align_videos import Synchronization, smooth_time_map
 from inphase.apps.comparison import ComparedPhase, ComparedStudents, Comparison, KeyPosition
 from inphase.apps.labels import Event, Labels, read_labels
-from inphase.apps.transfer_labels import PLACING_TEMPERATURE, carry_labels, medians_of, posterior
+from inphase.apps.transfer_labels import PLACING_TEMPERATURE, carry_labels
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, open_recording, open_recordings
 from inphase.models.embed_videos import Model, add_poses, embed_each, embed_videos
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, ModalityChoice
+from inphase.models.joint_encoder import JointEncoder
 from inphase.models.modality import embed_pose
 from inphase.pose.angles import ANGLES, facing, joint_angles, mirror_pose, smooth_points, view_angles
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
@@ -149,7 +151,7 @@ def compare_embeddings(
 ) -> Comparison:
     """Compare two embedded videos; angles are those of the poses that the embeddings hold."""
     (pro_video, x), (student_video, y) = pro, student
-    alignment = match(x.values, y.values)
+    alignment = match(x, y)
     seconds = map_seconds(x, y, alignment)
     speed = np.gradient(x.times) / np.maximum(np.gradient(seconds), 1e-9) if len(x) > 1 else np.ones(len(x))
     placed = _place(marks, x, y, student_video, alignment) if student_marks is None else _pair(marks, student_marks)
@@ -254,7 +256,10 @@ def _pair(marks: Marks, others: Marks) -> list[KeyPosition]:
 
 
 def _mirrored(embedding: Embedding, encoder: Encoder, video: NamedVideo) -> Embedding:
-    """Embed the mirror image of a pose."""
+    """Embed the mirror image of a pose; images, which are not mirrored, have no part in it."""
+    if isinstance(encoder, JointEncoder) and embedding.pose is not None:
+        pose = mirror_pose(embedding.pose)
+        return encoder.join(None, embed_pose(encoder.pose, pose), visible=pose.joints13()[1])
     if embedding.pose is None or encoder.modality != "pose":
         raise ValueError(f"{video.path} was embedded by images, and a mirror image needs body pose: use modality pose")
     return embed_pose(encoder, mirror_pose(embedding.pose))

@@ -260,7 +260,7 @@ def nearest_recordings(
     report = progress or ignore_progress
     found: list[VideoHit] = []
     for number, (name, embedding) in enumerate(corpus.items(), start=1):
-        matched = match(query.values, embedding.values, subsequence=subsequence)
+        matched = match(query, embedding, subsequence=subsequence)
         hit = VideoHit(name, matched, matched.time_map(query.times, embedding.times), 1 - matched.distance)
         found = sorted([*found, hit], key=lambda each: -each.score)[:top]
         report(f"aligning {len(corpus)} videos", number, len(corpus))

@@ -122,5 +122,5 @@ def make_pair(x: Embedding, y: Embedding, found: Alignment, *, rows: int, column
     path = np.unique(found.path // np.array(by), axis=0)
     # A last block that is shorter may have no frame in its middle.
     path = np.minimum(path, [len(row_times) - 1, len(column_times) - 1])
-    costs = pair_cost(a, b, cost=cost)[: len(row_times), : len(column_times)].numpy()
+    costs = pair_cost(a, b, cost=cost, routes=x.routes)[: len(row_times), : len(column_times)].numpy()
     return Pair(rows, columns, costs, row_times, column_times, path)

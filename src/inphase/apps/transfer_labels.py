@@ -1,4 +1,4 @@
-"""Transfer labels from one recording to others through their alignments, with a confidence each.
+"""Transfer labels from one recording, or several, to others through their alignments, with a confidence each.
 
 Soft-DTW gives every monotone path π the probability e^(−cost(π)/γ) / Z (Cuturi and Blondel, 2017), and so every moment
 of the labeled recording a distribution over the frames of the other, p(j | i). A label is placed at its median, which
@@ -9,23 +9,38 @@ of an event is the probability of its lying within a tenth of a second of its pl
 mean cosine of the frames matched there. The confidence of a segment is the mean over its frames of the probability of
 belonging to it times the cosine: with F the distribution functions of its two ends, a frame belongs to it with
 probability F_start(j) − F_end(j), since no path runs backwards.
+
+With more than one target or labeled recording, the recordings vote (`inphase.align.consensus`): a label is placed at
+the median over the paths from every labeled recording, direct ones and those through the targets most like the goal.
+The confidence of an event is then the share of the paths within a tenth of a second of its place, that of a segment
+the mean over its frames of the share of the paths that have them in it.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from inphase.align.matching import MAX_CELLS, align_with_itself, match, pair_cost
-from inphase.align.path import Alignment, expected_path
+from inphase.align.consensus import (
+    NEIGHBORS,
+    PairwiseMaps,
+    agree,
+    align_from,
+    consensus_alignment,
+    medians_of,
+    posterior,
+)
+from inphase.align.matching import align_with_itself, match
+from inphase.align.path import Alignment
 from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
 from inphase.apps.labels import SECONDS_ROUNDING, Event, Labels, Segment, label_track, read_labels, tabulate
 from inphase.apps.tracks import add_video_file
+from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, open_recording, open_usable
 from inphase.models.embed_videos import Model, embed_usable
 from inphase.models.embedding import Embedding
@@ -41,6 +56,9 @@ from inphase.storage.files import refuse_overwrite, require_folder, write_table
 PLACING_TEMPERATURE, CONFIDENCE_TEMPERATURE = 2.0, 5.0
 # An event counts as right if its error is at most this many seconds.
 TOLERANCE_SECONDS = 0.1
+LabelTable = Path | str | Labels
+Label = TypeVar("Label", Event, Segment)
+Span = tuple[float, float]
 # The viewer shows nine tracks: the labeled video and the first targets.
 MAX_SHOWN_TARGETS = 8
 
@@ -49,14 +67,15 @@ MAX_SHOWN_TARGETS = 8
 class Labeled:
     """Videos with the labels transferred to them.
 
-    `transferred` and `times` [T] of the frames have the order of `targets`; `labels` are those given for `source`,
-    read from `table` if not None. `embeddings` and `synchronization` are of the source and the first eight targets.
-    `left_out` maps the paths of targets that could not be used to the reasons.
+    `transferred` and `times` [T] of the frames have the order of `targets`; `labels` are those given for `source`, the
+    first of the labeled videos; `tables` the files that labels were read from, which are not overwritten. `embeddings`
+    and `synchronization` are of the source and the first eight targets. `left_out` maps the paths of targets that could
+    not be used to the reasons.
     """
 
     source: NamedVideo
     labels: Labels
-    table: Path | None
+    tables: tuple[Path, ...]
     targets: tuple[NamedVideo, ...]
     transferred: tuple[Labels, ...]
     times: tuple[NDArray[np.float64], ...]
@@ -70,7 +89,7 @@ class Labeled:
         out, report = Path(folder), progress or ignore_progress
         require_folder(out)
         tables = name_tables(out, [each.name for each in self.targets])
-        refuse_overwrite([] if self.table is None else [self.table], tables)
+        refuse_overwrite(self.tables, tables)
         out.mkdir(parents=True, exist_ok=True)
         for file, times, labels in zip(tables, self.times, self.transferred, strict=True):
             write_table(file, tabulate(labels, times=times))
@@ -107,9 +126,11 @@ class Labeled:
 
 def transfer_labels(
     source: Path | str,
-    labels: Path | str | Labels,
+    labels: LabelTable,
     targets: Sequence[Path | str],
     *,
+    references: Sequence[tuple[Path | str, LabelTable]] = (),
+    neighbors: int = NEIGHBORS,
     model: Model = None,
     modality: ModalityChoice = "auto",
     fps: float | None = None,
@@ -119,20 +140,31 @@ def transfer_labels(
 ) -> Labeled:
     """Transfer the labels of a video to other videos of the same action, with a confidence each.
 
-    `labels` is a CSV table (`inphase.apps.labels` describes it) or `Labels`. `model`, `modality`, `fps`, `cache` and
-    `pose_estimator` mean the same as for `align_videos`. A segment that has no room in a target is left out.
-    A target that cannot be read or embedded is left out, unless none remains.
+    `labels` is a CSV table (`inphase.apps.labels` describes it) or `Labels`; `references` are further labeled videos,
+    each with its labels, which are matched by name. `targets` are video files and folders of them. With several targets
+    or labeled videos, the `neighbors` targets most like each one vote; 0 follows the direct paths alone. `model`,
+    `modality`, `fps`, `cache` and `pose_estimator` mean the same as for `align_videos`. A segment that has no room in
+    a target is left out, and so is a target that cannot be read or embedded, unless none remains.
     """
-    if not targets:
+    if neighbors < 0:
+        raise ValueError(f"neighbors must not be negative, got {neighbors}")
+    labeled = [(Path(source), labels), *((Path(video), table) for video, table in references)]
+    known = {path.resolve() for path, _ in labeled}
+    goals = [path for path in videos_in([Path(each) for each in targets]) if path.resolve() not in known]
+    if not goals:
         raise ValueError("there is no video to transfer labels to: name at least one target")
-    recordings, left_out = open_usable([Path(source), *map(Path, targets)], required=[0])
-    table = None if isinstance(labels, Labels) else Path(labels)
-    clock, end = open_recording(recordings[0].path).times, recordings[0].properties.duration
-    given = labels if isinstance(labels, Labels) else read_labels(Path(labels), times=clock, end=end)
+    count = len(labeled)
+    recordings, left_out = open_usable([*(path for path, _ in labeled), *goals], required=range(count))
+    given = [
+        table
+        if isinstance(table, Labels)
+        else read_labels(Path(table), times=open_recording(each.path).times, end=each.properties.duration)
+        for (_, table), each in zip(labeled, recordings, strict=False)
+    ]
     recordings, embedded = embed_usable(
         recordings,
         left_out,
-        required=recordings[:1],
+        required=recordings[:count],
         model=model,
         modality=modality,
         fps=fps,
@@ -140,32 +172,116 @@ def transfer_labels(
         pose_estimator=pose_estimator,
         progress=progress,
     )
+    if len(recordings) == count:
+        raise ValueError(f"none of {len(goals)} targets can be used: {'; '.join(left_out.values())}")
     times = [open_recording(each.path).times for each in recordings]
     ends = [each.properties.duration for each in recordings]
-    report = progress or ignore_progress
-    x, others = embedded.embeddings[0], embedded.embeddings[1:]
-    alignments, transferred = [align_with_itself(len(x))], []
-    for number, (y, end) in enumerate(zip(others, ends[1:], strict=True), start=1):
-        alignment = match(x.values, y.values)
-        transferred.append(carry_labels(given, x, y, y_end=end, alignment=alignment))
-        if number <= MAX_SHOWN_TARGETS:
-            alignments.append(alignment)
-        report(f"aligning {len(others)} videos", number, len(others))
-    shown = embedded.embeddings[: 1 + MAX_SHOWN_TARGETS]
+    alignments, transferred = _carry(
+        given, embedded.embeddings, ends=ends[count:], neighbors=neighbors, progress=progress or ignore_progress
+    )
+    x, others = embedded.embeddings[0], embedded.embeddings[count:]
+    shown = [x, *others[:MAX_SHOWN_TARGETS]]
     columns = [x.times, *(each.time_map(x.times, y.times) for each, y in zip(alignments[1:], shown[1:], strict=True))]
-    synchronization = Synchronization(0, x.times, np.stack(columns, axis=1), tuple(alignments))
     return Labeled(
         recordings[0],
-        given,
-        table,
-        tuple(recordings[1:]),
+        given[0],
+        tuple(Path(table) for _, table in labeled if not isinstance(table, Labels)),
+        tuple(recordings[count:]),
         tuple(transferred),
-        tuple(times[1:]),
+        tuple(times[count:]),
         tuple(shown),
-        synchronization,
+        Synchronization(0, x.times, np.stack(columns, axis=1), tuple(alignments)),
         embedded.why,
         left_out,
     )
+
+
+def _carry(
+    given: Sequence[Labels],
+    embeddings: Sequence[Embedding],
+    *,
+    ends: Sequence[float],
+    neighbors: int,
+    progress: Progress,
+) -> tuple[list[Alignment], list[Labels]]:
+    """Transfer the labels of the first embeddings to the others; also align the first with the targets shown."""
+    count, x = len(given), embeddings[0]
+    stage = f"aligning {len(embeddings)} videos"
+    alignments, transferred = [align_with_itself(len(x))], []
+    votes = len(embeddings) > 2
+    maps = align_from(embeddings, range(count), progress=partial(progress, stage)) if votes else None
+    for number, (y, end) in enumerate(zip(embeddings[count:], ends, strict=True)):
+        alignment = match(x, y) if maps is None or number < MAX_SHOWN_TARGETS else None
+        if maps is None:
+            transferred.append(carry_labels(given[0], x, y, y_end=end, alignment=alignment))
+            progress(stage, 1, 1)
+        else:
+            place = count + number
+            transferred.append(carry_by_votes(given, embeddings, maps, target=place, y_end=end, neighbors=neighbors))
+            if alignment is not None:
+                votes_of_frames = maps.votes(0, place, np.arange(len(x), dtype=np.float64), neighbors=neighbors)
+                alignment = consensus_alignment(alignment, agree(votes_of_frames))
+        if alignment is not None and number < MAX_SHOWN_TARGETS:
+            alignments.append(alignment)
+    return alignments, transferred
+
+
+def carry_by_votes(
+    given: Sequence[Labels],
+    embeddings: Sequence[Embedding],
+    maps: PairwiseMaps,
+    *,
+    target: int,
+    y_end: float,
+    neighbors: int = NEIGHBORS,
+) -> Labels:
+    """Transfer the labels of the first embeddings to number `target`, which ends at second `y_end`, by consensus.
+
+    Labels of the same name belong together, the first of a recording with the first of another and so on.
+    """
+    y = embeddings[target]
+
+    def votes_on(second: float, source: int) -> list[float]:
+        x = embeddings[source]
+        if second < x.times[0] + SECONDS_ROUNDING:
+            return [float(y.times[0])]
+        if second > x.times[-1] + SECONDS_ROUNDING:
+            return [y_end]
+        frame = np.interp([second], x.times, np.arange(len(x), dtype=np.float64))
+        frames = maps.votes(source, target, frame, neighbors=neighbors)[:, 0]
+        return [float(each) for each in np.interp(frames, np.arange(len(y), dtype=np.float64), y.times)]
+
+    events, spans = defaultdict[tuple[str, int], list[float]](list), defaultdict[tuple[str, int], list[Span]](list)
+    for source, labels in enumerate(given):
+        for key, event in _numbered(labels.events):
+            events[key] += votes_on(event.second, source)
+        for key, segment in _numbered(labels.segments):
+            ends = votes_on(segment.start, source), votes_on(segment.end, source)
+            longest = max(map(len, ends))
+            spans[key] += zip(*(np.resize(end, longest).tolist() for end in ends), strict=True)
+    placed = [Event(float(np.median(votes)), name, _share_near(y.times, votes)) for (name, _), votes in events.items()]
+    segments = []
+    for (name, _), both in spans.items():
+        start, end = (float(np.median([vote[side] for vote in both])) for side in (0, 1))
+        if start < end:
+            inside = np.mean([(y.times >= a - SECONDS_ROUNDING) & (y.times < b) for a, b in both], axis=0)
+            segments.append(Segment(start, end, name, _mean_inside(y.times, (start, end), inside)))
+    segments.sort(key=lambda each: each.start)
+    return Labels(tuple(segments), tuple(sorted(placed, key=lambda each: each.second)))
+
+
+def _numbered(labels: Sequence[Label]) -> Iterator[tuple[tuple[str, int], Label]]:
+    """Name each label by its text and its number among those of the same text."""
+    seen = Counter[str]()
+    for each in labels:
+        yield (each.label, seen[each.label]), each
+        seen[each.label] += 1
+
+
+def _share_near(times: NDArray[np.float64], votes: Sequence[float]) -> float:
+    """Return the share of votes within `TOLERANCE_SECONDS` of their median, and half a frame beyond."""
+    half = float(np.median(np.diff(times))) / 2 if len(times) > 1 else 0.0
+    return float(np.mean(np.abs(np.array(votes) - np.median(votes)) <= TOLERANCE_SECONDS + half))
 
 
 def name_tables(out: Path, names: Sequence[str]) -> list[Path]:
@@ -234,7 +350,7 @@ def locate_moments(
     share = np.where(gap > 0, (inside - x.times[before]) / np.where(gap > 0, gap, 1), 1.0)[:, None]
     frames, rows = np.unique(np.concatenate([before, after]), return_inverse=True)
     first, second = np.split(rows, 2)
-    found = match(x.values, y.values) if alignment is None else alignment
+    found = match(x, y) if alignment is None else alignment
     placing, doubting = (
         posterior(x, y, frames, alignment=found, gamma=gamma) for gamma in (PLACING_TEMPERATURE, CONFIDENCE_TEMPERATURE)
     )
@@ -242,48 +358,6 @@ def locate_moments(
     places = medians[first] * (1 - share) + medians[second] * share
     mass = doubting[first] * (1 - share) + doubting[second] * share
     return LocatedMoments(places[:, 0], mass, likeness_of(x, y, found.path))
-
-
-def posterior(
-    x: Embedding,
-    y: Embedding,
-    frames: NDArray[np.int64],
-    *,
-    alignment: Alignment,
-    gamma: float,
-    max_cells: int = MAX_CELLS,
-) -> NDArray[np.float64]:
-    """Compute for some frames [E] of x the probability of every frame of y to match: [E, N], rows sum to 1.
-
-    For recordings too long for one table, only the surroundings of each frame are used: between two points of the
-    cheapest path, half of √max_cells steps before and after.
-    """
-    a, b = torch.from_numpy(x.values), torch.from_numpy(y.values)
-    path, kept = alignment.path, alignment.cost_matrix
-    if len(x) * len(y) <= max_cells:
-        cost = pair_cost(a, b) if kept is None else torch.from_numpy(kept)
-        weights = expected_path(cost[None], kind="soft", gamma=gamma)[0].double().numpy()[frames]
-        return np.asarray(weights / weights.sum(1, keepdims=True))
-    reach = math.isqrt(max_cells) // 2
-    mass = np.zeros((len(frames), len(y)))
-    for row, frame in zip(mass, frames.tolist(), strict=True):
-        middle = int(np.searchsorted(path[:, 0], frame))
-        (i, j), (k, n) = path[max(0, middle - reach)], path[min(len(path) - 1, middle + reach)]
-        block = pair_cost(a[i : k + 1], b[j : n + 1])
-        weights = expected_path(block[None], kind="soft", gamma=gamma)[0, frame - i].double().numpy()
-        row[j : n + 1] = weights / weights.sum()
-    return np.asarray(mass)
-
-
-def medians_of(times: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Find the median second of each row's mass [E, N]; a frame's mass is spread evenly around its time."""
-    if len(times) == 1:
-        return np.full(len(mass), times[0])
-    middles = (times[1:] + times[:-1]) / 2
-    edges = np.concatenate([[2 * times[0] - middles[0]], middles, [2 * times[-1] - middles[-1]]])
-    reached = np.concatenate([np.zeros((len(mass), 1)), np.cumsum(mass, axis=1)], axis=1)
-    found = np.array([np.interp(0.5, row, edges) for row in reached / reached[:, -1:]])
-    return np.asarray(np.clip(found, times[0], times[-1]))
 
 
 def likeness_of(x: Embedding, y: Embedding, path: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 Root = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help="the folder of the data set")]
 Store = Annotated[Path | None, tyro.conf.arg(metavar="STORE", help="a store of its frames or poses")]
-RunArgument = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN", help="a run folder or encoder file")]
+RunArgument = Annotated[
+    tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN", help="a run or encoder file, or shipped")
+]
 
 NAMES = ("ablation", "recognition", "events", "few-shot", "synchronization", "per-class", "minima")
 Name = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help=f"one of {', '.join(NAMES)}")]
@@ -23,6 +25,7 @@ def evaluate(
     run: RunArgument,
     *,
     tasks: tuple[str, ...] = (),
+    modality: Literal["auto", "pose", "image", "both"] = "auto",
     data: str | None = None,
     root: Root = None,
     store: Store = None,
@@ -33,6 +36,7 @@ def evaluate(
     distance: Literal["squared_euclidean", "cosine"] | None = None,
     events: tuple[str, ...] = (),
     pairs: int = 10_000,
+    neighbors: int = 0,
     controls: bool = True,
     details: bool = False,
     device: Device = "auto",
@@ -42,6 +46,7 @@ def evaluate(
 
     Args:
         tasks: the tasks to run; by default all that the labels allow.
+        modality: one part of a run that trained both, or a shipped encoder.
         data: another data set than the recipe's.
         split: the split to test on; classifiers are fitted on "train".
         out: the folder of the report; by default evaluation/ in the run folder, or here for an encoder file.
@@ -50,6 +55,7 @@ def evaluate(
         distance: the distance of neighbors in Kendall's tau; overrides the setting.
         events: transfer only these events.
         pairs: at most this many pairs of videos of an action for the errors.
+        neighbors: let this many videos of the action vote on each transferred event as well.
         controls: score an untrained network, position alone and clamping alone as well.
         details: also print the scores of each action and event; the report has them.
     """
@@ -60,7 +66,7 @@ def evaluate(
 
     options: dict[str, dict[str, Any]] = {
         "kendall_tau": {"setting": setting, "stride": stride, "distance": distance},
-        "event_error": {"events": events or None, "pairs": pairs},
+        "event_error": {"events": events or None, "pairs": pairs, "neighbors": neighbors},
         "alignment_error": {"pairs": pairs},
         "cycle_error": {"pairs": pairs},
     }
@@ -68,6 +74,7 @@ def evaluate(
         evaluation = inphase.evaluate(
             run,
             tasks=tasks,
+            modality=modality,
             data=data,
             root=root,
             store=store,

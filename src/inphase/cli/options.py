@@ -37,7 +37,7 @@ Model = Annotated[
 RequiredModel = Annotated[Path, tyro.conf.arg(metavar="RUN", help="a run folder or an encoder file")]
 Modality = Annotated[
     Literal["auto", "pose", "image", "both"],
-    tyro.conf.arg(help="what to embed; auto: pose where a person is found, otherwise images"),
+    tyro.conf.arg(help="what to embed; auto: images, and the pose of each video that shows a person"),
 ]
 Fps = Annotated[
     float | None,

@@ -83,19 +83,26 @@ def transfer(
     labels: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LABELS.csv", help="its labels")],
     targets: Videos,
     *,
+    reference: tyro.conf.UseAppendAction[tuple[tuple[Path, Path], ...]] = (),
+    neighbors: int = 20,
     out: Out = Path("out/transfer"),
     embedding: Embedding = DEFAULT_EMBEDDING,
     json: Json = False,
 ) -> None:
-    """Transfer the labels of one video to others of the same action, with a confidence each.
+    """Transfer the labels of one video to others of the same action, files or folders, with a confidence each.
 
     The table of labels begins with the line start,end,label (seconds), second,label or frame,label (from 0). Writes a
     table of the same kind for every target, and a playback of the first eight.
+
+    Args:
+        reference: another labeled video and its labels; repeatable.
+        neighbors: the targets most like each one that vote on its labels; 0 for the direct paths alone.
     """
     from inphase.apps.transfer_labels import transfer_labels
 
+    options = {"references": reference, "neighbors": neighbors, **vars(embedding)}
     done = "tables and a playback are in {out}: {view}"
-    run(transfer_labels, source, labels, targets, **vars(embedding), out=out, json=json, done=done)
+    run(transfer_labels, source, labels, targets, **options, out=out, json=json, done=done)
 
 
 def compare(

@@ -19,6 +19,7 @@ from inphase.corpus.engines import Engine, open_engine
 from inphase.corpus.pairs import (
     Values,
     align_with,
+    average_nearest,
     cluster,
     fill_matrix,
     find_reference,
@@ -46,7 +47,8 @@ class AlignedCorpus:
     """The aligned actions of a store, in a folder each: distances.npy, videos.csv, alignments.parquet, report.html.
 
     distances.npy is the symmetric matrix of all pairs, in the order of videos.csv; alignments.parquet has, for every
-    video of the action, the second that goes with each frame of the reference.
+    video of the action, the second that goes with each frame of the reference. Where there are enough videos, both are
+    aligned by way of template.npz, the average of those nearest to the reference, which is more like each of them.
     """
 
     store: Path
@@ -172,8 +174,8 @@ def align_action(
 ) -> AlignedAction:
     """Align all pairs of videos of an action, and each video with a reference.
 
-    Writes distances.npy, videos.csv and alignments.parquet into `out`. Time: `max_compared`² pairs + one per video;
-    memory: some videos, and `max_compared`² numbers.
+    Writes distances.npy, videos.csv, template.npz and alignments.parquet into `out`. Time: `max_compared`² pairs + two
+    per video; memory: some videos, and `max_compared`² numbers.
     """
     store.model()
     store.require_action(action)
@@ -196,9 +198,9 @@ def align_action(
     chosen = videos[medoid(distances)] if reference is None else find_reference(store, action, reference)
     began = time.perf_counter()
     report = stage_progress(progress, f"{action}: aligning with the reference")
-    far = align_with(
-        store, action, chosen, out / "alignments.parquet", engine=engine, progress=lambda done: report(done, total)
-    )
+    how: dict[str, Any] = {"engine": engine, "progress": lambda done: report(done, total)}
+    how["template"] = average_nearest(store, videos, distances, chosen, out / "template.npz")
+    far = align_with(store, action, chosen, out / "alignments.parquet", **how)
     aligned = AlignedAction(
         action=action,
         total=total,
@@ -232,12 +234,12 @@ def sample_videos(store: EmbeddingStore, action: str, count: int) -> tuple[list[
     return kept, total
 
 
-def _read_numbered(store: EmbeddingStore, videos: list[CatalogEntry]) -> Iterator[tuple[int, Values]]:
+def _read_numbered(store: EmbeddingStore, videos: list[CatalogEntry]) -> Iterator[tuple[int, Any]]:
     """Read embeddings in the order of the shards, each with its number among `videos`."""
     places = sorted(range(len(videos)), key=lambda k: (videos[k].shard, videos[k].row))
     for place, row in zip(places, store.read(videos[k] for k in places), strict=True):
         assert row.embedding is not None
-        yield place, row.embedding.values
+        yield place, row.embedding
 
 
 def _write_videos(aligned: AlignedAction, file: Path) -> None:

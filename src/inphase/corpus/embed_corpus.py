@@ -20,8 +20,8 @@ from inphase.corpus.engines import Engine, map_in_threads, open_engine
 from inphase.corpus.shards import ShardRow, write_shard
 from inphase.media.frame_store import Source, identify
 from inphase.media.listing import ListedVideo, list_videos
-from inphase.models import Encoder, load_encoder, load_shipped, save_encoder
-from inphase.models.embed_videos import Model, embed_video, open_encoder
+from inphase.models import Encoder, load_encoder, save_encoder
+from inphase.models.embed_videos import Model, choose_shipped, embed_video, open_encoder
 from inphase.models.encoder import ModalityChoice
 from inphase.models.modality import require_video_encoder
 from inphase.models.weights import fingerprint
@@ -113,8 +113,8 @@ def embed_corpus(
 
     `corpus` is a folder of videos, with a sub-folder for each action, or a .csv table of path and action; `store` the
     folder to fill. `model` is a run folder, an encoder file or an `Encoder`; without one a shipped encoder is used:
-    pose, or images where `modality` is "image". `engine` is a name of `ENGINES` or an engine of your own, and `workers`
-    its processes or threads; 0 processes: this one.
+    pose and images together, or the `modality` "pose" or "image" alone. `engine` is a name of `ENGINES` or an engine
+    of your own, and `workers` its processes or threads; 0 processes: this one.
 
     A video is kept where the store has it by the same model from the same contents: size and time of modification
     decide, or failing that the hash of its contents. A broken video is recorded with the reason, whatever the error,
@@ -126,7 +126,7 @@ def embed_corpus(
     corpus, folder = Path(corpus), Path(store)
     if shard_videos < 1:
         raise ValueError(f"a shard has at least 1 video, got {shard_videos}")
-    encoder = open_encoder(model, modality) or load_shipped("pose")
+    encoder = open_encoder(model, modality) or choose_shipped()[0]
     require_video_encoder(encoder)
     chosen = open_engine(engine, workers=workers, device=device)
     total = sum(1 for _ in list_videos(corpus))

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from inphase.align.matching import match_many
+from inphase.align.consensus import Template, barycenter, transpose
+from inphase.align.matching import Frames, match, match_many, shared_routes, tensor_of
 from inphase.corpus.embedding_store import CatalogEntry, EmbeddingStore
 from inphase.corpus.engines import Engine
 from inphase.corpus.shards import SUFFIX, read_rows
+from inphase.models.embedding import Embedding, Route
 from inphase.storage.errors import StoreError, import_extra
 from inphase.storage.files import atomic_write, explain_os_errors
 from inphase.storage.processes import WorkerDied
@@ -29,6 +31,8 @@ BLOCK_SIDE = 32
 WINDOW_VIDEOS, WINDOW_VALUES = 256, 2**22
 # Listed videos that are farthest from the reference, and distances that the bound is estimated from.
 MAX_FAR, MAX_DISTANCES = 200, 2**16
+# Videos that the template of an action averages, the nearest to its reference; with fewer there is none.
+MAX_AVERAGED, MIN_AVERAGED = 60, 5
 # Robust deviations above the median from which a video does not fit; videos below which no bound is set.
 MAX_DEVIATIONS, MIN_VIDEOS = 3.5, 4
 # Videos up to which the branches of the cluster tree are turned so that neighbors are alike, O(n³) in the worst case.
@@ -45,6 +49,8 @@ class PackedEmbeddings:
         """Open the files that `pack` wrote."""
         self._begins = np.load(folder / "begins.npy", allow_pickle=False)
         self._values = np.load(folder / "values.npy", mmap_mode="r", allow_pickle=False)
+        routes = np.load(folder / "routes.npy", allow_pickle=False).tolist()
+        self._routes = tuple(Route(int(width), beta) for width, beta in routes)
 
     def __len__(self) -> int:
         """Count the videos."""
@@ -57,19 +63,27 @@ class PackedEmbeddings:
         values = np.asarray(self._values[self._begins[number] : self._begins[number + 1]], np.float32)
         return np.asarray(values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12))
 
+    def embedding(self, number: int) -> Embedding:
+        """Read a video's vectors with their routes; its times are frame numbers."""
+        values = self[number]
+        return Embedding(values, np.arange(len(values), dtype=np.float64), routes=self._routes)
+
 
 def pack(
-    folder: Path, lengths: Sequence[int], dimension: int, embeddings: Iterator[tuple[int, Values]]
+    folder: Path, lengths: Sequence[int], dimension: int, embeddings: Iterator[tuple[int, Frames]]
 ) -> PackedEmbeddings:
-    """Write embeddings, given as (number, values) in any order, in the order of their numbers."""
-    begins = np.cumsum([0, *lengths])
+    """Write embeddings, given with their numbers in any order, in the order of the numbers, and their routes."""
+    begins, routes = np.cumsum([0, *lengths]), np.empty((0, 2))
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / "begins.npy", begins, allow_pickle=False)
     values = reserve(folder / "values.npy", np.float16, (int(begins[-1]), dimension))
     for number, found in embeddings:
-        values[begins[number] : begins[number + 1]] = found
+        values[begins[number] : begins[number + 1]] = tensor_of(found).numpy()
+        routes = np.array(shared_routes(found, found), np.float64).reshape(-1, 2)
     values.flush()
+    with explain_os_errors(folder):
+        np.save(folder / "routes.npy", routes, allow_pickle=False)
     return PackedEmbeddings(folder)
 
 
@@ -99,7 +113,7 @@ def start_pairs(folder: Path, device: str) -> Callable[[PairBlock], tuple[PairBl
     packed = PackedEmbeddings(folder)
 
     def align(block: PairBlock) -> tuple[PairBlock, Values]:
-        videos = {number: packed[number] for number in {*block.rows, *block.columns}}
+        videos = {number: packed.embedding(number) for number in {*block.rows, *block.columns}}
         pairs = [(videos[i], videos[j]) for i, j in block.pairs()]
         return block, np.array([each.distance for each in match_many(pairs, device=device)], np.float32)
 
@@ -163,12 +177,14 @@ def align_with(
     file: Path,
     *,
     engine: Engine,
+    template: Path | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[tuple[CatalogEntry, float]]:
     """Align every video of an action with a reference into a Parquet file; return the videos that are too far from it.
 
     A row has the video's id, its distance, and for each frame of the reference the second of the video that goes with
-    it. Memory: the windows under way, whatever the number of videos.
+    it; with the file of a `template`, on the way through it. Memory: the windows under way, whatever the number of
+    videos.
     """
     pa, parquet = (import_extra(name, extra="corpus") for name in ("pyarrow", "pyarrow.parquet"))
     schema = pa.schema(
@@ -177,7 +193,7 @@ def align_with(
     )
     spread = Spread()
     worst: list[tuple[float, str]] = []
-    start = partial(start_window, store.shards, reference.shard, reference.row)
+    start = partial(start_window, store.shards, reference.shard, reference.row, template)
     with atomic_write(file) as part, parquet.ParquetWriter(part, schema, compression="zstd") as writer:
         for result in engine.map(start, windows(store, action)):
             found = require_result(result)
@@ -252,22 +268,74 @@ def windows(store: EmbeddingStore, action: str) -> Iterator[Window]:
     store.require_shards(shards)
 
 
-def start_window(shards: Path, shard: str, row: int, device: str) -> Callable[[Window], AlignedWindow]:
+def start_window(
+    shards: Path, shard: str, row: int, template: Path | None, device: str
+) -> Callable[[Window], AlignedWindow]:
     """Read the reference in a worker; return the function that aligns a window's videos, in order of their lengths."""
     (reference,) = read_rows(shards / (shard + SUFFIX), [row])
     middle = reference.embedding
     assert middle is not None
+    average = None if template is None else read_template(template)
+    there = None if average is None else transpose(match(average, middle)).frame_map()
 
     def align(window: Window) -> AlignedWindow:
         read = read_rows(shards / (window.shard + SUFFIX), window.rows)
         videos = [(found.id, found.embedding) for found in read if found.embedding is not None]
         videos.sort(key=lambda each: len(each[1]))
-        aligned = list(match_many([(middle.values, other.values) for _, other in videos], device=device))
+        aligned = list(match_many([(middle, other) for _, other in videos], device=device))
         seconds = [each.time_map(middle.times, other.times) for each, (_, other) in zip(aligned, videos, strict=True)]
+        if average is not None and there is not None:
+            clock = np.arange(len(average), dtype=np.float64)
+            onward = match_many([(average, other) for _, other in videos], device=device)
+            seconds = [
+                middle.times if id == reference.id else np.interp(there, clock, each.time_map(clock, other.times))
+                for (id, other), each in zip(videos, onward, strict=True)
+            ]
         distances = np.array([each.distance for each in aligned], np.float32)
         return AlignedWindow([id for id, _ in videos], distances, np.concatenate(seconds))
 
     return align
+
+
+def average_nearest(
+    store: EmbeddingStore, videos: list[CatalogEntry], distances: Values, reference: CatalogEntry, file: Path
+) -> Path | None:
+    """Write the template of an action: the average of the compared videos nearest to the reference.
+
+    Return its file, or None where there are too few videos for an average to be better than the reference itself.
+    """
+    if len(videos) < MIN_AVERAGED:
+        return None
+    ids = [video.id for video in videos]
+    center = ids.index(reference.id) if reference.id in ids else medoid(distances)
+    nearest = [videos[k] for k in np.argsort(distances[center], kind="stable")[:MAX_AVERAGED] if ids[k] != reference.id]
+    members = sorted([reference, *nearest[: MAX_AVERAGED - 1]], key=lambda video: (video.shard, video.row))
+    read = [(row.id, row.embedding) for row in store.read(members) if row.embedding is not None]
+    start = [id for id, _ in read].index(reference.id)
+    write_template(file, [embedding for _, embedding in read], start=start)
+    return file
+
+
+def write_template(file: Path, embeddings: Sequence[Embedding], *, start: int) -> None:
+    """Average embeddings in the time of number `start`; write the vectors, their routes, and the mean seconds.
+
+    The `seconds` [T] of a template's frames are the mean over the videos of those of the frames that go with it: the
+    barycenter in time.
+    """
+    template = barycenter(embeddings, start=start)
+    clock = np.arange(len(template), dtype=np.float64)
+    found = match_many([(template, each) for each in embeddings])
+    seconds = [each.time_map(clock, other.times) for each, other in zip(found, embeddings, strict=True)]
+    with atomic_write(file) as part, part.open("wb") as opened:
+        routes = np.array(template.routes, np.float64).reshape(-1, 2)
+        np.savez(opened, values=template.values, routes=routes, seconds=np.mean(seconds, axis=0))
+
+
+def read_template(file: Path) -> Template:
+    """Read the vectors and the routes of a template."""
+    with np.load(file, allow_pickle=False) as stored:
+        routes = tuple(Route(int(width), beta) for width, beta in stored["routes"].tolist())
+        return Template(stored["values"], routes)
 
 
 def outlier_bound(scores: NDArray[np.float64]) -> float:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.models.embedding import Embedding
+from inphase.models.embedding import Embedding, Route
 from inphase.storage.errors import StoreError, import_extra
 from inphase.storage.files import CHECKSUM, draft_file, explain_os_errors, write_checksum
 
@@ -38,13 +38,16 @@ def schema() -> "pa.Schema":
     """Return the columns of a shard.
 
     `content` is the hash of the file, `stamp` that of its name, size and time of modification, `model` the fingerprint
-    of the encoder and its fps, `reason` why there is no embedding: empty where there is one.
+    of the encoder and its fps, `reason` why there is no embedding: empty where there is one. `routes` are the widths
+    and temperatures of the parts of joint vectors.
     """
     pa = import_extra("pyarrow", extra="corpus")
     texts = [(name, pa.string()) for name in TEXTS]
     counts = [("frames", pa.int64()), ("dimension", pa.int64())]
     times, values = pa.large_list(pa.float64()), pa.large_list(pa.float16())  # [T] seconds, [T · D]
-    return pa.schema([*texts, *counts, ("times", times), ("values", values)], metadata={b"format": FORMAT})
+    routes = pa.list_(pa.float64())  # width, temperature, width, temperature, …
+    columns = [*texts, *counts, ("routes", routes), ("times", times), ("values", values)]
+    return pa.schema(columns, metadata={b"format": FORMAT})
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +177,9 @@ def _table(rows: Sequence[ShardRow]) -> "pa.Table":
     columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in TEXTS}
     columns["frames"] = [0 if each is None else len(each) for each in embeddings]
     columns["dimension"] = [0 if each is None else each.values.shape[1] for each in embeddings]
+    columns["routes"] = [
+        [] if each is None else [number for route in each.routes for number in route] for each in embeddings
+    ]
     columns["times"] = _lists([np.empty(0) if each is None else each.times for each in embeddings], np.float64)
     columns["values"] = _lists(
         [np.empty(0) if each is None else each.values.ravel() for each in embeddings], np.float16
@@ -197,5 +203,10 @@ def _row(table: "pa.Table", number: int) -> ShardRow:
         values = values.reshape(frames, dimension)
         # Half precision leaves lengths of 1 off by up to a thousandth.
         values /= np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
-        embedding = Embedding(values, table["times"][number].values.to_numpy(zero_copy_only=False).copy())
+        numbers = table["routes"][number].as_py()
+        embedding = Embedding(
+            values,
+            table["times"][number].values.to_numpy(zero_copy_only=False).copy(),
+            routes=tuple(Route(int(width), beta) for width, beta in zip(numbers[::2], numbers[1::2], strict=True)),
+        )
     return ShardRow(**facts, embedding=embedding)

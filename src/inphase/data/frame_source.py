@@ -4,12 +4,12 @@ Poses come from labels or from a pose store, images from files, the renderer or 
 entry per modality, `inphase.models.modality.MODALITIES` another one for files without annotation.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
-from warnings import warn
+from warnings import catch_warnings, simplefilter, warn
 
 import numpy as np
 
@@ -26,14 +26,16 @@ from inphase.data.reading import (
 from inphase.data.video import Problem, Video, find_present, summarize
 from inphase.media.frame_store import FrameStore
 from inphase.pose.pose import JOINTS13
-from inphase.pose.pose_store import PoseStore
+from inphase.pose.pose_store import FOLDER, PoseStore
+from inphase.storage.cache import INDEX
 
 
 @dataclass(frozen=True, eq=False)
 class FrameSource:
     """Videos, how to read their frames, and how to count them; `source` describes where frames come from.
 
-    If `precomputed`, `read` returns the features of a frozen network instead of frames.
+    If `precomputed`, `read` returns the features of a frozen network instead of frames. `parts` are the sources of the
+    encoders that a joint encoder consists of, which read videos instead.
     """
 
     videos: list[Video]
@@ -41,6 +43,7 @@ class FrameSource:
     frame_count: Callable[[Video], int]
     source: str = ""
     precomputed: bool = False
+    parts: Mapping[str, "FrameSource"] = field(default_factory=dict)
 
 
 class FrameEncoder(Protocol):
@@ -197,6 +200,21 @@ def _stored_images(videos: Sequence[Video], size: tuple[int, int], store: Path) 
     return FrameSource(found, read, lambda video: frames.frames(video.id), f"images {store.resolve()}")
 
 
+def _open_both(encoder: FrameEncoder, videos: Sequence[Video], store: Path | None) -> FrameSource:
+    """Open images of all videos, and poses of those that have any."""
+    parts: Mapping[str, FrameEncoder] = encoder.parts  # type: ignore[attr-defined]
+    images = _open_images(parts["image"], videos, _if_present(store, Path()))
+    with catch_warnings():
+        simplefilter("ignore", Problem)  # videos without a person are no problem here
+        poses = _open_poses(parts["pose"], videos, _if_present(store, Path(FOLDER)))
+    return replace(images, source=f"{images.source}, {poses.source}", parts={"pose": poses, "image": images})
+
+
+def _if_present(store: Path | None, folder: Path) -> Path | None:
+    """Return a store if it holds such frames: images in its folder, poses in a folder of their own."""
+    return store if store is not None and (store / folder / INDEX).is_file() else None
+
+
 def _report_absent(wanted: Iterable[Video], found: Iterable[Video], what: str, fix: str) -> None:
     """Warn of videos without frames; raise if all are."""
     present = {video.id for video in found}
@@ -211,4 +229,5 @@ FRAME_SOURCES: dict[str, ModalitySource] = {
     # Images travel as bytes, a quarter of floats, and are augmented on the device; poses are small.
     "image": ModalitySource(_open_images, sample_image_augmentation),
     "pose": ModalitySource(_open_poses, sample_pose_augmentation, augment_poses),
+    "both": ModalitySource(_open_both),
 }

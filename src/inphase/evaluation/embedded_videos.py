@@ -35,7 +35,9 @@ from inphase.data.video import Problem, Video, summarize
 from inphase.media.sampling import Context, Frames, clamped, context_frames
 from inphase.models import Embedding, Encoder, embed
 from inphase.models.embedding import rate_of
-from inphase.models.modality import find_modality
+from inphase.models.joint_encoder import JointEncoder
+from inphase.models.modality import MIN_PERSON_FRACTION, find_modality
+from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint
 from inphase.progress import Progress, stage_progress
 from inphase.runs import Run
@@ -159,6 +161,28 @@ def embed_videos(
     return found
 
 
+def join_videos(
+    encoder: JointEncoder, images: Sequence[EmbeddedVideo], poses: Sequence[EmbeddedVideo]
+) -> list[EmbeddedVideo]:
+    """Join the embeddings of the same videos by both parts of an encoder; a video without poses has images alone."""
+    posed = {item.video.id: item for item in poses}
+    joined = []
+    for item in images:
+        pose, visible = posed.get(item.video.id), None
+        if pose is not None:
+            frames, seen = pose.frames, pose.video.visibility
+            if len(pose) != len(item) or pose.first != item.first:
+                raise ValueError(
+                    f"{item.video.id} has {len(pose)} poses and {len(item)} images: give both parts the same edges"
+                )
+            visible = None if seen is None else seen[frames] > 0
+            if visible is not None and visible.any(1).mean() < MIN_PERSON_FRACTION:
+                pose = None
+        together = encoder.join(item.embedding, None if pose is None else pose.embedding, visible=visible)
+        joined.append(replace(item, embedding=together))
+    return joined
+
+
 def _warn_of_skipped(found: Sequence[EmbeddedVideo], skipped: Sequence[Skip]) -> None:
     """Warn of the videos that are left out; raise if none is left."""
     if not found:
@@ -178,6 +202,8 @@ def _embed(encoder: Encoder, video: Video, *, length: int, read: Read, batch: in
     rate = video.rate or (rate_of(first[1]) if find_modality(encoder).timed else None)
     context = encoder.context_at(rate)
     embedding = embed(encoder, chain([first], chunks), context=context, batch=batch, precomputed=precomputed)
+    if isinstance(encoder, PooledFeatures):
+        embedding = encoder.center(embedding)
     if not np.isfinite(embedding.values).all():
         raise ValueError("its embedding is not finite: the weights are damaged, or its frames hold NaN")
     start = max(0, -min(context.offsets)) if context.edges == "valid" else 0
@@ -302,6 +328,8 @@ def untrained(encoder: Encoder, *, seed: int = 0) -> Encoder:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         fresh = type(encoder)(**encoder.config)
-    if encoder.is_frozen:
+    if isinstance(encoder, JointEncoder):
+        fresh = JointEncoder(**{name: untrained(part, seed=seed) for name, part in encoder.parts.items()})
+    elif encoder.is_frozen:
         fresh.get_submodule("backbone").load_state_dict(encoder.get_submodule("backbone").state_dict())
     return fresh.to(next(encoder.parameters()).device).eval()

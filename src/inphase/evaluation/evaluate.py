@@ -18,17 +18,23 @@ from inphase.evaluation.embedded_videos import (
     NotApplicableError,
     controls,
     embed_videos,
+    join_videos,
     untrained,
 )
 from inphase.evaluation.report import Report, summarize_scores, write_report
 from inphase.evaluation.scores import Score, select
 from inphase.evaluation.tasks import FITTED_TASKS, TASKS
 from inphase.evaluation.tasks.sound_recall import measure_sound_recall
-from inphase.models import Encoder, load_encoder
+from inphase.models import Encoder
+from inphase.models.embed_videos import load_joint_encoder, open_encoder
+from inphase.models.encoder import ModalityChoice
+from inphase.models.joint_encoder import JointEncoder
 from inphase.progress import Progress, ignore_progress
 from inphase.runs import Run, cache_features
 from inphase.storage.errors import MissingExtraError
 
+# The name of the encoders that ship, in place of a run.
+SHIPPED = "shipped"
 # The task of runs with an audio encoder.
 SOUND_RECALL = "sound_recall"
 # Pairs of random networks that sound recall is averaged over.
@@ -76,6 +82,7 @@ def evaluate(
     run: Path | str,
     *,
     tasks: Sequence[str] = (),
+    modality: ModalityChoice = "auto",
     data: str | None = None,
     root: Path | None = None,
     store: Path | None = None,
@@ -85,25 +92,30 @@ def evaluate(
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluate a run folder, or an encoder file, on the data of its recipe.
+    """Evaluate a run folder, an encoder file, or the "shipped" encoders, on the data of its recipe.
 
-    `data` names another data set, `root` its folder, `store` the store of its frames or poses. `tasks` are the tasks to
-    run, by default all that the labels allow; classifiers are fitted on the split "train". `options` are keyword
-    arguments of tasks by name, as {"kendall_tau": {"stride": 1}}; `compare` names the controls. Embeddings are cached
-    in the run folder, and the features that the training of a frozen backbone cached there are reused; nothing is
-    written beside an encoder file.
+    `modality` chooses a shipped encoder, or one part of a run that trained both; by default both together. `data` names
+    another data set, `root` its folder, `store` the store of its frames or poses. `tasks` are the tasks to run, by
+    default all that the labels allow; classifiers are fitted on the split "train". `options` are keyword arguments of
+    tasks by name, as {"kendall_tau": {"stride": 1}}; `compare` names the controls. Embeddings are cached in the run
+    folder, and the features that the training of a frozen backbone cached there are reused; nothing is written beside
+    an encoder file.
     """
     run = Path(run)
     folder, cache = (run, run) if run.is_dir() else (run.parent, None)
-    encoder = load_encoder(run, device=device)
+    encoder = open_encoder(None if str(run) == SHIPPED else run, modality) or load_joint_encoder()
+    encoder.to(device)
     dataset = choose_data(folder, name=data, root=root, store=store)
     is_trained_on = cache is not None and not (data or root or store)
 
     def open_split(name: str) -> FrameSource:
         source = dataset.open(encoder, name)
-        if not is_trained_on or not encoder.is_frozen:
+        if not is_trained_on:
             return source
-        return cache_features(encoder, source, folder=Run(folder).features)
+        if isinstance(encoder, JointEncoder):
+            image = cache_features(encoder.image, source.parts["image"], folder=Run(folder / "image").features)
+            return replace(source, parts={**source.parts, "image": image}) if encoder.image.is_frozen else source
+        return cache_features(encoder, source, folder=Run(folder).features) if encoder.is_frozen else source
 
     others = tuple(task for task in tasks if task != SOUND_RECALL)
     found = Evaluation([])
@@ -206,6 +218,14 @@ def _embed_source(
     progress: Progress | None = None,
     stage: str = "embedding",
 ) -> list[EmbeddedVideo]:
+    if isinstance(encoder, JointEncoder):
+        images, poses = (
+            _embed_source(
+                encoder.parts[name], source.parts[name], cache=cache, progress=progress, stage=f"{stage}, {name}"
+            )
+            for name in ("image", "pose")
+        )
+        return join_videos(encoder, images, poses)
     return embed_videos(
         encoder,
         source.videos,

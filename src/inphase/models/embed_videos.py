@@ -1,6 +1,6 @@
 """Embed recordings: one with a given encoder, several with one encoder that suits all of them, or as many as possible.
 
-Without a model, pose is used if a person is found in every recording, otherwise images.
+Without a model, every recording is embedded by its images and, where it shows a person, by pose as well.
 """
 
 import threading
@@ -13,18 +13,19 @@ from typing import Any, TypeVar
 from inphase.media.recording import NamedVideo, reason_of, require_two_usable
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, ModalityChoice
-from inphase.models.modality import MODALITIES, FrameProgress, embed_pose, find_modality, require_video_encoder
+from inphase.models.joint_encoder import JointEncoder, has_route
+from inphase.models.modality import MODALITIES, FrameProgress, find_modality, require_video_encoder
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import load_encoder, load_shipped
-from inphase.pose.estimator import DEFAULT_ESTIMATOR, PREVIEW_FRAMES, first_without_person
+from inphase.pose.estimator import DEFAULT_ESTIMATOR, require_estimator
 from inphase.pose.pose import Pose
-from inphase.pose.pose_store import cached_pose, is_pose_cached
+from inphase.pose.pose_store import cached_pose
 from inphase.progress import Progress, ignore_progress, stage_progress
 from inphase.storage.cache import Cache
-from inphase.storage.errors import MediaError, MissingExtraError, NoPersonError
+from inphase.storage.errors import MediaError, MissingExtraError
 
-# Pose is used if a person is found in at least this fraction of the frames of every recording.
-MIN_PERSON_FRACTION = 0.5
+# Videos without a person that a sentence names.
+MAX_NAMED = 3
 
 Model = Path | str | Encoder | None  # a run folder, an encoder file, an encoder; None: a shipped encoder
 Result = TypeVar("Result")
@@ -70,30 +71,45 @@ def embed_videos(
 ) -> EmbeddedVideos:
     """Embed recordings with one encoder: `model`, or the shipped one that suits all of them.
 
-    `modality` "pose" or "image" chooses among the shipped encoders; "auto" is pose if a person is found in every
-    recording, otherwise image. The first recording that fails stops the others, and its error is raised.
+    `modality` "pose", "image" or "both" chooses among the shipped encoders; "auto" is both: images always, pose for
+    each recording that shows a person in enough of its frames, or images alone where no pose estimator is installed.
+    The first recording that fails stops the others, and its error is raised.
     """
     paths, cache = [Path(path) for path in paths], cache or Cache(None)
-    report = progress or ignore_progress
-    encoder = open_encoder(model, modality)
-    if encoder is not None:
-        chosen = "given" if model is not None else "shipped"
-        why = f"Using the {chosen} {encoder.modality} encoder."
-        return EmbeddedVideos(_embed_all(paths, encoder, cache, fps, pose_estimator, report), encoder, why)
+    encoder, note = open_encoder(model, modality), ""
+    chosen = "given" if model is not None else "shipped"
+    if encoder is None:
+        encoder, note = choose_shipped(pose_estimator)
+    embeddings = _embed_all(paths, encoder, cache, fps, pose_estimator, progress or ignore_progress)
+    if encoder.modality == "both":
+        return EmbeddedVideos(embeddings, encoder, describe_routes(paths, embeddings))
+    return EmbeddedVideos(embeddings, encoder, note or f"Using the {chosen} {encoder.modality} encoder.")
+
+
+def choose_shipped(pose_estimator: str = DEFAULT_ESTIMATOR) -> tuple[Encoder, str]:
+    """Load the shipped encoders of pose and images together; without a pose estimator images alone, and say why."""
     try:
-        pose_encoder = load_shipped("pose")
-        unknown = [path for path in paths if not is_pose_cached(path, cache=cache, fps=fps, estimator=pose_estimator)]
-        if (empty := first_without_person(unknown, estimator=pose_estimator)) is not None:
-            raise NoPersonError(f"{empty} shows no person in most of {PREVIEW_FRAMES} sampled frames")
-        poses = _track_all(paths, cache, fps, pose_estimator, report)
-    except (NoPersonError, MissingExtraError, FileNotFoundError) as error:
+        require_estimator(pose_estimator)
+        return load_joint_encoder(), ""
+    except (MissingExtraError, FileNotFoundError) as error:
         encoder, name = load_image_encoder()
-        why = f"Using {name} ({error})."
-        return EmbeddedVideos(_embed_all(paths, encoder, cache, fps, pose_estimator, report), encoder, why)
-    found = min(float(pose.found.mean()) for pose in poses)
-    share = "all" if found == 1 else f"at least {found:.0%}"
-    why = f"Using body pose (a person was found in every video, in {share} of its frames)."
-    return EmbeddedVideos([embed_pose(pose_encoder, pose) for pose in poses], pose_encoder, why)
+        return encoder, f"Using {name} ({error})."
+
+
+def load_joint_encoder() -> JointEncoder:
+    """Load the shipped pose encoder and the shipped or untrained image encoder as one."""
+    return JointEncoder(pose=load_shipped("pose"), image=load_image_encoder()[0]).eval()
+
+
+def describe_routes(paths: Sequence[Path], embeddings: Sequence[Embedding]) -> str:
+    """Describe in a sentence which recordings use pose, and which their images alone."""
+    names = [path.name for path, each in zip(paths, embeddings, strict=True) if not has_route(each, 0)]
+    if not names:
+        return "Using body pose and images (a person was found in every video)."
+    if len(names) == len(paths):
+        return "Using images (no video shows a person in enough of its frames)."
+    listed = ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
+    return f"Using body pose and images; images alone for {listed}, where no person is found in enough frames."
 
 
 def embed_each(
@@ -160,15 +176,17 @@ def add_poses(
 
 def open_encoder(model: Model, modality: ModalityChoice = "auto") -> Encoder | None:
     """Load the encoder that `model` names or `modality` implies; None if the recordings decide (auto, no model)."""
-    if modality == "both":
-        raise ValueError("modality 'both' is not available yet: use auto, pose or image")
-    if modality not in ("auto", "pose", "image"):
-        raise ValueError(f"modality must be auto, pose or image, got {modality!r}")
+    if modality not in ("auto", "pose", "image", "both"):
+        raise ValueError(f"modality must be auto, pose, image or both, got {modality!r}")
     if model is None:
         if modality == "auto":
             return None
+        if modality == "both":
+            return load_joint_encoder()
         return load_shipped("pose") if modality == "pose" else load_image_encoder()[0]
     encoder = model if isinstance(model, Encoder) else load_encoder(model)
+    if isinstance(encoder, JointEncoder) and modality in encoder.parts:
+        return encoder.parts[modality]
     if modality not in ("auto", encoder.modality):
         raise ValueError(f"modality {modality!r}: the model embeds {encoder.modality}; leave one of the two out")
     return encoder
@@ -204,22 +222,6 @@ def _embed_all(
 
     reports = [stage_progress(progress, f"embedding {path.name}") for path in paths]
     return _map_threads(embed_one, paths, threads=find_modality(encoder).threads, reports=reports)
-
-
-def _track_all(
-    paths: Sequence[Path], cache: Cache, fps: float | None, estimator: str, progress: Progress
-) -> list[Pose]:
-    """Estimate the pose of every recording; raise if one shows a person in too few of its frames."""
-
-    def track(path: Path, on_frames: FrameProgress) -> Pose:
-        return cached_pose(path, cache=cache, fps=fps, estimator=estimator, progress=_drop_stage(on_frames))
-
-    reports = [stage_progress(progress, f"embedding {path.name}") for path in paths]
-    poses = _map_threads(track, paths, threads=MODALITIES["pose"].threads, reports=reports)
-    for path, pose in zip(paths, poses, strict=True):
-        if pose.found.mean() < MIN_PERSON_FRACTION:
-            raise NoPersonError(f"{path} shows a person in {pose.found.mean():.0%} of its frames only")
-    return poses
 
 
 def _drop_stage(on_frames: FrameProgress) -> Progress:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,18 +19,27 @@ from inphase.pose.pose import Pose
 Stretch = tuple[NDArray[Any], NDArray[np.float64]]
 
 
+class Route(NamedTuple):
+    """Columns of joint vectors that one encoder gives: how many, and the temperature of their contrastive cost."""
+
+    width: int
+    beta: float
+
+
 @dataclass(frozen=True, eq=False)
 class Embedding:
     """Unit vectors `values` [T, D] float32 at `times` [T] float64 in seconds.
 
-    `modality` is that of the encoder: "pose", "image", "audio"; None if it is not known. `pose` is the embedded one,
-    if it was estimated in the frames of a video.
+    `modality` is that of the encoder: "pose", "image", "both", "audio"; None if it is not known. `pose` is the embedded
+    one, if it was estimated in the frames of a video. `routes` are the parts of vectors that join those of several
+    encoders (`inphase.models.joint_encoder`), empty for a single one.
     """
 
     values: NDArray[np.float32]
     times: NDArray[np.float64]
     modality: str | None = None
     pose: Pose | None = None
+    routes: tuple[Route, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise if the shapes of values and times do not match."""
@@ -38,6 +47,8 @@ class Embedding:
             raise ValueError(f"values must be [T, D] float32, got {list(self.values.shape)} {self.values.dtype}")
         if self.times.shape != self.values.shape[:1]:
             raise ValueError(f"{len(self.values)} vectors need as many times, got shape {self.times.shape}")
+        if self.routes and sum(route.width for route in self.routes) != self.values.shape[1]:
+            raise ValueError(f"routes {self.routes} do not add up to the {self.values.shape[1]} columns of the vectors")
 
     def __len__(self) -> int:
         """Count the frames."""

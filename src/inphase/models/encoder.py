@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from inphase.media.sampling import Context, Edges
 
 Modality = Literal["image", "pose", "audio"]
-# The choice of a command or a function: one modality, or the one that suits the videos.
+# The choice of a command or a function: one modality, two together, or what suits the videos.
 ModalityChoice = Literal["auto", "pose", "image", "both"]
 
 # The standard deviation of a standard normal distribution truncated at ±2: Keras divides by it to get variance 1.
@@ -30,12 +30,14 @@ class Encoder(nn.Module):
     - `modality`  "image", "pose" or "audio", or another one that `models.modality.MODALITIES` lists
     - `shape`     of one frame: (H, W, 3), (J, 3), (96, 64) …
     - `config`    the keyword arguments that build it again, as JSON values
+    - `beta`      the temperature at which its cosines are compared beside those of another encoder, 0.1 unless set
 
     and passes the context it is trained with to the base class. If that includes a `rate` in frames per second,
     recordings of another rate are embedded with a context that covers the same time in seconds.
     """
 
     modality: ClassVar[str]
+    beta: ClassVar[float] = 0.1
     shape: tuple[int, ...]
     config: dict[str, Any]
     head: nn.Module

@@ -21,16 +21,21 @@ from inphase.media.recording import open_recording
 from inphase.media.sampling import choose
 from inphase.models.embedding import Embedding, embed
 from inphase.models.encoder import Encoder
+from inphase.models.joint_encoder import JointEncoder
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint
+from inphase.pose.estimator import first_without_person
 from inphase.pose.pose import JOINTS13, Pose
-from inphase.pose.pose_store import cached_pose
+from inphase.pose.pose_store import cached_pose, is_pose_cached
 from inphase.storage.cache import Cache, cache_key
+from inphase.storage.errors import NoPersonError
 
 # Images are decoded ahead of the network in clips of this many frames, at most this many clips.
 CLIP_FRAMES, CLIPS_AHEAD = 16, 4
 # Sound is embedded in windows of this length, this far apart, in seconds.
 WINDOW_SECONDS, HOP_SECONDS = 1.0, 0.1
+# A recording supports pose if a person is found in at least this fraction of its frames.
+MIN_PERSON_FRACTION = 0.5
 
 FrameProgress = Callable[[int, int], None]  # frames done, frames in total
 # (encoder, path, cache, fps, progress, pose estimator) → the embedding of a recording, all of its frames or `fps` a
@@ -157,6 +162,39 @@ def _embed_images(
     return embed(encoder, clips, batch=CLIP_FRAMES, progress=on_frames)
 
 
+def _embed_joint_file(
+    encoder: Encoder, path: Path | str, cache: Cache, fps: float | None, progress: FrameProgress | None, estimator: str
+) -> Embedding:
+    """Embed by images and, where the recording shows a person in enough of its frames, by pose."""
+    assert isinstance(encoder, JointEncoder)
+
+    def report(half: int) -> FrameProgress | None:
+        return None if progress is None else lambda done, total: progress(done + half * total, 2 * total)
+
+    tracked, on_frames = None, report(0)
+    try:
+        if is_pose_cached(path, cache=cache, fps=fps, estimator=estimator) or shows_person(path, estimator=estimator):
+            on_pose = None if on_frames is None else lambda _, done, total: on_frames(done, total)
+            tracked = cached_pose(path, cache=cache, fps=fps, estimator=estimator, progress=on_pose)
+    except NoPersonError:
+        tracked = None
+    image = _embed_image_file(encoder.image, path, cache, fps, report(1))
+    if tracked is None or tracked.found.mean() < MIN_PERSON_FRACTION:
+        return encoder.join(image, None)
+    return encoder.join(image, embed_pose(encoder.pose, tracked), visible=tracked.joints13()[1])
+
+
+def shows_person(path: Path | str, *, estimator: str) -> bool:
+    """Return whether a few frames of a recording suggest that estimating its pose is worth the time."""
+    return first_without_person([Path(path)], estimator=estimator) is None
+
+
+def _require_parts(encoder: Encoder) -> None:
+    assert isinstance(encoder, JointEncoder)
+    for part in encoder.parts.values():
+        find_modality(part).check(part)
+
+
 def _refuse_audio(encoder: Encoder, *_: object) -> NoReturn:
     raise ValueError("an audio encoder embeds sound, not the frames of a video: use an image or a pose encoder")
 
@@ -175,5 +213,6 @@ MODALITIES: dict[str, ModalityReader] = {
     # in memory: a thread that reads them ahead would only contend for that lock.
     "pose": ModalityReader(_embed_pose_file, _require_joints13, batch=4096, parallel=True, read_threads=0, timed=False),
     "image": ModalityReader(_embed_image_file, lambda encoder: None, batch=16),
+    "both": ModalityReader(_embed_joint_file, _require_parts, batch=16, parallel=True),
     "audio": ModalityReader(_refuse_audio, _refuse_audio, batch=64),
 }

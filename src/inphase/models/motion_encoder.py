@@ -77,6 +77,9 @@ class GridFeatures(Encoder):
 class PooledFeatures(GridFeatures):
     """Embed images [B, T, 1, H, W, 3] in [−1, 1] by EfficientNet-Lite0, averaged over `grid` × `grid` cells."""
 
+    # Cosines of what is left without the mean are small (docs/lab/transfer.md).
+    beta: ClassVar[float] = 0.05
+
     def __init__(self, *, size: int = 112, grid: int = 3, weights: str | None = "published") -> None:
         """Load the published weights; if `weights` is None, none."""
         super().__init__(context=(0,), backbone="efficientnet_lite0", weights=weights, size=(size, size), grid=grid)

@@ -18,6 +18,7 @@ from torch import Tensor
 from inphase.models.audio_encoder import AudioEncoder
 from inphase.models.encoder import Encoder, require_device
 from inphase.models.image_encoder import ImageEncoder
+from inphase.models.joint_encoder import JointEncoder
 from inphase.models.motion_encoder import MotionEncoder
 from inphase.models.pose_encoder import PoseEncoder
 from inphase.storage.errors import MediaError
@@ -26,6 +27,7 @@ from inphase.storage.settings import call, check_arguments, parse_json
 
 ENCODERS: dict[str, type[Encoder]] = {
     "audio": AudioEncoder,
+    "both": JointEncoder,
     "image": ImageEncoder,
     "motion": MotionEncoder,
     "pose": PoseEncoder,

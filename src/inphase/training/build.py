@@ -2,9 +2,10 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +18,15 @@ from inphase.data.recipe_tables import fill_joints, load_videos
 from inphase.data.stream import GroupStream, Stream
 from inphase.data.video import Video
 from inphase.losses import LOSSES, Loss
-from inphase.models import ENCODERS, Encoder, load_encoder, load_shipped
+from inphase.models import ENCODERS, Encoder, load_encoder, load_shipped, save_encoder
+from inphase.models.joint_encoder import JointEncoder
 from inphase.models.weights import check_encoder, resolve_encoder
+from inphase.runs import Run
 from inphase.storage.errors import MissingExtraError
 from inphase.storage.settings import Table, call, check_value, choose
 from inphase.training.encoder_with_loss import EncoderWithLoss
-from inphase.training.recipe import Recipe, RunSettings, ValidationSettings
+from inphase.training.metrics import Trained
+from inphase.training.recipe import Recipe, RunSettings, ValidationSettings, write_run_recipe
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -56,9 +60,11 @@ def build_encoder_with_loss(recipe: Recipe) -> EncoderWithLoss:
 def build_encoder(table: Table) -> Encoder:
     """Build an encoder from its arguments, or load the one that `start` names: "shipped", a run folder or a file.
 
-    `name` is an entry of `ENCODERS`, or `package.module:Class` of your own.
+    `name` is an entry of `ENCODERS`, or `package.module:Class` of your own; the parts of "both" are trained alone.
     """
     rest = dict(table)
+    if rest.get("name") == "both":
+        raise ValueError("a joint encoder is built from its trained parts: train its recipe, which trains both")
     if "name" not in rest:
         raise ValueError(f"[encoder] has no name: choose one of {', '.join(ENCODERS)}, or package.module:Class")
     name = rest.pop("name")
@@ -197,3 +203,15 @@ def launch(settings: RunSettings) -> "Fabric":
         raise ValueError(f"[run] {line} (from {named}): correct accelerator, devices, strategy or precision") from error
     fabric.launch()
     return fabric
+
+
+def train_parts(
+    recipe: Recipe, parts: Mapping[str, Recipe], run: Run, train: Callable[[Recipe, Path], Trained]
+) -> Trained:
+    """Train the parts of a joint encoder, one after the other, into folders of the run; join their encoders in it."""
+    run.folder.mkdir(parents=True, exist_ok=True)
+    write_run_recipe(recipe, run)
+    trained = {name: train(part, run.folder / name) for name, part in parts.items()}
+    save_encoder(run.encoder_file, JointEncoder(**{name: each.run.encoder() for name, each in trained.items()}))
+    metrics = {f"{name}/{key}": value for name, each in trained.items() for key, value in each.metrics.items()}
+    return Trained(run, sum(each.steps for each in trained.values()), metrics)

@@ -25,6 +25,7 @@ from inphase.training.loop import OnStatus, train
 from inphase.training.metrics import Status
 from inphase.training.recipe import Recipe, read_recipe
 
+FitModality = Literal["pose", "image", "both"]
 # "auto" uses poses where a person is found in at least this fraction of the videos.
 MIN_PERSON_FRACTION = 0.8
 # With fewer videos of an action none is held out: too few would be left to train on, or to measure on.
@@ -41,7 +42,7 @@ class Fitted:
     """
 
     run: Run
-    modality: Literal["pose", "image"]
+    modality: FitModality
     left_out: dict[str, str]
     split: Literal["train", "test"]
     labeled: bool
@@ -79,21 +80,20 @@ def fit(
 ) -> Fitted:
     """Train on the videos of a folder, all of one action or a sub-folder for each, into the run folder `out`.
 
-    "pose" embeds body poses, "image" whole frames; "auto" uses poses where people are found in most of the videos.
+    "pose" embeds body poses, "image" whole frames, "both" trains an encoder of each into one run; "auto" is both where
+    people are found in most of the videos, otherwise image. A video without a person trains the image part alone.
     Decoded frames or poses are stored in the run folder; poses are also cached in `cache`, by default the user's cache
     folder. `workers` processes extract them, each video within `limits` of time and memory; a video that cannot be read
     is left out. A fifth of the videos is held out for evaluation. `changes` to the recipe are `table.key=value`.
     Interrupted at any moment, the same call resumes. `on_status` receives messages and the status of training,
     `progress` the stage and the counts.
     """
-    if modality == "both":
-        raise ValueError("modality 'both' is not available yet: use auto, pose or image")
-    if modality not in ("auto", "pose", "image"):
-        raise ValueError(f"modality must be auto, pose or image, got {modality!r}")
+    if modality not in ("auto", "pose", "image", "both"):
+        raise ValueError(f"modality must be auto, pose, image or both, got {modality!r}")
     folder, run = Path(folder), Run(out)
     videos = collection.load(folder, split="all", val=0.0, test=0.0)
     _require_pairs(videos, folder)
-    recipes = {name: read_recipe(f"fit_{name}", changes=changes) for name in ("pose", "image")}
+    recipes = {name: read_recipe(f"fit_{name}", changes=changes) for name in ("pose", "image", "both")}
     extraction = _Extraction(
         run,
         videos,
@@ -141,30 +141,39 @@ class _Extraction:
         self._cache, self._progress, self._on_status = cache, progress, on_status
         self.messages: list[str] = []
 
-    def choose(self, modality: str, recipe: Recipe) -> tuple[Literal["pose", "image"], dict[str, str]]:
+    def choose(self, modality: str, recipe: Recipe) -> tuple[FitModality, dict[str, str]]:
         """Extract every video once; return the modality, and the videos left out with the reasons.
 
         `recipe` is the one for images, whose encoder determines the size of the frames.
         """
-        if modality in ("auto", "pose"):
+        chosen: FitModality = "image"
+        if modality != "image":
             try:
-                cache = Cache(self._cache or default_cache_folder())
-                filled = self._fill(partial(fill_poses, cache=cache))
+                chosen, without_person = self._extract_poses(modality)
             except MissingExtraError as error:
-                if modality == "pose":
+                if modality != "auto":
                     raise
                 self.add_message(f"Using images: {error}")
-            else:
-                found, total = filled.written + filled.kept, filled.written + filled.kept + len(filled.broken)
-                if modality == "pose" or found / max(1, total) >= MIN_PERSON_FRACTION:
-                    self._report_left_out(filled)
-                    self.add_message(f"Using body pose (a person was found in {_of_all(found, total)}).")
-                    return "pose", filled.broken
-                self.add_message(f"Using images (a person was found in only {_of_all(found, total)}).")
+        if chosen == "pose":
+            return "pose", without_person
         height, width = build_encoder_with_loss(recipe).encoder.shape[:2]
         filled = self._fill(partial(fill_store, size=(height, width)))
         self._report_left_out(filled)
-        return "image", filled.broken
+        return chosen, filled.broken
+
+    def _extract_poses(self, modality: str) -> tuple[FitModality, dict[str, str]]:
+        """Estimate the poses of all videos; return the modality they allow, and the videos without a person."""
+        filled = self._fill(partial(fill_poses, cache=Cache(self._cache or default_cache_folder())))
+        found, total = filled.written + filled.kept, filled.written + filled.kept + len(filled.broken)
+        if modality == "pose":
+            self._report_left_out(filled)
+            self.add_message(f"Using body pose (a person was found in {_of_all(found, total)}).")
+            return "pose", filled.broken
+        if modality == "both" or found / max(1, total) >= MIN_PERSON_FRACTION:
+            self.add_message(f"Using body pose and images (a person was found in {_of_all(found, total)}).")
+            return "both", filled.broken
+        self.add_message(f"Using images (a person was found in only {_of_all(found, total)}).")
+        return "image", {}
 
     def _fill(self, fill: Callable[..., FillSummary]) -> FillSummary:
         """Fill the store with the videos."""

@@ -6,6 +6,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from inphase.runs import (
 )
 from inphase.storage.files import exclusive_lock
 from inphase.storage.settings import call
-from inphase.training.build import build_encoder_with_loss, build_stream, launch, load_frame_sources
+from inphase.training.build import build_encoder_with_loss, build_stream, launch, load_frame_sources, train_parts
 from inphase.training.encoder_with_loss import (
     FIRST_NAN,
     as_floats,
@@ -45,6 +46,7 @@ from inphase.training.recipe import (
     Recipe,
     RunSettings,
     ValidationSettings,
+    part_recipes,
     read_recipe,
     write_run_recipe,
 )
@@ -69,12 +71,16 @@ def train(
 ) -> Trained:
     """Train a recipe, or the one of a name or path, into the run folder `out`; an unfinished run there is resumed.
 
+    The parts of a joint encoder are trained one after the other into the folders `pose` and `image` of `out`.
     `validate` measures the encoder on the validation videos, at the end and as often as the recipe asks. `features` is
     the cache of a frozen network's features: by default in the run folder, elsewhere where several runs share it.
     `on_status` receives the terms of the loss and messages, `progress` the stage and the counts; the first process
     alone calls them. An interrupt (SIGINT, SIGTERM) finishes the step, saves, and raises `KeyboardInterrupt`.
     """
     recipe = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
+    if parts := part_recipes(recipe):
+        how = partial(train, validate=validate, features=features, on_status=on_status, progress=progress)
+        return train_parts(recipe, parts, Run(out), how)
     settings, run = call(RunSettings, recipe.run, where="[run]"), Run(out)
     fabric = launch(settings)
     with contextlib.ExitStack() as stack:

@@ -22,7 +22,9 @@ import tomli_w
 import torch
 from torch import Tensor
 
+from inphase.models.joint_encoder import PARTS
 from inphase.runs import Run
+from inphase.storage.cache import INDEX
 from inphase.storage.files import CHECKSUM, atomic_write, write_checksum
 from inphase.storage.settings import Count, Table, Threads, call, parse_toml, read_toml
 
@@ -41,7 +43,8 @@ class Recipe:
 
     - `data`          `name` of a data set and the arguments of its loader; `store` of its frames or poses, `split`,
                       `max_videos_per_action`
-    - `encoder`       `name` of an encoder, or `package.module:Class` of your own, and its arguments; or `start`
+    - `encoder`       `name` of an encoder, or `package.module:Class` of your own, and its arguments; or `start`; or
+                      `name = "both"` and the recipes that train its parts, `pose` and `image` (`part_recipes`)
     - `audio`         of `AudioEncoder`, for training on video and audio
     - `loss`          `name` of a loss and its arguments
     - `batch`         of `GroupStream`: `actions` per step, `videos` per action, `frames` per video; or of
@@ -182,6 +185,27 @@ def change_recipe(recipe: Recipe, changes: Sequence[str]) -> Recipe:
     for change in changes:
         _apply(tables, change)
     return call(Recipe, tables, where="the recipe")
+
+
+def part_recipes(recipe: Recipe) -> dict[str, Recipe]:
+    """Read the recipes that train the parts of a joint encoder, with the tables of `recipe` in place of theirs.
+
+    Images are read from `data.store` only where it holds frames: beside poses it need not.
+    """
+    if recipe.encoder.get("name") != "both":
+        return {}
+    given = {key: value for key, value in recipe.encoder.items() if key != "name"}
+    if set(given) != set(PARTS):
+        raise ValueError(f"[encoder] name = 'both' needs the recipes of {' and '.join(PARTS)}, got {', '.join(given)}")
+    parts = {}
+    for name in PARTS:
+        tables = _resolve(given[name], folder=Path(), chain=())
+        tables = _merge(tables, {key: table for key, table in recipe.tables().items() if key != "encoder"})
+        store = tables["data"].get("store")
+        if name == "image" and store is not None and not (Path(store) / INDEX).is_file():
+            tables["data"].pop("store")
+        parts[name] = call(Recipe, tables, where=str(given[name]))
+    return parts
 
 
 def list_recipes() -> list[str]:

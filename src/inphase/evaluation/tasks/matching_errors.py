@@ -7,6 +7,10 @@ Frames of pairs of videos are matched in four ways, many pairs at once:
     contrastive  the cheapest monotone path through the contrastive cost, x to y plus y to x
     linear       frame · length / length, independent of the embedding: both videos played at full length
 
+and, where asked for, in a fifth:
+
+    consensus    the median of the contrastive path and those through other videos of the action
+
 A frame that a path matches with several frames gets the middle of them, as in `Alignment.time_map`.
 
 Alignment error: the difference in canonical time of matched frames, where the true canonical time is known.
@@ -36,13 +40,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from inphase.align.consensus import PairwiseMaps, align_pairwise
 from inphase.align.cost import BETA, cosine_cost
 from inphase.align.matching import batch_pairs, match_many
 from inphase.align.path import shortest_path
-from inphase.evaluation.embedded_videos import EmbeddedVideo, NotApplicableError, require_two
+from inphase.evaluation.embedded_videos import EmbeddedVideo, NotApplicableError, by_action, require_two
 from inphase.evaluation.scores import Score, mean
 
-METHODS = ("nearest", "dtw", "contrastive", "linear")
+METHODS = ("nearest", "dtw", "contrastive", "consensus", "linear")
 CELLS = 2**21  # entries of the padded cost matrices in memory at a time
 
 Pair = tuple[EmbeddedVideo, EmbeddedVideo]
@@ -92,6 +97,25 @@ def match_pairs(pairs: Sequence[Pair], *, beta: float = BETA) -> Iterator[FrameM
             yield FrameMatches(x, y, frames)
 
 
+def vote_on_pairs(
+    matches: Iterable[FrameMatches], test: Sequence[EmbeddedVideo], *, neighbors: int
+) -> Iterator[FrameMatches]:
+    """Add the method "consensus" to matches: `neighbors` videos of the action vote, without the use of their labels."""
+    known: dict[str, tuple[dict[int, int], PairwiseMaps]] = {}
+    for match in matches:
+        if not is_undefined((match.x, match.y)):
+            action = match.x.video.action
+            if action not in known:
+                videos = [item for item in by_action(test)[action] if not item.is_constant]
+                numbers = {id(item): number for number, item in enumerate(videos)}
+                known[action] = numbers, align_pairwise([item.embedding for item in videos])
+            numbers, maps = known[action]
+            rows = np.arange(len(match.x), dtype=np.float64)
+            votes = maps.votes(numbers[id(match.x)], numbers[id(match.y)], rows, neighbors=neighbors)
+            match.frames["consensus"] = match.y.first + np.median(votes, axis=0)
+        yield match
+
+
 def is_undefined(pair: Pair) -> bool:
     """Return whether an embedding of a pair is constant, so that no match is better than another."""
     return pair[0].is_constant or pair[1].is_constant
@@ -106,7 +130,7 @@ def similarities(pairs: Sequence[Pair]) -> Iterator[tuple[EmbeddedVideo, NDArray
 
 def _match(pairs: Sequence[Pair], *, beta: float) -> dict[str, list[NDArray[np.float64]]]:
     """Match by the methods that use embeddings: the row of y for each row of x."""
-    values = [(x.values, y.values) for x, y in pairs]
+    values = [(x.embedding, y.embedding) for x, y in pairs]
     # `batch_pairs` has split the pairs: the batch is aligned whole, and the nearest frames need its cost matrices.
     cosine = list(match_many(values, cost="cosine", keep_cost=True, max_cells=sys.maxsize, batch_cells=sys.maxsize))
     contrastive = match_many(values, beta=beta, max_cells=sys.maxsize, batch_cells=sys.maxsize)
@@ -181,6 +205,7 @@ def event_error(
     *,
     events: Sequence[str] | None = None,
     pairs: int | None = 10_000,
+    neighbors: int = 0,
     seed: int = 0,
     beta: float = 0.1,
 ) -> list[Score]:
@@ -198,7 +223,8 @@ def event_error(
         raise NotApplicableError(f"none of {len(test)} videos has events or phases: use a data set that labels them")
     frames: dict[tuple[str, str], list[float]] = defaultdict(list)
     fractions: dict[str, list[float]] = defaultdict(list)
-    for match in match_pairs(draw_pairs(test, pairs=pairs, seed=seed), beta=beta):
+    matches = match_pairs(draw_pairs(test, pairs=pairs, seed=seed), beta=beta)
+    for match in vote_on_pairs(matches, test, neighbors=neighbors) if neighbors else matches:
         truth = known[id(match.y)]
         for name, at in known[id(match.x)].items():
             if name in truth:

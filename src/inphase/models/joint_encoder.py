@@ -1,0 +1,118 @@
+"""Body pose and images together: the vectors of two encoders in one, so that each clip uses what it supports.
+
+Pose and images fail on different clips: pose where the person is tiny, hidden or mistaken for another, images where the
+camera moves or others do. The two parts of a row are the routes of its embedding; `inphase.align.matching` adds up
+their costs. A frame supports pose as far as joints are visible in it; a clip without a person has zeros there and
+follows its images, whatever the other clips show. A clip in whose images nothing moves has zeros in the other part.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from inphase.models.embedding import Embedding, Route
+from inphase.models.encoder import Encoder
+from inphase.models.motion_encoder import PooledFeatures
+
+# The parts of a joint encoder, in the order of their columns.
+PARTS = ("pose", "image")
+
+
+class JointEncoder(Encoder):
+    """Embed videos by a pose and an image encoder, given as encoders or as {"name": …, "config": …}."""
+
+    modality: ClassVar[str] = "both"
+
+    def __init__(self, *, pose: Encoder | Mapping[str, Any], image: Encoder | Mapping[str, Any]) -> None:
+        """Take or build the two encoders."""
+        super().__init__(context=(0,))
+        self.pose, self.image = (_build(part) for part in (pose, image))
+        for name, part in self.parts.items():
+            if part.modality != name:
+                raise ValueError(f"{name} must be an encoder of that modality, got one that embeds {part.modality}")
+        self.config = {name: _describe(part) for name, part in self.parts.items()}
+        self.shape, self.head = self.image.shape, nn.Identity()
+
+    @property
+    def parts(self) -> dict[str, Encoder]:
+        """The two encoders by modality."""
+        return {"pose": self.pose, "image": self.image}
+
+    def features(self, frames: Tensor) -> NoReturn:
+        """Raise: the parts take different frames."""
+        raise ValueError("this encoder joins the embeddings of a pose and an image encoder: embed with each, then join")
+
+    def combine(self, features: Tensor) -> NoReturn:
+        """Raise: the parts take different frames."""
+        self.features(features)
+
+    def join(
+        self, image: Embedding | None, pose: Embedding | None, *, visible: NDArray[np.bool_] | None = None
+    ) -> Embedding:
+        """Join the embeddings of the same frames; one that is None, of a clip that does not support it, is 0.
+
+        `visible` [T, J] are the joints of each frame that can be seen; by default all of them.
+        """
+        given = {"pose": pose, "image": image}
+        clock = next((each.times for each in (image, pose) if each is not None), None)
+        if clock is None:
+            raise ValueError("there is nothing to join: give the embedding of the images, the pose, or both")
+        support = {
+            "pose": np.ones(len(clock)) if visible is None else visible.mean(1),
+            "image": np.full(len(clock), float(image is not None and not is_still(image))),
+        }
+        columns, routes = [], []
+        for name, part in self.parts.items():
+            embedding = given[name]
+            if embedding is not None and len(embedding) != len(clock):
+                raise ValueError(f"{len(embedding)} frames by {name} and {len(clock)} by image cannot be joined")
+            if embedding is None:
+                values = np.zeros((len(clock), dimension_of(part)), np.float32)
+            else:
+                values = embedding.values * np.sqrt(support[name] / part.beta)[:, None].astype(np.float32)
+            columns.append(values)
+            routes.append(Route(values.shape[1], part.beta))
+        rows = np.concatenate(columns, axis=1)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        shown = None if pose is None else pose.pose
+        return Embedding(rows / np.maximum(lengths, 1e-12), clock, self.modality, pose=shown, routes=tuple(routes))
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes of its embeddings."""
+        return tuple(Route(dimension_of(part), part.beta) for part in self.parts.values())
+
+
+def is_still(embedding: Embedding) -> bool:
+    """Return whether all frames have the same vector: nothing moves."""
+    return bool(np.abs(embedding.values - embedding.values[:1]).max() < 1e-6)
+
+
+def has_route(embedding: Embedding, number: int) -> bool:
+    """Return whether a joint embedding supports its route of that number at all."""
+    begin = sum(route.width for route in embedding.routes[:number])
+    return bool(embedding.values[:, begin : begin + embedding.routes[number].width].any())
+
+
+def dimension_of(encoder: Encoder) -> int:
+    """Return the number of columns of an encoder's embeddings."""
+    if isinstance(encoder, PooledFeatures):
+        return encoder.channels * encoder.grid**2
+    return int(encoder.config["dimension"])
+
+
+def _build(part: Encoder | Mapping[str, Any]) -> Encoder:
+    if isinstance(part, Encoder):
+        return part
+    from inphase.models.weights import resolve_encoder  # the registry lists this encoder, too
+
+    return resolve_encoder(part["name"])(**part["config"])
+
+
+def _describe(part: Encoder) -> dict[str, Any]:
+    from inphase.models.weights import name_encoder
+
+    return {"name": name_encoder(part), "config": part.config}
