@@ -141,9 +141,8 @@ def test_table_is_the_same_with_and_without_gradient(kind: Kind) -> None:
 @kinds
 def test_a_second_derivative_is_refused(kind: Kind) -> None:
     cost = costs(1, 4, 3).requires_grad_()
-    (gradient,) = torch.autograd.grad(accumulate(cost, kind=kind).square().sum(), cost, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        torch.autograd.backward(gradient.sum())
+    with pytest.raises(RuntimeError, match=r"second derivatives .* without create_graph=True"):
+        torch.autograd.grad(accumulate(cost, kind=kind).sum(), cost, create_graph=True)
 
 
 def test_memory_is_left_to_the_next_call_and_never_shared_by_two(monkeypatch: pytest.MonkeyPatch) -> None:

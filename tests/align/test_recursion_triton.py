@@ -235,6 +235,5 @@ def test_long_sequences_agree_with_the_cpu(kind: Kind, m: int, n: int) -> None:
 @kinds
 def test_a_second_derivative_is_refused(kind: Kind) -> None:
     cost = costs(1, 4, 3).to(DEVICE).requires_grad_()
-    (gradient,) = torch.autograd.grad(accumulate(cost, kind=kind).square().sum(), cost, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        torch.autograd.backward(gradient.sum())
+    with pytest.raises(RuntimeError, match=r"second derivatives .* without create_graph=True"):
+        torch.autograd.grad(accumulate(cost, kind=kind).sum(), cost, create_graph=True)

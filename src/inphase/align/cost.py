@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.autograd.function import once_differentiable
 
 Lengths = Tensor | Sequence[int] | None
 
@@ -174,6 +173,8 @@ def valid(lengths: Lengths, *, name: str, batch: int, size: int, device: torch.d
     given = torch.as_tensor(lengths)
     if given.shape != (batch,) or given.dtype.is_floating_point or given.dtype == torch.bool:
         raise ValueError(f"{name} must be {batch} integers, got {given.dtype} of shape {list(given.shape)}")
+    if torch.compiler.is_compiling():  # values are not known while torch.compile traces
+        return torch.arange(size, device=device) < given.to(device, non_blocking=True)[:, None]
     low, high = int(given.min()), int(given.max())
     if low < 1:
         raise ValueError(f"{name} must be at least 1, got {low}; drop empty sequences before the call")
@@ -199,23 +200,32 @@ def single_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
 def no_autocast(tensor: Tensor) -> AbstractContextManager[object]:
     """Disable autocast, where it is enabled, for computations on the device of `tensor`."""
     kind = tensor.device.type
+    if torch.compiler.is_compiling():
+        return torch.autocast(kind, enabled=False)
     lowers = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
     return torch.autocast(kind, enabled=False) if lowers else nullcontext()
 
 
-def cheap_once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Raise on a second derivative, as `once_differentiable` does, at no cost to a plain backward pass.
+SECOND = (
+    "second derivatives of the DTW recursion are not available: compute the gradient without create_graph=True, "
+    "or use inphase.align.recursion.accumulate_reference, which can be differentiated any number of times"
+)
 
-    torch's guard takes as long as a kernel over short sequences. Gradients are enabled in a backward pass only under
-    `create_graph`, so only then is the guard needed.
+
+def first_order_only(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Raise where a second derivative is prepared, that is, where gradients are enabled in a backward pass.
+
+    `once_differentiable` of torch raises only where the incoming gradient has a graph: a loss that is linear in the
+    table would leave out its part of the second derivative without an error.
     """
-    guarded = once_differentiable(backward)
 
     @wraps(backward)
-    def guarded_if_needed(ctx: Any, *grads: Any) -> Any:
-        return (guarded if torch.is_grad_enabled() else backward)(ctx, *grads)
+    def checked(ctx: Any, *grads: Any) -> Any:
+        if torch.is_grad_enabled():
+            raise RuntimeError(SECOND)
+        return backward(ctx, *grads)
 
-    return guarded_if_needed
+    return checked
 
 
 Cost = Literal["contrastive", "cosine", "squared_euclidean"]

@@ -34,6 +34,7 @@ from inphase.align.cost import (
     single_precision,
 )
 from inphase.align.numba import recursion_numba
+from inphase.align.operators import accumulate_transformed
 
 
 def smooth_min(values: Tensor, *, gamma: float, dim: int = -1) -> Tensor:
@@ -101,6 +102,8 @@ def accumulate(cost: Tensor, *, kind: Kind = "smooth", gamma: float = 0.1, free_
         raise ValueError(f"kind must be 'smooth', 'soft' or 'hard', got {kind!r}")
     (cost,) = single_precision(cost)
     kind, gamma = kind if gamma > 0 else "hard", float(gamma)  # an integer would be another kernel to compile
+    if (cost.is_cpu or cost.is_cuda) and (table := accumulate_transformed(cost, kind, gamma, free_start)) is not None:
+        return table
     if cost.is_cpu:
         return recursion_numba.accumulate(cost, kind, gamma, free_start)
     if cost.is_cuda:

@@ -155,4 +155,15 @@ class Embedder(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Embed [N, C, K, H, W] as unit vectors [N, D]."""
-        return unit(self.layers(self.maps(features).amax((2, 3, 4))))
+        return unit(self.layers(_spatial_maximum(self.maps(features))))
+
+
+def _spatial_maximum(maps: Tensor) -> Tensor:
+    """Take the maximum of maps [N, K, C, H, W] over time and space, [N, K].
+
+    The gradient of `amax` compares the maps with their maximum. Compiled code recomputes the maps in half precision
+    with other rounding, finds no equal one and divides by 0, so there the gradient uses the index of the maximum.
+    """
+    if torch.compiler.is_compiling():
+        return maps.flatten(2).max(2).values
+    return maps.amax((2, 3, 4))

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.align.cost import cheap_once_differentiable
+from inphase.align.cost import first_order_only
 from inphase.align.numba import announce_compilation, compiled, exp2, log
 from inphase.align.numba.path_numba import BORDER, least, scan_pairs
 
@@ -66,7 +66,7 @@ class _AccumulateNumba(torch.autograd.Function):
         return torch.from_numpy(table)
 
     @staticmethod
-    @cheap_once_differentiable
+    @first_order_only
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         given, weights = grad.contiguous().numpy(), take(ctx.weights)
         grad_cost = np.empty_like(given)
@@ -75,6 +75,21 @@ class _AccumulateNumba(torch.autograd.Function):
         if weights is not NO_WEIGHTS:
             reuse(weights)
         return torch.from_numpy(grad_cost), None, None, None
+
+
+def accumulate_with_state(cost: Tensor, kind: str, gamma: float, free_start: bool) -> tuple[Tensor, Tensor]:
+    """Accumulate cost [B, M, N] and return the table with the rows before each strip, for `backward_of_state`."""
+    table, edges = _launch_forward(cost.detach().contiguous().numpy(), NO_WEIGHTS, (KINDS[kind], gamma, free_start))
+    return torch.from_numpy(table), torch.from_numpy(edges)
+
+
+def backward_of_state(grad: Tensor, cost: Tensor, edges: Tensor, kind: str, gamma: float) -> Tensor:
+    """Run the gradient of a table back to its cost, sweeping the strips again."""
+    given = grad.detach().contiguous().numpy()
+    grad_cost = np.empty_like(given)
+    arrays = given, cost.detach().contiguous().numpy(), edges.numpy(), NO_WEIGHTS, grad_cost
+    _over_pairs(_backward, arrays, (KINDS[kind], gamma))
+    return torch.from_numpy(grad_cost)
 
 
 def _cost_of(ctx: Any) -> Tensor:

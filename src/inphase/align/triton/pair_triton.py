@@ -23,7 +23,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.libdevice import mul_rn
 
-from inphase.align.cost import cheap_once_differentiable
+from inphase.align.cost import first_order_only
 from inphase.align.triton.recursion_triton import BORDER, KINDS, low_size, sweep, sweep_back
 from inphase.align.triton.strips_triton import LANES, Launcher, aligned, steps_of, two_floats
 
@@ -45,6 +45,9 @@ def align_pairs(
     weights: tuple[float, float],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Score x [B, M, D] against y [B, N, D], at most 32 frames long: loss, align and cycle, means over the batch."""
+    if torch.compiler.is_compiling():
+        out, _, _ = _align_pairs_operator(x, y, KINDS[kind], released, gamma, beta, alpha, *weights)
+        return out[0], out[1].detach(), out[2].detach()
     setting = KINDS[kind], released, *two_floats(gamma), beta, alpha
     loss, align, cycle = _AlignPairs.apply(x, y, setting, weights)
     return loss, align, cycle
@@ -68,7 +71,7 @@ class _AlignPairs(torch.autograd.Function):
         return loss, align, cycle
 
     @staticmethod
-    @cheap_once_differentiable
+    @first_order_only
     def backward(
         ctx: Any, by_loss: Tensor | None, by_align: Tensor | None, by_cycle: Tensor | None
     ) -> tuple[Tensor | None, ...]:
@@ -82,6 +85,44 @@ class _AlignPairs(torch.autograd.Function):
             return None, None, None, None
         grad_x, grad_y = parts[0] if len(parts) == 1 else [sum(terms) for terms in zip(*parts, strict=True)]
         return grad_x.to(x.dtype), grad_y.to(y.dtype), None, None
+
+
+@torch.library.custom_op("inphase::align_pairs", mutates_args=())
+def _align_pairs_operator(
+    x: Tensor,
+    y: Tensor,
+    kind: int,
+    released: bool,
+    gamma: float,
+    beta: float,
+    alpha: float,
+    align_weight: float,
+    cycle_weight: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Give loss, align and cycle as one tensor, and the gradients of the loss, for `torch.compile`."""
+    setting = kind, released, *two_floats(gamma), beta, alpha
+    return _score(x, y, setting, (align_weight, cycle_weight), differentiate=True)
+
+
+@_align_pairs_operator.register_fake
+def _(x: Tensor, y: Tensor, *setting: object) -> tuple[Tensor, Tensor, Tensor]:
+    return tuple(x.new_empty(shape, dtype=torch.float32) for shape in ((4,), x.shape, y.shape))  # type: ignore[return-value]
+
+
+def _keep_slopes(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    _, *slopes = output
+    ctx.types = inputs[0].dtype, inputs[1].dtype
+    ctx.save_for_backward(*slopes)
+    ctx.mark_non_differentiable(*slopes)
+
+
+@first_order_only
+def _scale_slopes(ctx: Any, by_out: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    grads = [(slope * by_out[0]).to(kind) for slope, kind in zip(ctx.saved_tensors, ctx.types, strict=True)]
+    return *grads, *[None] * 7
+
+
+_align_pairs_operator.register_autograd(_scale_slopes, setup_context=_keep_slopes)
 
 
 def _score(

@@ -27,7 +27,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.libdevice import fast_dividef
 
-from inphase.align.cost import cheap_once_differentiable
+from inphase.align.cost import first_order_only
 from inphase.align.triton.strips_triton import (
     LANES,
     STEPS,
@@ -71,7 +71,7 @@ class _AccumulateTriton(torch.autograd.Function):
         return table
 
     @staticmethod
-    @cheap_once_differentiable
+    @first_order_only
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         return launch_backward(grad, *ctx.saved_tensors, *ctx.setting), None, None, None
 
@@ -206,7 +206,7 @@ def _backward(
     )  # fmt: skip
 
 
-_launch_backward = Launcher(_backward, maxnreg=160)
+_launch_backward = Launcher(_backward, maxnreg=128)
 
 
 @triton.jit
