@@ -32,6 +32,8 @@ class GTA(PairLoss):
     four videos with each of the others, which is `pairs="anchor"`, and averages over them.
     """
 
+    fixed = True
+
     def __init__(
         self,
         *,

@@ -199,11 +199,13 @@ class Loss(nn.Module):
 
     The frames of a video form `blocks` blocks of equal size, one after another. Where `shares` is True, the first block
     is the plain draw: one random sample of frames that losses used together have in common. Random choices inside
-    `forward` use torch's default CPU generator, as dropout on the CPU does, so a saved RNG state repeats a run.
+    `forward` use torch's default CPU generator, as dropout on the CPU does, so a saved RNG state repeats a run. A loss
+    without random choices that never waits for the GPU is `fixed`: a CUDA graph can hold it.
     """
 
     blocks: int = 1
     shares: bool = True
+    fixed: bool = False
 
     def frames(self, total: int, *, count: int, rng: np.random.Generator, draw: Draw = draw_distinct) -> Frames:
         """Choose which of a video's `total` frames to embed, int64 [blocks · count].

@@ -1,6 +1,6 @@
 """The network that training steps: an encoder and a loss, from a batch of groups to the terms of the loss."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import cast
 
@@ -27,18 +27,34 @@ class EncoderWithLoss(nn.Module):
         """Combine the parts."""
         super().__init__()
         self.encoder, self.loss, self.audio, self.precomputed = encoder, loss, audio, precomputed
+        self._compiled: list[Callable[[Tensor], Tensor]] = []  # not a submodule: weights keep their names
+
+    def compile_encoder(self) -> None:
+        """Compile the encoder for training; validation, with its many shapes, runs it as it is."""
+        self._compiled = [torch.compile(self._embedder())]
+
+    def _embedder(self) -> Callable[[Tensor], Tensor]:
+        return self.encoder.embed_features if self.precomputed else self.encoder
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return the mean over groups of `loss` and its terms, and the health of the embeddings."""
-        frames = self.embed([self._prepare(group) for group in batch.groups])
-        sounds = self._embed_audio([group.sound for group in batch.groups if group.sound is not None])
-        groups = [_sequences(*parts) for parts in zip_longest(batch.groups, frames, sounds)]
+        return self.score(batch.groups, self.prepare(batch))
+
+    def prepare(self, batch: Batch) -> list[Tensor]:
+        """Convert the stored frames of every group into the encoder's input, augmented."""
+        return [self._prepare(group) for group in batch.groups]
+
+    def score(self, groups: Sequence[Group], values: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Embed prepared frames and compute the loss of each group."""
+        frames = self.embed(values)
+        sounds = self._embed_audio([group.sound for group in groups if group.sound is not None])
+        sequences = [_sequences(*parts) for parts in zip_longest(groups, frames, sounds)]
         everything = torch.cat([part.detach().flatten(0, 1) for part in (*frames, *sounds)])
-        return self.loss.mean_over(groups) | health(everything) | {FIRST_NAN: find_nan(everything)}
+        return self.loss.mean_over(sequences) | health(everything) | {FIRST_NAN: find_nan(everything)}
 
     def embed(self, values: Sequence[Tensor]) -> list[Tensor]:
         """Embed the frames of groups [K, T, C, …], in one call where their shapes agree."""
-        embed = self.encoder.embed_features if self.precomputed else self.encoder
+        embed = self._compiled[0] if self._compiled else self._embedder()
         if len({part.shape[1:] for part in values}) > 1:
             return [embed(part) for part in values]
         together: Tensor = embed(torch.cat(list(values)))

@@ -50,6 +50,7 @@ from inphase.training.recipe import (
     read_recipe,
     write_run_recipe,
 )
+from inphase.training.step import TrainStep
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -134,8 +135,10 @@ class _Training:
             synchronize_batch_norms(self.network)
         if settings.channels_last:
             put_channels_last(self.network)
-        self.optimizer = self.optimizer_settings.build(trainable_parameters(self.network))
-        self.wrapped, self.wrapped_optimizer = fabric.setup(self.network, self.optimizer)
+        self.train_step = TrainStep(
+            self.network, settings=self.optimizer_settings, fabric=fabric, compiled=settings.compile
+        )
+        self.optimizer = self.train_step.optimizer
         self.step = self._resume()
         self.metrics = Metrics(run, step=self.step) if fabric.is_global_zero else None
         self.skips = SkipLog()
@@ -178,7 +181,8 @@ class _Training:
         waiting: deque[tuple[int, Batch, Tensor, Tensor]] = deque()
         for batches in self._batches(source):
             batch = join_batches(batches).to(self.fabric.device)
-            terms = self._train_step(batch)
+            lr = self.optimizer_settings.rate(self.step, steps=self.settings.steps)
+            terms = self.train_step(batch, lr=lr)
             self.step += 1
             clock.tick(batch.frame_count * self.fabric.world_size)
             # Check the loss one step late: reading this step's loss now would synchronize with the GPU.
@@ -230,25 +234,6 @@ class _Training:
                 if len(together) == settings.accumulate:
                     yield together
                     together = []
-
-    def _train_step(self, batch: Batch) -> dict[str, Tensor]:
-        """Take one optimizer step and return the terms of the loss."""
-        settings = self.optimizer_settings
-        for group in self.optimizer.param_groups:
-            group["lr"] = settings.rate(self.step, steps=self.settings.steps)
-        self.network.train()
-        terms: dict[str, Tensor] = self.wrapped(batch)
-        penalty = self.network.encoder.regularizer(strength=settings.penalty) if settings.penalty else 0.0
-        self.fabric.backward(terms["loss"] + penalty)
-        if settings.clip:
-            self.fabric.clip_gradients(self.wrapped, self.wrapped_optimizer, max_norm=settings.clip)
-        self.wrapped_optimizer.step()
-        self.wrapped_optimizer.zero_grad()
-        found = {name: value.detach() for name, value in terms.items()}
-        if self.fabric.world_size > 1:
-            # A loss that is not finite in one process becomes so in all.
-            found["loss"] = self.fabric.all_reduce(found["loss"])  # type: ignore[assignment]
-        return found
 
     def _require_finite(self, step: int, batch: Batch, loss: Tensor, first_nan: Tensor) -> None:
         """Raise if a loss is not finite, naming its step, its videos and the first frame whose embedding is not."""
@@ -328,7 +313,7 @@ class _Training:
 
     def _status(self, terms: Mapping[str, Tensor], clock: Clock, messages: list[str]) -> Status:
         """Collect the metrics of a step, write them and return the status."""
-        values = as_floats(terms) | {"lr": self.optimizer.param_groups[0]["lr"]}
+        values = as_floats(terms) | {"lr": float(self.optimizer.param_groups[0]["lr"])}
         if self.fabric.is_global_zero and self._is_validation_due() and self.validate and self.sources.validation:
             values |= _validate(self.validate, self.network.encoder, self.sources.validation)
         # Report a collapse once when it begins, not at every step.
