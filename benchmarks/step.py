@@ -11,12 +11,14 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import torch
+from lightning.fabric import Fabric
 
 from inphase.data.stream import Batch, Group
 from inphase.losses import GTA, Sequences
 from inphase.models import ImageEncoder
-from inphase.training.encoder_with_loss import EncoderWithLoss, put_channels_last, trainable_parameters
+from inphase.training.encoder_with_loss import EncoderWithLoss, put_channels_last
 from inphase.training.recipe import OptimizerSettings
+from inphase.training.step import TrainStep
 
 
 def make_batch(*, size: int) -> Batch:
@@ -49,40 +51,38 @@ def milliseconds(work: Callable[[], object], *, rounds: int = 30) -> float:
     return float(statistics.median(a.elapsed_time(b) for a, b in pairwise(marks)))
 
 
-def measure(*, bf16: bool, variant: str, size: int) -> dict[str, float]:
+def measure(*, bf16: bool, variant: str, size: int, compiled: bool) -> dict[str, float]:
     torch.manual_seed(0)
     device = torch.device("cuda")
     encoder = ImageEncoder(backbone="resnet50v2", mode="only_bn", weights="saved", size=(size, size))
-    method = EncoderWithLoss(encoder, GTA(variant=variant)).to(device).train()  # type: ignore[arg-type]
+    method = EncoderWithLoss(encoder, GTA(variant=variant)).train()  # type: ignore[arg-type]
     if bf16:
         put_channels_last(method)
-    optimizer = OptimizerSettings().build(trainable_parameters(method))
+    fabric = Fabric(accelerator="cuda", devices=1, precision="bf16-mixed" if bf16 else "32-true")
+    train_step = TrainStep(method, settings=OptimizerSettings(), fabric=fabric, compiled=compiled)
     given = make_batch(size=size).to(device)
     images = encoder.prepare(given.groups[0].values)
-    cast = torch.autocast("cuda", torch.bfloat16, enabled=bf16)
     group = given.groups[0]
     vectors = torch.nn.functional.normalize(torch.randn(4, 20, 128, device=device), dim=-1).requires_grad_()
     weights = torch.randn(4, 20, 128, device=device)
+    found = {}
 
     def network() -> None:
-        with cast:
-            found = encoder(images)
-        (found * weights).sum().backward()
-        optimizer.zero_grad()
+        with torch.autocast("cuda", torch.bfloat16, enabled=bf16):
+            embedded = encoder(images)
+        (embedded * weights).sum().backward()
+        train_step.optimizer.zero_grad()
 
     def loss() -> None:
         sequences = Sequences(values=vectors, lengths=group.lengths, frames=group.frames, totals=group.totals)
         method.loss(sequences)["loss"].backward()
         vectors.grad = None
 
-    def step() -> None:
-        with cast:
-            terms = method(given)
-        (terms["loss"] + encoder.regularizer()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return {"network": milliseconds(network), "loss": milliseconds(loss), "step": milliseconds(step)}
+    found["step"] = milliseconds(lambda: train_step(given, lr=1e-4))
+    if not compiled:
+        found |= {"network": milliseconds(network), "loss": milliseconds(loss)}
+    found["last loss"] = float(train_step(given, lr=1e-4)["loss"])
+    return found
 
 
 def main() -> None:
@@ -92,18 +92,21 @@ def main() -> None:
     torch.backends.cudnn.benchmark = True
     rounded = "TF32" if torch.backends.cudnn.allow_tf32 else "float32"
     print(f"{torch.cuda.get_device_name()}; float32 convolutions use {rounded}, torch's default")
-    print("| precision | GTA | network, forward and backward | loss | whole step | step / network | loss / step |")
+    print("| precision | GTA | step | whole step | network alone, eager | loss alone, eager | loss after 36 steps |")
     print("|---|---|---|---|---|---|---|")
-    steps = {}
-    for bf16 in (False, True):
-        for variant in ("paper", "released"):
-            found = measure(bf16=bf16, variant=variant, size=size)
-            steps[bf16, variant] = found["step"]
-            kind = "bfloat16, channels last" if bf16 else "float32"
-            times = f"{found['network']:.1f} ms | {found['loss']:.2f} ms | {found['step']:.1f} ms"
-            ratios = f"{found['step'] / found['network']:.2f} | {found['loss'] / found['step']:.1%}"
-            print(f"| {kind} | {variant} | {times} | {ratios} |")
-    print(f"bfloat16 is {steps[False, 'paper'] / steps[True, 'paper']:.2f}× as fast as float32")
+    for bf16, variant, compiled in (
+        (False, "paper", False),
+        (True, "paper", False),
+        (True, "released", False),
+        (True, "released", True),
+    ):
+        found = measure(bf16=bf16, variant=variant, size=size, compiled=compiled)
+        kind = "bfloat16, channels last" if bf16 else "float32"
+        alone = [f"{found[name]:.2f} ms" if name in found else "" for name in ("network", "loss")]
+        how = "compiled, one CUDA graph" if compiled else "eager"
+        print(
+            f"| {kind} | {variant} | {how} | {found['step']:.1f} ms | {' | '.join(alone)} | {found['last loss']:.3f} |"
+        )
 
 
 if __name__ == "__main__":
