@@ -24,7 +24,7 @@ FORWARD_MODE = (
 def accumulate_transformed(cost: Tensor, kind: str, gamma: float, free_start: bool) -> Tensor | None:
     """Accumulate cost [B, M, N] where torch.compile traces or a torch.func transform is active; None elsewhere."""
     if torch.compiler.is_compiling():
-        return accumulate_operator(cost, kind, gamma, free_start)[0]
+        return cast("Tensor", accumulate_operator(cost, kind, gamma, free_start)[0])
     if torch._C._are_functorch_transforms_active():
         return cast("Tensor", _Accumulate.apply(cost, kind, gamma, free_start)[0])  # type: ignore[no-untyped-call]
     return None
@@ -140,7 +140,7 @@ def _map_batch(function: Any, size: int, in_dims: Any, values: Any) -> Any:
 
     found = function(*map(fold, values, in_dims))
     if isinstance(found, Tensor):
-        return found.unflatten(0, (size, -1)), 0
+        return found.unflatten(0, (size, -1)), 0  # type: ignore[no-untyped-call]
     return tuple(part.unflatten(0, (size, -1)) for part in found), (0,) * len(found)
 
 
