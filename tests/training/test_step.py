@@ -10,11 +10,6 @@ from inphase.training.encoder_with_loss import EncoderWithLoss
 from inphase.training.recipe import OptimizerSettings
 from inphase.training.step import EAGER_STEPS, TrainStep
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*torch.jit.script.* is deprecated:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:.*TensorFloat32.*:UserWarning"),
-]
-
 
 def make_batch(seed: int, *, frames: int = 6, device: str) -> Batch:
     generator = torch.Generator().manual_seed(seed)
@@ -43,6 +38,7 @@ def losses(step: TrainStep, *, device: str, steps: int = EAGER_STEPS + 4) -> lis
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore")  # of torch's compiler
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
 def test_a_graph_replays_the_eager_steps() -> None:
     eager, graphed = make_step(compiled=False, device="cuda"), make_step(compiled=True, device="cuda")

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.align.cost import cheap_once_differentiable
+from inphase.align.cost import first_order_only
 from inphase.align.numba import compiled, exp2, log
 from inphase.align.numba.path_numba import BORDER, least
 from inphase.align.numba.recursion_numba import (
@@ -69,7 +69,7 @@ class _AccumulateWithDrops(torch.autograd.Function):
         return torch.from_numpy(table)
 
     @staticmethod
-    @cheap_once_differentiable
+    @first_order_only
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         (cost,) = ctx.saved_tensors
         given, dtype, weights = grad.contiguous().numpy(), grad.dtype, take(ctx.weights)

@@ -88,7 +88,7 @@ def backward_of_state(grad: Tensor, cost: Tensor, edges: Tensor, kind: str, gamm
     given = grad.detach().contiguous().numpy()
     grad_cost = np.empty_like(given)
     arrays = given, cost.detach().contiguous().numpy(), edges.numpy(), NO_WEIGHTS, grad_cost
-    _over_pairs(_backward, arrays, (KINDS[kind], gamma))
+    over_pairs(_backward, arrays, (KINDS[kind], gamma))
     return torch.from_numpy(grad_cost)
 
 

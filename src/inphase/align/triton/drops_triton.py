@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from inphase.align.cost import cheap_once_differentiable
+from inphase.align.cost import first_order_only
 from inphase.align.triton.strips_triton import two_floats
 
 SMOOTH, SOFT, HARD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
@@ -56,7 +56,7 @@ class _AccumulateWithDropsTriton(torch.autograd.Function):
         return table
 
     @staticmethod
-    @cheap_once_differentiable
+    @first_order_only
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         (weights,) = ctx.saved_tensors
         grad = grad.contiguous()
