@@ -178,7 +178,7 @@ def test_two_backward_passes_at_a_time_do_not_meet(kind: Kind, monkeypatch: pyte
 
     def interrupted(kernel: Any, *rest: Any) -> None:
         """Do what another thread may while this one is about to run its kernel."""
-        if kernel is recursion_numba._backward and not meanwhile:
+        if kernel is recursion_numba.run_back and not meanwhile:
             meanwhile.append(None)
             meanwhile.extend(torch.autograd.grad(table, cost, grad, retain_graph=True))
             with torch.enable_grad():

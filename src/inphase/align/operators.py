@@ -9,11 +9,12 @@ which is longer than a kernel over short sequences.
 
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from inphase.align.cost import SECOND, first_order_only
-from inphase.align.numba import recursion_numba
+from inphase.align.numba.recursion_numba import KINDS, NO_WEIGHTS, launch_forward, over_pairs, run_back
 
 FORWARD_MODE = (
     "forward-mode derivatives of the DTW recursion are not available: use reverse mode, "
@@ -33,7 +34,9 @@ def accumulate_transformed(cost: Tensor, kind: str, gamma: float, free_start: bo
 def _accumulate(cost: Tensor, kind: str, gamma: float, free_start: bool) -> tuple[Tensor, Tensor]:
     """Accumulate cost [B, M, N] into its table; the state is the kernel's own."""
     if cost.is_cpu:
-        return recursion_numba.accumulate_with_state(cost, kind, gamma, free_start)
+        setting = KINDS[kind], gamma, free_start
+        parts = launch_forward(cost.detach().contiguous().numpy(), NO_WEIGHTS, setting)
+        return torch.from_numpy(parts[0]), torch.from_numpy(parts[1])
     from inphase.align.triton import recursion_triton
 
     table, low, _ = recursion_triton.launch_forward(cost, recursion_triton.KINDS[kind], gamma, free_start, keep=True)
@@ -45,7 +48,11 @@ def _accumulate_backward(
 ) -> Tensor:
     """Run the gradient of a table back to its cost."""
     if grad.is_cpu:
-        return recursion_numba.backward_of_state(grad, cost, state, kind, gamma)
+        given, edges = grad.detach().contiguous().numpy(), state.numpy()
+        grad_cost = np.empty_like(given)
+        arrays = given, cost.detach().contiguous().numpy(), edges, NO_WEIGHTS, grad_cost
+        over_pairs(run_back, arrays, (KINDS[kind], gamma))
+        return torch.from_numpy(grad_cost)
     from inphase.align.triton import recursion_triton
 
     batch, m, n = table.shape

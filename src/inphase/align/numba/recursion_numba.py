@@ -46,7 +46,7 @@ def accumulate(cost: Tensor, kind: str, gamma: float, free_start: bool) -> Tenso
         table = np.empty_like(values)
         over_pairs(scan_pairs, (values, table), (free_start,))
     else:
-        table, _ = _launch_forward(values, NO_WEIGHTS, (KINDS[kind], gamma, free_start))
+        table, _ = launch_forward(values, NO_WEIGHTS, (KINDS[kind], gamma, free_start))
     return torch.from_numpy(table)
 
 
@@ -55,7 +55,7 @@ class _AccumulateNumba(torch.autograd.Function):
     def forward(ctx: Any, cost: Tensor, kind: int, gamma: float, free_start: bool) -> Tensor:
         cost = cost.detach().contiguous()
         weights = make_weights(*cost.shape, states=3)
-        table, ctx.edges = _launch_forward(cost.numpy(), weights, (kind, gamma, free_start))
+        table, ctx.edges = launch_forward(cost.numpy(), weights, (kind, gamma, free_start))
         ctx.weights, ctx.setting = [], (kind, gamma)
         if weights is NO_WEIGHTS:
             ctx.save_for_backward(cost)
@@ -71,25 +71,10 @@ class _AccumulateNumba(torch.autograd.Function):
         given, weights = grad.contiguous().numpy(), take(ctx.weights)
         grad_cost = np.empty_like(given)
         cost = given if weights is not NO_WEIGHTS else _cost_of(ctx).numpy()  # not read where there are weights
-        over_pairs(_backward, (given, cost, ctx.edges, weights, grad_cost), ctx.setting)
+        over_pairs(run_back, (given, cost, ctx.edges, weights, grad_cost), ctx.setting)
         if weights is not NO_WEIGHTS:
             reuse(weights)
         return torch.from_numpy(grad_cost), None, None, None
-
-
-def accumulate_with_state(cost: Tensor, kind: str, gamma: float, free_start: bool) -> tuple[Tensor, Tensor]:
-    """Accumulate cost [B, M, N] and return the table with the rows before each strip, for `backward_of_state`."""
-    table, edges = _launch_forward(cost.detach().contiguous().numpy(), NO_WEIGHTS, (KINDS[kind], gamma, free_start))
-    return torch.from_numpy(table), torch.from_numpy(edges)
-
-
-def backward_of_state(grad: Tensor, cost: Tensor, edges: Tensor, kind: str, gamma: float) -> Tensor:
-    """Run the gradient of a table back to its cost, sweeping the strips again."""
-    given = grad.detach().contiguous().numpy()
-    grad_cost = np.empty_like(given)
-    arrays = given, cost.detach().contiguous().numpy(), edges.numpy(), NO_WEIGHTS, grad_cost
-    over_pairs(_backward, arrays, (KINDS[kind], gamma))
-    return torch.from_numpy(grad_cost)
 
 
 def _cost_of(ctx: Any) -> Tensor:
@@ -132,9 +117,10 @@ def take(arrays: list[NDArray[np.float64]]) -> NDArray[np.float64]:
         return NO_WEIGHTS
 
 
-def _launch_forward(
+def launch_forward(
     cost: NDArray[Any], weights: NDArray[np.float64], setting: tuple[int, float, bool]
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Fill the table of cost [B, M, N], its weights unless they are `NO_WEIGHTS`, and the row before each strip."""
     batch, m, n = cost.shape
     strips, lanes = cut_into_strips(m)
     table = np.empty_like(cost)
@@ -191,7 +177,8 @@ def _forward(cost, table, edges, weights, first, last, kind, gamma, free_start):
 
 
 @compiled
-def _backward(grad, cost, edges, weights, grad_cost, first, last, kind, gamma):
+def run_back(grad, cost, edges, weights, grad_cost, first, last, kind, gamma):
+    """Run the gradients of pairs `first` to `last` back from their tables to their costs."""
     _, m, n = grad.shape
     lanes = edges.shape[2] - n - 1
     steps = n + lanes - 1
@@ -199,10 +186,8 @@ def _backward(grad, cost, edges, weights, grad_cost, first, last, kind, gamma):
     block, values, recent = np.empty(size), np.empty(size), np.empty((3, lanes + 1))
     kept = len(weights) > 0
     own = np.empty((3, 1 if kept else steps + 2, lanes + 1))
-    below, above = (
-        np.empty(steps + 2),
-        np.empty(steps + 2),
-    )  # gradients that a strip passes to the row before it, from column −1
+    # Gradients that a strip passes to the row before it, from column −1.
+    below, above = np.empty(steps + 2), np.empty(steps + 2)
     for pair in range(first, last):
         below[:] = 0.0
         for number in range(edges.shape[1] - 2, -1, -1):
