@@ -82,7 +82,7 @@ def test_derivatives_that_do_not_exist_are_refused_with_a_way_out() -> None:
     def end(one: Tensor) -> Tensor:
         return accumulate(one)[0, -1, -1]
 
-    with pytest.raises(RuntimeError, match=r"forward-mode .* use reverse mode, such as torch.func.grad"):
+    with pytest.raises(RuntimeError, match=r"forward-mode .* use reverse mode"):
         torch.func.jvp(end, (cost,), (cost,))
     with pytest.raises(RuntimeError, match=r"second derivatives .*accumulate_reference"):
         torch.func.grad(lambda one: torch.func.grad(end)(one).square().sum())(cost)
