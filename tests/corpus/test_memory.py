@@ -1,17 +1,14 @@
 """What a command holds does not grow with the corpus: its peak at sixteen times the videos stays where it was."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.scale import STAGES, Measured, Size, measure
+from benchmarks.scale import STAGES, Measured, Size, run_stages
+from tests.processes import call_in_process, start_command
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 # All videos of the larger corpus would take 82 MB as they are computed with; batches are small, so that both corpora
 # have several: shards of 1 MB, 4 MB of vectors to train centroids on, all pairs of 20 videos.
 FRAMES, FEW, MANY = 100, 100, 1600
@@ -27,7 +24,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Me
         place = str(tmp_path_factory.mktemp(f"place{videos}"))
         return Size(place, videos, FRAMES, merged=2**20, sample=2**13, most=20)
 
-    return {videos: measure(size(videos)) for videos in (FEW, MANY)}
+    return {videos: call_in_process(run_stages, size(videos)) for videos in (FEW, MANY)}
 
 
 @pytest.mark.parametrize("stage", list(STAGES))
@@ -37,10 +34,10 @@ def test_memory_does_not_grow_with_the_corpus(measured: dict[int, dict[str, Meas
 
 
 @pytest.mark.parametrize(("ceiling", "status"), [("900", 0), ("150", 3)])
-def test_embedding_and_searching_stay_below_a_ceiling(ceiling: str, status: int) -> None:
+def test_embedding_and_searching_stay_below_a_ceiling(ceiling: str, status: int, tmp_path: Path) -> None:
     """A few turns of what `python -m benchmarks.scale soak` does for minutes; a ceiling too low is noticed."""
-    command = [sys.executable, "-m", "benchmarks.scale", "soak", "--minutes", "0", "--ceiling", ceiling]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == status, done.stderr[-2000:]
-    assert ("never above 900 MB" in done.stdout) == (status == 0)
+    log = tmp_path / "log"
+    process = start_command("soak", "--minutes", "0", "--ceiling", ceiling, program="benchmarks.scale", log=log)
+    process.join()
+    assert process.exitcode == status, log.read_text()[-2000:]
+    assert ("never above 900 MB" in log.read_text()) == (status == 0)

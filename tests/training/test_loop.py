@@ -1,7 +1,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -25,11 +24,10 @@ from inphase.training import Status, TrainingError, read_recipe, train
 from inphase.training.build import build_encoder_with_loss, load_frame_sources
 from inphase.training.encoder_with_loss import EncoderWithLoss, locate_row
 from inphase.training.metrics import read_metrics
+from tests.processes import kill_group, start_command
 from tests.training.conftest import make_recipe
 
 pytestmark = pytest.mark.slow
-
-INPHASE = "from inphase.cli import main; main()"
 
 
 def weights(folder: Path) -> dict[str, Tensor]:
@@ -102,13 +100,11 @@ def test_a_killed_run_ends_as_an_uninterrupted_one(out: Path, tmp_path: Path) ->
     train(recipe, tmp_path / "whole")
     file = tmp_path / "recipe.toml"
     file.write_text(recipe.to_toml(), encoding="utf-8")
-    command = [sys.executable, "-c", INPHASE, "train", str(file), "--out", str(out)]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     for target in (40, 100):
-        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
-            while process.poll() is None and not any(row["step"] >= target for row in read_metrics(out)):
-                time.sleep(0.005)
-            process.kill()
+        process = start_command("train", file, "--out", out, log=tmp_path / "log")
+        while process.is_alive() and not any(row["step"] >= target for row in read_metrics(out)):
+            time.sleep(0.005)
+        kill_group(process)
     assert not (out / "encoder.safetensors").exists() or not same(weights(out), weights(tmp_path / "whole"))
     train(recipe, out)
     assert same(weights(out), weights(tmp_path / "whole"))
@@ -277,11 +273,11 @@ def test_two_processes_train_as_one(out: Path, tmp_path: Path) -> None:
     file = tmp_path / "recipe.toml"
     file.write_text(recipe.to_toml(), encoding="utf-8")
     changes = ["--set", "run.devices=2", "--set", "run.strategy=ddp"]
-    command = ["-m", "inphase", "train", str(file), "--out", str(out), *changes]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", *command]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(launch, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    torchrun, log = ["--nproc-per-node=2", "--standalone"], tmp_path / "log"
+    process = start_command("train", file, "--out", out, *changes, log=log, torchrun=torchrun)
+    process.join(120)
+    kill_group(process)
+    assert process.exitcode == 0, log.read_text()
     one, two = weights(tmp_path / "one"), weights(out)
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, atol=1e-5, rtol=1e-4)

@@ -3,10 +3,10 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from shutil import which
 
@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from inphase.training import train
 from inphase.training.metrics import read_metrics
 from inphase.training.recipe import Recipe
+from tests.processes import kill_group, start_command
 from tests.training.conftest import make_recipe
 
 pytestmark = pytest.mark.slow
@@ -59,30 +60,24 @@ def machines() -> Iterator[tuple[str, str]]:
         yield a, stack.enter_context(machine(f"inphase-b{tag}", f"vb{tag}", SECOND))
 
 
-def start(name: str, rank: int, file: Path, out: Path, log: Path) -> "subprocess.Popen[bytes]":
+def start(name: str, rank: int, file: Path, out: Path, log: Path) -> BaseProcess:
     """Type the command of docs/scale.md on one machine."""
     device = subprocess.run(["ip", "-n", name, "-o", "-4", "addr"], capture_output=True, text=True, check=True).stdout
     interface = next(line.split()[1] for line in device.splitlines() if " lo " not in line)
     torchrun = ["--nnodes=2", "--nproc-per-node=1", f"--node-rank={rank}", f"--master-addr={FIRST}"]
     changes = ["--set", "run.nodes=2", "--set", "run.strategy=ddp"]
-    command = ["-m", "inphase", "train", str(file), "--out", str(out), *changes]
-    words = ["-m", "torch.distributed.run", *torchrun, "--master-port=29611", *command]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": interface}
-    with log.open("wb") as said:
-        return subprocess.Popen(
-            ["ip", "netns", "exec", name, sys.executable, *words],
-            env=environment,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    return start_command(
+        *("train", file, "--out", out, *changes),
+        log=log,
+        environment={"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": interface},
+        torchrun=[*torchrun, "--master-port=29611"],
+        namespace=name,
+    )
 
 
-def end(*running: "subprocess.Popen[bytes]") -> None:
+def end(*running: BaseProcess) -> None:
     for process in running:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        kill_group(process)
 
 
 def children(process: int) -> list[int]:
@@ -105,11 +100,13 @@ def test_two_machines_train_as_one_and_a_lost_one_is_told(machines: tuple[str, s
     logs = [tmp_path / "a.log", tmp_path / "b.log"]
     running = [start(name, rank, file, out, logs[rank]) for rank, name in enumerate(machines)]
     try:
-        while running[0].poll() is None and not any(row["step"] >= 12 for row in read_metrics(out)):
+        while running[0].is_alive() and not any(row["step"] >= 12 for row in read_metrics(out)):
             time.sleep(0.01)
         # The second machine's process dies in the middle of a step.
+        assert running[1].pid is not None
         os.kill(children(running[1].pid)[-1], signal.SIGKILL)
-        assert running[0].wait(timeout=PATIENCE) != 0, "the first machine goes on alone"
+        running[0].join(PATIENCE)
+        assert running[0].exitcode not in (None, 0), "the first machine goes on alone"
     finally:
         end(*running)
     said = logs[0].read_text(encoding="utf-8", errors="replace")
@@ -123,7 +120,8 @@ def test_two_machines_train_as_one_and_a_lost_one_is_told(machines: tuple[str, s
     running = [start(name, rank, file, out, logs[rank]) for rank, name in enumerate(machines)]
     try:
         for process in running:
-            assert process.wait(timeout=PATIENCE) == 0, logs[0].read_text() + logs[1].read_text()
+            process.join(PATIENCE)
+            assert process.exitcode == 0, logs[0].read_text() + logs[1].read_text()
     finally:
         end(*running)
     train(recipe_of(steps), tmp_path / "one")
