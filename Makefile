@@ -4,6 +4,8 @@ BIN := .venv/bin
 # Tests run in parallel, one process per core, one thread per process.
 SIDE_BY_SIDE := --numprocesses auto --dist worksteal
 export OMP_NUM_THREADS ?= 1
+# Compiled modules are kept, also where the environment says otherwise: compiling torch takes longer than importing it.
+export PYTHONDONTWRITEBYTECODE :=
 # Tests on real data need this variable; without it they are skipped.
 ifneq ($(wildcard ../shared/data),)
 export INPHASE_DATA ?= $(abspath ../shared/data)
@@ -34,8 +36,9 @@ bench: .venv/bench  ## time the recursion beside its peers, into the README's ta
 	$(BIN)/python -m benchmarks.recursion --write
 	$(BIN)/python -m benchmarks.loading
 
-soak: .venv/ready  ## embed, search and align for three hours under a memory ceiling
-	$(BIN)/python -m benchmarks.scale soak --minutes 180
+soak: .venv/ready  ## kill commands and damage their inputs for an hour, into docs/reliability.md; then watch the memory
+	$(BIN)/python -m tools.soak --minutes 60 --write
+	$(BIN)/python -m benchmarks.scale soak --minutes 10
 
 .venv/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -19,13 +19,21 @@ from typing import TypeVar
 FORK_SERVER = multiprocessing.get_context("forkserver")
 FORK_SERVER.set_forkserver_preload(
     [
-        "pytest",
+        "av",
+        "faiss",
+        "inphase.apps.align_videos",
         "inphase.cli",
         "inphase.corpus.align_corpus",
         "inphase.corpus.embed_corpus",
+        "inphase.corpus.store_search",
         "inphase.evaluation.evaluate",
         "inphase.training.fitting",
+        "inphase.viewer.page",
+        "jinja2",
         "lightning.fabric",
+        "pandas",
+        "pyarrow.parquet",
+        "pytest",
         "torch.utils.tensorboard",
     ]
 )
@@ -110,5 +118,5 @@ def _launch(torchrun: list[str], words: list[str]) -> None:
         agent = elastic_launch(replace(config, start_method="fork"), run_words)
         return lambda *_: agent(words)
 
-    command.elastic_launch = launch  # type: ignore[assignment, misc]
+    vars(command)["elastic_launch"] = launch
     command.main([*torchrun, "-m", "inphase", *words])

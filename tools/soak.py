@@ -1,0 +1,158 @@
+"""Attack the commands for an hour: kill them, damage their inputs, and write the counts to docs/reliability.md.
+
+    python -m tools.soak                                   # one hour: 1,000 kills, 10,000 damaged inputs
+    python -m tools.soak --minutes 5 --only labels recipe  # less of it
+    python -m tools.soak --only "recipe" --seeds 17 18     # the same cases again, with their outputs
+
+Every case has a seed, so a failure can be repeated. Exits with 1 if there was one. Linux only.
+"""
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from tests.crash.commands import COMMANDS
+from tests.crash.kills import Killed, Killer
+from tests.fuzz.cases import Damaged, Fuzzer
+from tests.fuzz.inputs import TARGETS
+from tests.processes import FORK_SERVER
+
+PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
+BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
+CASES_AT_A_TIME = {"kill": 10, "damage": 50}
+
+Case = Killed | Damaged
+
+
+@dataclass
+class Counts:
+    """What came of the cases of one command or one kind of input."""
+
+    cases: int = 0
+    kills: int = 0
+    endings: Counter[str] = field(default_factory=Counter)
+    problems: list[Case] = field(default_factory=list)
+
+    def add(self, case: Case) -> None:
+        """Count a case."""
+        self.cases += 1
+        if isinstance(case, Killed):
+            self.kills += case.kills
+        else:
+            self.endings["result" if case.status == 0 else "one line" if not case.problem else "bad"] += 1
+        if case.problem:
+            self.problems.append(case)
+
+
+def attack(kind: str, name: str, seeds: list[int]) -> list[Case]:
+    """Run cases of one command or one kind of input in this process."""
+    with tempfile.TemporaryDirectory() as place:
+        if kind == "kill":
+            killer = Killer(name, Path(place) / "kill")
+            return [killer.kill(seed) for seed in seeds]
+        fuzzer = Fuzzer(name, Path(place) / "damage")
+        return [fuzzer.damage(seed) for seed in seeds]
+
+
+def plan(only: list[str], kills: int, cases: int) -> Iterator[tuple[str, str, list[int]]]:
+    """Take turns between all commands and inputs until there are enough kills and cases."""
+    commands = [name for name in COMMANDS if not only or name in only]
+    targets = [name for name in TARGETS if not only or name in only]
+    given = {"kill": 0, "damage": 0}
+    for turn in count():
+        before = dict(given)
+        for kind, names, most in (("kill", commands, kills), ("damage", targets, cases)):
+            size = CASES_AT_A_TIME[kind]
+            for name in names:
+                # Commands that start interpreters take far longer: every fourth turn is enough.
+                if given[kind] < most and not (kind == "kill" and COMMANDS[name].heavy and turn % 4):
+                    given[kind] += size
+                    yield kind, name, list(range(turn * size, (turn + 1) * size))
+        if given == before and turn % 4 == 0:
+            return
+
+
+def run(
+    jobs: Iterator[tuple[str, str, list[int]]], *, workers: int, minutes: float, report: Callable[[str], None]
+) -> dict[tuple[str, str], Counts]:
+    """Run the jobs side by side until they or the minutes end."""
+    found: dict[tuple[str, str], Counts] = {}
+    began, running = time.monotonic(), dict[Future[list[Case]], tuple[str, str]]()
+    with ProcessPoolExecutor(workers, mp_context=FORK_SERVER, max_tasks_per_child=1) as pool:
+        while True:
+            while len(running) < workers and time.monotonic() - began < 60 * minutes:
+                job = next(jobs, None)
+                if job is None:
+                    break
+                running[pool.submit(attack, *job)] = job[:2]
+            if not running:
+                return found
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                key = running.pop(future)
+                counts = found.setdefault(key, Counts())
+                for case in future.result():
+                    counts.add(case)
+                    if case.problem:
+                        report(f"{key[1]}, seed {case.seed}: {case.problem}")
+
+
+def write_page(found: dict[tuple[str, str], Counts], *, command: str, minutes: float) -> None:
+    """Write the counts between the marks of docs/reliability.md."""
+    kills = sum(counts.kills for counts in found.values())
+    damaged = sum(counts.cases for (kind, _), counts in found.items() if kind == "damage")
+    problems = [case for counts in found.values() for case in counts.problems]
+    lines = [
+        f"`{command}` on {os.cpu_count()} cores, Python {platform.python_version()}, {minutes:.0f} minutes: "
+        f"**{kills:,} kills, {damaged:,} damaged inputs, {len(problems)} failures.**",
+        "",
+        "| command | cases | kills | failures |",
+        "|---|---|---|---|",
+    ]
+    for (kind, name), counts in sorted(found.items()):
+        if kind == "kill":
+            lines.append(f"| `{name}` | {counts.cases:,} | {counts.kills:,} | {len(counts.problems)} |")
+    lines += ["", "| damaged input | cases | right results | errors of one line | failures |", "|---|---|---|---|---|"]
+    for (kind, name), counts in sorted(found.items()):
+        if kind == "damage":
+            good, refused = counts.endings["result"], counts.endings["one line"]
+            lines.append(f"| {name} | {counts.cases:,} | {good:,} | {refused:,} | {len(counts.problems)} |")
+    text = PAGE.read_text(encoding="utf-8")
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    """Attack and report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=60, help="start no case later than this")
+    parser.add_argument("--kills", type=int, default=1000, help="cases with at least one kill each")
+    parser.add_argument("--cases", type=int, default=10_000, help="damaged inputs")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", nargs="+", default=[], choices=[*COMMANDS, *TARGETS], metavar="NAME")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[], help="only these cases of --only")
+    parser.add_argument("--write", action="store_true", help="write the counts to docs/reliability.md")
+    given = parser.parse_args()
+    jobs = plan(given.only, given.kills, given.cases)
+    if given.seeds:
+        jobs = iter([("kill" if name in COMMANDS else "damage", name, given.seeds) for name in given.only])
+    began = time.monotonic()
+    found = run(jobs, workers=given.workers, minutes=given.minutes, report=lambda line: print(line, flush=True))
+    taken = (time.monotonic() - began) / 60
+    for (kind, name), counts in sorted(found.items()):
+        print(f"{kind} {name}: {counts.cases} cases, {counts.kills} kills, {len(counts.problems)} failures")
+    if given.write:
+        write_page(found, command=f"python -m tools.soak --minutes {given.minutes:g}", minutes=taken)
+    sys.exit(any(counts.problems for counts in found.values()))
+
+
+if __name__ == "__main__":
+    main()
