@@ -29,14 +29,14 @@ class Damaged:
 class Fuzzer:
     """Damages the files of one target again and again, in a folder of its own."""
 
-    def __init__(self, name: str, place: Path) -> None:
-        """Write the files, and run every command once on whole ones."""
+    def __init__(self, name: str, place: Path, *, whole: bool = True) -> None:
+        """Write the files, and run every command once on `whole` ones."""
         self._name, self._target = name, TARGETS[name]
         self._template, self._case = place / "template", place / "case"
         self._case.mkdir(parents=True)
         call_forked(self._target.prepare, self._case)
         self._case.rename(self._template)  # prepared where it is used: some files contain the folder's name
-        for words in self._target.commands:
+        for words in self._target.commands if whole else ():
             self._reset()
             ended = self._run(words)
             if ended.status:
@@ -90,5 +90,5 @@ def judge(ended: Ended) -> str:
 
 def damage_inputs(name: str, place: Path, seeds: list[int]) -> list[Damaged]:
     """Damage the files of a target once for every seed."""
-    fuzzer = Fuzzer(name, place)
+    fuzzer = Fuzzer(name, place, whole=False)
     return [fuzzer.damage(seed) for seed in seeds]
