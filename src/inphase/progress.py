@@ -1,6 +1,6 @@
 """What functions of the package report: progress while they run, and a summary of their result."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,12 @@ class Summary:
     title: str = ""
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
+
+
+def summarize(names: Iterable[str], *, show: int = 3) -> str:
+    """List the first few names and the number of the others."""
+    listed = list(names)
+    return ", ".join(listed[:show]) + (f" and {len(listed) - show:,} more" if len(listed) > show else "")
 
 
 def describe_left_out(left_out: Mapping[Any, str]) -> list[str]:

@@ -3,7 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inphase.data.video import Problem, Video, find_present, summarize
+from inphase.data.video import Problem, Video, find_present
+from inphase.progress import summarize
 
 
 def test_labels_by_second_cover_their_half_open_intervals() -> None:

@@ -15,7 +15,7 @@ from inphase.data import DATASETS
 from inphase.data.audio_visual import read_video_sound
 from inphase.data.frame_source import open_frame_source
 from inphase.data.stage_videos import write_recording
-from inphase.data.video import find_present, summarize
+from inphase.data.video import find_present
 from inphase.media.audio import Sound, read_sound
 from inphase.media.recording import names_of, open_named
 from inphase.models import Embedding, Encoder, load_encoder
@@ -23,7 +23,7 @@ from inphase.models.embed_videos import embed_each
 from inphase.models.modality import WINDOW_SECONDS, embed_sound, embed_sound_at
 from inphase.playback import Playback, PlaybackMoment, Result, add_media, write_playback
 from inphase.playback.part import AUDIO_TYPES
-from inphase.progress import Progress, Summary, ignore_progress
+from inphase.progress import Progress, Summary, ignore_progress, summarize
 from inphase.runs import Run
 from inphase.storage.cache import open_cache
 from inphase.storage.errors import MediaError

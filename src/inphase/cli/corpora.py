@@ -5,7 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from inphase.cli.options import CacheFolder, Device, Fps, Json, Modality, Model, Out, VideoMemory, VideoSeconds, run
+from inphase.cli.options import (
+    DEFAULT_LIMITS,
+    CacheFolder,
+    Device,
+    Fps,
+    Json,
+    Limits,
+    Modality,
+    Model,
+    Out,
+    run,
+)
 
 if TYPE_CHECKING:
     from inphase.corpus.engines import Engine
@@ -38,8 +49,7 @@ def embed(
     ray: Ray = None,
     cache: CacheFolder = None,
     shard_videos: int = 32,
-    video_seconds: VideoSeconds = 3600,
-    video_memory: VideoMemory = 4,
+    limits: Limits = DEFAULT_LIMITS,
     json: Json = False,
 ) -> None:
     """Embed every frame of any number of videos into a store, for search and for `inphase align-all`.
@@ -52,9 +62,7 @@ def embed(
     """
     options = dict(locals())
     from inphase.corpus.embed_corpus import embed_corpus
-    from inphase.storage.processes import VideoLimits
 
-    options["limits"] = VideoLimits(options.pop("video_seconds"), options.pop("video_memory"))
     options["engine"] = _choose_engine(engine, options.pop("ray"), workers)
     run(embed_corpus, options.pop("corpus"), options.pop("out"), **options)
 

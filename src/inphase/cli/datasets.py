@@ -2,28 +2,24 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import tyro
 from tyro.extras import SubcommandApp
 
 from inphase.cli.options import (
+    DEFAULT_LIMITS,
     CacheFolder,
     Json,
-    VideoMemory,
-    VideoSeconds,
+    Limits,
     Workers,
     plain_help,
-    print_json,
     print_line,
     print_table,
+    run,
     show_progress,
-    warn_line,
 )
 from inphase.data import DATASETS
-
-if TYPE_CHECKING:
-    from inphase.media.frame_store import FillSummary
 
 commands = SubcommandApp()
 
@@ -104,8 +100,8 @@ def cache_data(
     size: tuple[int, int] = (224, 224),
     split: Split = "all",
     workers: Workers = 1,
-    video_seconds: VideoSeconds = 3600,
-    video_memory: VideoMemory = 4,
+    limits: Limits = DEFAULT_LIMITS,
+    json: Json = False,
 ) -> None:
     """Decode and resize a data set once, for training without a codec; an interrupted run is resumed.
 
@@ -114,13 +110,9 @@ def cache_data(
     """
     from inphase.data.recipe_tables import list_sources
     from inphase.media.frame_store import fill_store
-    from inphase.storage.processes import VideoLimits
 
-    limits = VideoLimits(video_seconds, video_memory)
-    with show_progress() as progress:
-        sources = list_sources(name, root, split=split)
-        filled = fill_store(store, sources, size=size, workers=workers, limits=limits, progress=progress)
-    _print_filled(filled, store)
+    sources = list_sources(name, root, split=split)
+    run(fill_store, store, sources, size=size, workers=workers, limits=limits, json=json)
 
 
 @commands.command(name="pose")
@@ -134,9 +126,9 @@ def pose_data(
     complexity: int | None = None,
     split: Split = "all",
     workers: Workers = 1,
-    video_seconds: VideoSeconds = 3600,
-    video_memory: VideoMemory = 4,
+    limits: Limits = DEFAULT_LIMITS,
     cache: CacheFolder = None,
+    json: Json = False,
 ) -> None:
     """Estimate the pose of the person in every video of a data set, once; an interrupted run is resumed.
 
@@ -149,23 +141,11 @@ def pose_data(
     from inphase.data.recipe_tables import list_sources
     from inphase.pose.pose_store import fill_poses
     from inphase.storage.cache import Cache, default_cache_folder
-    from inphase.storage.processes import VideoLimits
 
-    kept = Cache(cache or default_cache_folder())
-    with show_progress() as progress:
-        sources = list_sources(name, root, split=split)
-        options = {} if complexity is None else {"complexity": complexity}
-        filled = fill_poses(
-            store,
-            sources,
-            estimator=estimator,
-            options=options,
-            workers=workers,
-            limits=VideoLimits(video_seconds, video_memory),
-            cache=kept,
-            progress=progress,
-        )
-    _print_filled(filled, store)
+    sources, kept = list_sources(name, root, split=split), Cache(cache or default_cache_folder())
+    options = {} if complexity is None else {"complexity": complexity}
+    how: dict[str, Any] = {"estimator": estimator, "options": options, "workers": workers, "limits": limits}
+    run(fill_poses, store, sources, cache=kept, json=json, **how)
 
 
 @commands.command(name="verify")
@@ -184,16 +164,7 @@ def verify_data(
     """
     from inphase.corpus.verify_store import verify_store
 
-    with show_progress() as progress:
-        verified = verify_store(store, progress=progress)
-    summary = verified.summary()
-    for warning in summary.warnings:
-        warn_line(warning)
-    if json:
-        print_json(verified)
-    else:
-        print_line(summary.lines[0])
-    sys.exit(0 if verified.whole else 1)
+    sys.exit(0 if run(verify_store, store, json=json).whole else 1)
 
 
 @commands.command(name="stage")
@@ -217,30 +188,9 @@ def write_stage(
         size: height and width of the images.
         seed: another seed draws other people.
     """
+    options = dict(locals()) | {"actions": actions or None}
     from inphase.data import stage_videos
 
     with show_progress() as progress:
-        new, kept = stage_videos.write(
-            root,
-            split=split,
-            actions=actions or None,
-            videos=videos,
-            level=level,
-            size=size,
-            seed=seed,
-            progress=progress,
-        )
+        new, kept = stage_videos.write(options.pop("root"), **options, progress=progress)
     print_line(f"{new + kept:,} videos in {root} ({new:,} new)")
-
-
-def _print_filled(filled: "FillSummary", store: Path) -> None:
-    """Print what a store contains, and which videos it could not take."""
-    from inphase.data.video import summarize
-
-    print_line(
-        f"{filled.written + filled.kept:,} videos, {filled.frames:,} frames in {store} "
-        f"({filled.written:,} new); {len(filled.broken):,} broken, {len(filled.damaged):,} damaged"
-    )
-    for kind, found in (("broken", filled.broken), ("damaged", filled.damaged)):
-        if found:
-            warn_line(f"{kind}: {summarize(found.values())}")

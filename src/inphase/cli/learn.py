@@ -12,19 +12,20 @@ from rich.markup import escape
 
 from inphase.cli.measurement import evaluate
 from inphase.cli.options import (
+    DEFAULT_LIMITS,
     LINE_INTERVAL,
     CacheFolder,
     Changes,
     Json,
+    Limits,
     Modality,
     Out,
-    VideoMemory,
-    VideoSeconds,
     Workers,
     print_json,
     print_line,
     run,
     show_progress,
+    video_limits,
 )
 
 if TYPE_CHECKING:
@@ -43,8 +44,7 @@ def fit(
     modality: Modality = "auto",
     steps: int | None = None,
     workers: Workers = 2,
-    video_seconds: VideoSeconds = 3600,
-    video_memory: VideoMemory = 4,
+    limits: Limits = DEFAULT_LIMITS,
     seed: int = 0,
     set: Changes = (),
     cache: CacheFolder = None,
@@ -60,24 +60,14 @@ def fit(
         seed: another seed, another run.
     """
     from inphase.data.video import Problem
-    from inphase.storage.processes import VideoLimits
     from inphase.training import fit as fit_folder
 
     if (steps is not None and steps < 1) or workers < 0:
         raise ValueError(f"--steps must be at least 1 and --workers 0, got {steps} and {workers}")
     changes = [f"run.seed={seed}", *([] if steps is None else [f"run.steps={steps}"]), *set]
     with show_progress() as progress:
-        fitted = fit_folder(
-            folder,
-            out,
-            modality=modality,
-            changes=changes,
-            workers=workers,
-            limits=VideoLimits(video_seconds, video_memory),
-            cache=cache,
-            on_status=print_status(),
-            progress=progress,
-        )
+        how = {"changes": changes, "workers": workers, "limits": video_limits(limits), "cache": cache}
+        fitted = fit_folder(folder, out, modality=modality, on_status=print_status(), progress=progress, **how)
     if json:
         return print_json(fitted)
     with warnings.catch_warnings():

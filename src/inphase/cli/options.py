@@ -10,7 +10,7 @@ from inspect import signature
 from pathlib import Path
 from threading import Lock
 from types import NoneType
-from typing import Annotated, Any, Literal, Protocol, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
 import tyro
 from rich.console import Console
@@ -21,6 +21,9 @@ from rich.table import Table
 
 from inphase.progress import Progress
 from inphase.storage.files import require_folder
+
+if TYPE_CHECKING:
+    from inphase.storage.processes import VideoLimits
 
 Videos = Annotated[
     tyro.conf.Positional[tuple[Path, ...]],
@@ -46,8 +49,6 @@ Fps = Annotated[
 Device = Annotated[str, tyro.conf.arg(help="where networks run: auto, cpu or cuda")]
 Workers = Annotated[int, tyro.conf.arg(metavar="N", help="parallel processes; 0 works in this one")]
 PoseEstimator = Annotated[str, tyro.conf.arg(metavar="NAME", help="a pose estimator, or an import path module:Class")]
-VideoSeconds = Annotated[float, tyro.conf.arg(metavar="SECONDS", help="time that one video may take; 0: no limit")]
-VideoMemory = Annotated[float, tyro.conf.arg(metavar="GIB", help="memory that one video may take; 0: no limit")]
 CacheFolder = Annotated[
     Path | None,
     tyro.conf.arg(
@@ -67,7 +68,16 @@ class EmbeddingOptions:
     pose_estimator: PoseEstimator = "blazepose"
 
 
-DEFAULT_EMBEDDING = EmbeddingOptions()
+@dataclass(frozen=True)
+class LimitOptions:
+    """The options of commands that process each of many videos in a process that can be ended."""
+
+    video_seconds: Annotated[float, tyro.conf.arg(metavar="SECONDS", help="time for one video; 0: no limit")] = 3600
+    video_memory: Annotated[float, tyro.conf.arg(metavar="GIB", help="memory for one video; 0: no limit")] = 4
+
+
+DEFAULT_EMBEDDING, DEFAULT_LIMITS = EmbeddingOptions(), LimitOptions()
+Limits = Annotated[LimitOptions, tyro.conf.arg(name="")]
 Embedding = Annotated[EmbeddingOptions, tyro.conf.arg(name="")]  # without a prefix: --model, not --embedding.model
 Json = Annotated[bool, tyro.conf.arg(help="print the result as JSON instead of a table", name="json")]
 At = Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help="a second of the query")]
@@ -85,8 +95,8 @@ class JsonReady(Protocol):
         """Return JSON-ready values."""
 
 
-def run(work: Callable[..., Any], *arguments: Any, done: str = "", **options: Any) -> None:
-    """Call a function of the library, write its result into the folder `out`, and print its summary, or JSON.
+def run(work: Callable[..., Any], *arguments: Any, done: str = "", **options: Any) -> Any:
+    """Call a function of the library, write its result into the folder `out`, print its summary, or JSON; return it.
 
     `options` are those of the command, by the names of the function's parameters, and `out` and `json`. `done` is the
     last line; {out} stands for the folder, and {view} for the command that plays it.
@@ -94,6 +104,8 @@ def run(work: Callable[..., Any], *arguments: Any, done: str = "", **options: An
     out, json = options.pop("out", None), options.pop("json", False)
     if "embedding" in options:
         options |= vars(options.pop("embedding"))
+    if "limits" in options:
+        options["limits"] = video_limits(options["limits"])
     if out is not None:
         require_folder(out)
     with show_progress() as progress:
@@ -104,14 +116,22 @@ def run(work: Callable[..., Any], *arguments: Any, done: str = "", **options: An
     for sentence in summary.warnings:
         warn_line(sentence)
     if json:
-        return print_json(result)
+        print_json(result)
+        return result
     for line in summary.lines:
         print_line(line)
     if summary.columns:
         print_table(summary.title, summary.columns, summary.rows)
     if done:
         print_line(done.format(out=out, view="" if out is None else view_command(out)))
-    return None
+    return result
+
+
+def video_limits(options: LimitOptions) -> "VideoLimits":
+    """Return the limits in the form of the library."""
+    from inphase.storage.processes import VideoLimits
+
+    return VideoLimits(options.video_seconds, options.video_memory)
 
 
 def view_command(out: Path) -> str:

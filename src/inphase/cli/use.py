@@ -143,10 +143,11 @@ def compare(
     if not students:
         raise ValueError("name the video of a student, or a folder of them, and then the video of the pro")
     if len(students) == 1 and not students[0].is_dir():
-        return run(compare_videos, students[0], pro, **options, done="open {out}/report.html, or: {view}")
+        run(compare_videos, students[0], pro, **options, done="open {out}/report.html, or: {view}")
+        return
     if options.pop("student_labels") is not None:
         raise ValueError("--student-labels are those of one student: leave them out, they are carried over")
-    return run(compare_students, students, pro, **options, done="open {out}/report.html")
+    run(compare_students, students, pro, **options, done="open {out}/report.html")
 
 
 def search(

@@ -27,9 +27,10 @@ from inphase.data.batches import (
 )
 from inphase.data.reading import Read, annotated_measure
 from inphase.data.stream import Group, Stream
-from inphase.data.video import Video, summarize
+from inphase.data.video import Video
 from inphase.media.audio import RATE, Sound, cut_sound, log_mel_windows, read_sound
 from inphase.media.sampling import Context, Rule, sample
+from inphase.progress import summarize
 from inphase.storage.settings import Count
 
 

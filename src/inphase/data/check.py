@@ -9,8 +9,9 @@ from typing import Literal
 
 import numpy as np
 
-from inphase.data.video import Problem, Video, find_present, summarize
+from inphase.data.video import Problem, Video, find_present
 from inphase.media.listing import IMAGE_SUFFIXES
+from inphase.progress import summarize
 
 FindingKind = Literal["missing", "broken", "remark"]
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 from warnings import warn
 
-from inphase.data.video import Problem, Video, check_split, read_json, read_text, summarize
+from inphase.data.video import Problem, Video, check_split, read_json, read_text
 from inphase.media.listing import videos_in
+from inphase.progress import summarize
 
 EVENTS = {"VT": "vault", "FX": "floor exercise", "BB": "balance beam", "UB": "uneven bars"}
 _CATEGORY = re.compile(r"Clabel:\s*(\d+);\s*set:\s*(\d+);\s*Glabel:\s*\d+;\s*(\((VT|FX|BB|UB)\).+)")

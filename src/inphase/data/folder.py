@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from warnings import warn
 
-from inphase.data.video import SPLITS, Problem, Video, check_split, read_table, summarize
+from inphase.data.video import SPLITS, Problem, Video, check_split, read_table
 from inphase.media.listing import VIDEO_SUFFIXES, Skipped, find_videos
+from inphase.progress import summarize
 
 _TABLES = ("phases.csv", "splits.csv")
 

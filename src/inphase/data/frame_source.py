@@ -23,10 +23,11 @@ from inphase.data.reading import (
     read_pose3d,
     read_stored,
 )
-from inphase.data.video import Problem, Video, find_present, summarize
+from inphase.data.video import Problem, Video, find_present
 from inphase.media.frame_store import FrameStore
 from inphase.pose.pose import JOINTS13
 from inphase.pose.pose_store import FOLDER, PoseStore
+from inphase.progress import summarize
 from inphase.storage.cache import INDEX
 
 

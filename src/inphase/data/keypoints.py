@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.data.folder import read_phases, read_splits, read_video_table, split_by_name
-from inphase.data.video import Problem, Video, check_split, read_numbered_table, summarize
+from inphase.data.video import Problem, Video, check_split, read_numbered_table
+from inphase.progress import summarize
 
 # A joint is visible if its visibility or confidence is above this value.
 MIN_VISIBILITY = 0.5

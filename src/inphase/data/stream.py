@@ -32,8 +32,9 @@ from inphase.data.batches import (
     try_reading,
 )
 from inphase.data.reading import Read, annotated_length
-from inphase.data.video import Video, summarize
+from inphase.data.video import Video
 from inphase.media.sampling import Context, Frames, Rule, sample, usable
+from inphase.progress import summarize
 from inphase.storage.settings import Count
 
 # A step reads its frames into memory: this many small images take 10 GB.

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from warnings import warn
 
-from inphase.data.video import Problem, Video, check_split, read_rows, summarize
+from inphase.data.video import Problem, Video, check_split, read_rows
+from inphase.progress import summarize
 
 SPLITS = ("train", "test")
 _CLIP = re.compile(r"(?P<id>.{11})_(?P<start>\d{6})\.mp4")

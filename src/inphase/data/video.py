@@ -97,12 +97,6 @@ def find_present(videos: Iterable[Video]) -> tuple[list[Video], list[Video]]:
     return here, absent
 
 
-def summarize(names: Iterable[str], *, show: int = 3) -> str:
-    """List the first few names and the number of the others."""
-    listed = list(names)
-    return ", ".join(listed[:show]) + (f" and {len(listed) - show:,} more" if len(listed) > show else "")
-
-
 def read_text(file: Path) -> str:
     """Read a text file in UTF-8, with or without a byte order mark."""
     try:

@@ -31,7 +31,7 @@ from safetensors.numpy import save_file
 
 from inphase.data.batches import Skip, try_reading
 from inphase.data.reading import Read, measured_length
-from inphase.data.video import Problem, Video, summarize
+from inphase.data.video import Problem, Video
 from inphase.media.sampling import Context, Frames, clamped, context_frames
 from inphase.models import Embedding, Encoder, embed
 from inphase.models.embedding import rate_of
@@ -39,7 +39,7 @@ from inphase.models.joint_encoder import JointEncoder
 from inphase.models.modality import MIN_PERSON_FRACTION, find_modality
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint
-from inphase.progress import Progress, stage_progress
+from inphase.progress import Progress, stage_progress, summarize
 from inphase.runs import Run
 from inphase.storage.files import CHECKSUM, atomic_write, exclusive_lock, verify_checksum, write_checksum
 

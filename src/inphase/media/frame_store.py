@@ -12,13 +12,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from inphase.media.frames import Clip, in_clips, spliced
 from inphase.media.recording import Recording, describe_damage, open_recording
 from inphase.media.sampling import choose
-from inphase.progress import Progress, ignore_progress
+from inphase.progress import Progress, Summary, ignore_progress, summarize
 from inphase.storage.cache import ArrayStore, Entry, StoreFormat, append_entry, create_index, is_complete, read_index
 from inphase.storage.errors import MediaError, MissingExtraError, StoreError, describe_error
 from inphase.storage.files import exclusive_lock, explain_os_errors, is_disk_full, scratch_folder, write_blocks
@@ -89,6 +90,18 @@ class FillSummary:
     broken: dict[str, str] = field(default_factory=dict)
     damaged: dict[str, str] = field(default_factory=dict)
     outcomes: dict[str, str] = field(default_factory=dict, compare=False)
+    folder: Path = field(default=Path(), compare=False)
+
+    def summary(self) -> Summary:
+        """Return the counts, and warnings that list the videos which could not be read whole."""
+        counts = f"{self.written + self.kept:,} videos, {self.frames:,} frames in {self.folder} ({self.written:,} new)"
+        problems = (("broken", self.broken), ("damaged", self.damaged))
+        warnings = [f"{kind}: {summarize(found.values())}" for kind, found in problems if found]
+        return Summary([f"{counts}; {len(self.broken):,} broken, {len(self.damaged):,} damaged"], warnings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return vars(self) | {"folder": str(self.folder)}
 
 
 # Write a source to a file; return the number of frames, the hash of the file and the damage.
@@ -176,6 +189,7 @@ def fill(
             entry.id: "broken" if entry.broken else "kept" if number < old else "written"
             for number, entry in enumerate(done)
         },
+        folder=folder,
     )
 
 

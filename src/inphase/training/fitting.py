@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from inphase.data import folder as collection
 from inphase.data.reading import sources
-from inphase.data.video import Problem, Video, summarize
+from inphase.data.video import Problem, Video
 from inphase.media.frame_store import FillSummary, fill_store
 from inphase.pose.pose_store import fill_poses
-from inphase.progress import Progress, ignore_progress
+from inphase.progress import Progress, ignore_progress, summarize
 from inphase.runs import Run
 from inphase.storage.cache import Cache, default_cache_folder
 from inphase.storage.errors import MissingExtraError

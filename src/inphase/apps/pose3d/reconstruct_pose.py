@@ -20,13 +20,13 @@ from inphase.apps.pose3d.views import MIN_VIEWS, Performance, Reconstruction, ch
 from inphase.apps.tracks import add_video_file
 from inphase.data import DATASETS
 from inphase.data.frame_source import select_joints
-from inphase.data.video import Video, summarize
+from inphase.data.video import Video
 from inphase.media.recording import NamedVideo, open_recordings
 from inphase.models import Encoder, load_encoder, load_shipped
 from inphase.models.embed_videos import Model, estimate_poses
 from inphase.playback import write_playback
 from inphase.pose.pose import JOINTS13
-from inphase.progress import Progress, Summary, describe_left_out, ignore_progress, stage_progress
+from inphase.progress import Progress, Summary, describe_left_out, ignore_progress, stage_progress, summarize
 from inphase.storage.cache import Cache, default_cache_folder
 from inphase.storage.errors import MediaError
 from inphase.storage.files import atomic_write, require_folder
