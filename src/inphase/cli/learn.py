@@ -4,7 +4,7 @@ import shlex
 import time
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -66,7 +66,7 @@ def fit(
         raise ValueError(f"--steps must be at least 1 and --workers 0, got {steps} and {workers}")
     changes = [f"run.seed={seed}", *([] if steps is None else [f"run.steps={steps}"]), *set]
     with show_progress() as progress:
-        how = {"changes": changes, "workers": workers, "limits": video_limits(limits), "cache": cache}
+        how: dict[str, Any] = {"changes": changes, "workers": workers, "limits": video_limits(limits), "cache": cache}
         fitted = fit_folder(folder, out, modality=modality, on_status=print_status(), progress=progress, **how)
     if json:
         return print_json(fitted)
