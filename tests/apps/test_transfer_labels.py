@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
-from inphase.align.consensus import posterior
+from inphase.align.consensus import align_pairwise, posterior
 from inphase.align.matching import match, pair_cost
 from inphase.apps.labels import Event, Labels, Segment
-from inphase.apps.transfer_labels import CONFIDENCE_TEMPERATURE, carry_labels, transfer_labels
+from inphase.apps.transfer_labels import CONFIDENCE_TEMPERATURE, carry_by_votes, carry_labels, transfer_labels
 from inphase.models.embedding import Embedding
 from inphase.storage.errors import MediaError
 from tests.apps.curves import on_curve
@@ -127,3 +127,46 @@ def test_a_target_that_fails_is_left_out_and_named(tmp_path: Path, monkeypatch: 
         transfer_labels(source, labels, [bad], **given)  # type: ignore[arg-type]
     with pytest.raises(MediaError, match=r"bad\.mp4 shows no person"):
         transfer_labels(bad, labels, [good], **given)  # type: ignore[arg-type]
+
+
+def test_several_targets_and_references_vote(tmp_path: Path) -> None:
+    walk = [int(n) for n in np.random.default_rng(0).permutation(4000)[:20]]
+    folder = tmp_path / "targets"
+    folder.mkdir()
+    source = write_video(tmp_path / "a.mp4", images=[numbered(n) for n in walk])
+    second = write_video(tmp_path / "second.mp4", images=[numbered(n) for n in walk for _ in range(3)])
+    for repeats in (1, 2, 3):
+        write_video(folder / f"{repeats}.mp4", images=[numbered(n) for n in walk for _ in range(repeats)])
+    (tmp_path / "a.csv").write_text("second,label\n0.2,up\n0.3,half\n")
+    (tmp_path / "second.csv").write_text("second,label\n0.6,up\n0.9,half\n1.2,late\n")
+    labeled = transfer_labels(
+        source,
+        tmp_path / "a.csv",
+        [folder],
+        references=[(second, tmp_path / "second.csv")],
+        model=small(context=(0,)),
+        cache=tmp_path / "cache",
+    )
+    assert [each.name for each in labeled.targets] == ["1", "2", "3"]
+    for repeats, found in enumerate(labeled.transferred, start=1):
+        assert [each.label for each in found.events] == ["up", "half", "late"]
+        for event, second_of in zip(found.events, (0.2, 0.3, 0.4), strict=True):
+            assert event.second == pytest.approx(second_of * repeats, abs=0.06)
+            assert (event.confidence or 0) > 0.9
+    assert labeled.tables == (tmp_path / "a.csv", tmp_path / "second.csv")
+    names = [file.name for file in labeled.write(tmp_path / "out")]
+    assert names == ["1.csv", "2.csv", "3.csv", "playback.json"]
+    with pytest.raises(ValueError, match="name at least one target"):
+        transfer_labels(source, tmp_path / "a.csv", [source])
+    with pytest.raises(ValueError, match="neighbors must not be negative"):
+        transfer_labels(source, tmp_path / "a.csv", [folder], neighbors=-1)
+
+
+def test_segments_are_carried_by_votes() -> None:
+    clips = [on_curve(np.linspace(0, 1, length)) for length in (60, 91, 75)]
+    labels = Labels(segments=(Segment(0.0, 0.7, "early"), Segment(0.7, 2.0, "late")))
+    found = carry_by_votes([labels], clips, align_pairwise(clips), target=1, y_end=91 / 30)
+    early, late = found.segments
+    assert (early.start, late.end) == (0.0, 91 / 30)
+    assert early.end == late.start == pytest.approx(21 / 59 * 90 / 30, abs=0.07)
+    assert min(each.confidence or 0 for each in found.segments) > 0.9

@@ -19,7 +19,7 @@ from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import load_encoder, load_shipped
 from inphase.pose.estimator import DEFAULT_ESTIMATOR, require_estimator
 from inphase.pose.pose import Pose
-from inphase.pose.pose_store import cached_pose
+from inphase.pose.pose_store import cached_pose, is_pose_cached
 from inphase.progress import Progress, ignore_progress, stage_progress
 from inphase.storage.cache import Cache
 from inphase.storage.errors import MediaError, MissingExtraError
@@ -79,17 +79,22 @@ def embed_videos(
     encoder, note = open_encoder(model, modality), ""
     chosen = "given" if model is not None else "shipped"
     if encoder is None:
-        encoder, note = choose_shipped(pose_estimator)
+        known = all(is_pose_cached(path, cache=cache, fps=fps, estimator=pose_estimator) for path in paths)
+        encoder, note = choose_shipped(None if known else pose_estimator)
     embeddings = _embed_all(paths, encoder, cache, fps, pose_estimator, progress or ignore_progress)
     if encoder.modality == "both":
         return EmbeddedVideos(embeddings, encoder, describe_routes(paths, embeddings))
     return EmbeddedVideos(embeddings, encoder, note or f"Using the {chosen} {encoder.modality} encoder.")
 
 
-def choose_shipped(pose_estimator: str = DEFAULT_ESTIMATOR) -> tuple[Encoder, str]:
-    """Load the shipped encoders of pose and images together; without a pose estimator images alone, and say why."""
+def choose_shipped(pose_estimator: str | None = DEFAULT_ESTIMATOR) -> tuple[Encoder, str]:
+    """Load the shipped encoders of pose and images together; images alone, and the reason, without the estimator.
+
+    None needs no estimator, since all poses are cached.
+    """
     try:
-        require_estimator(pose_estimator)
+        if pose_estimator is not None:
+            require_estimator(pose_estimator)
         return load_joint_encoder(), ""
     except (MissingExtraError, FileNotFoundError) as error:
         encoder, name = load_image_encoder()

@@ -22,8 +22,9 @@ from inphase.data import DATASETS
 from inphase.data.frame_source import select_joints
 from inphase.data.video import Video
 from inphase.media.recording import NamedVideo, open_recordings
-from inphase.models import Encoder, load_encoder, load_shipped
-from inphase.models.embed_videos import Model, estimate_poses
+from inphase.models import Encoder, load_shipped
+from inphase.models.embed_videos import Model, estimate_poses, open_encoder
+from inphase.models.joint_encoder import JointEncoder
 from inphase.playback import write_playback
 from inphase.pose.pose import JOINTS13
 from inphase.progress import Progress, Summary, describe_left_out, ignore_progress, stage_progress, summarize
@@ -177,9 +178,10 @@ def reconstruct_pose(
 
 
 def _pose_encoder(model: Model) -> Encoder:
-    """Load the given encoder or the shipped one; raise if it does not embed poses of 13 joints."""
-    encoder = model if isinstance(model, Encoder) else load_shipped("pose") if model is None else load_encoder(model)
-    if encoder.modality != "pose" or tuple(encoder.config["joints"]) != JOINTS13:
+    """Load the given encoder, its pose part, or the shipped one; raise if it does not embed poses of 13 joints."""
+    encoder = load_shipped("pose") if model is None else open_encoder(model)
+    encoder = encoder.pose if isinstance(encoder, JointEncoder) else encoder
+    if encoder is None or encoder.modality != "pose" or tuple(encoder.config["joints"]) != JOINTS13:
         raise ValueError(f"{model or 'the model'} does not embed poses of PennAction's 13 joints: name one that does")
     return encoder
 
