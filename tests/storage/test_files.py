@@ -17,17 +17,22 @@ import inphase
 from inphase.storage.cache import Cache
 from inphase.storage.errors import MediaError
 from inphase.storage.files import (
+    CHECKSUM,
     DRAFT_SUFFIX,
     atomic_write,
+    exclusive_lock,
     is_draft,
     read_cell,
     refuse_overwrite,
     require_folder,
     scratch_folder,
     sweep_drafts,
+    verify_checksum,
     write_blocks,
+    write_checksum,
     write_table,
 )
+from inphase.storage.files import _sweep_once as swept_folders
 
 
 def test_a_file_appears_when_it_is_whole_and_what_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -182,3 +187,74 @@ def test_every_table_is_written_by_one_function() -> None:
     writers = [path.name for path in sources if "csv.writer" in path.read_text(encoding="utf-8")]
     assert writers == ["files.py"]
     assert not [path for path in sources if "DictWriter" in path.read_text(encoding="utf-8")]
+
+
+FILE_OPERATIONS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.chmod", "os.scandir", "os.listdir"}
+
+
+def write_until_killed(file: Path, operation: int) -> bool:
+    """Write a file in a forked process that is killed before a file operation; return whether it was."""
+    child = os.fork()
+    if child == 0:
+        seen: list[str] = []
+
+        def watch(event: str, _: object) -> None:
+            if event in FILE_OPERATIONS:
+                seen.append(event)
+                if len(seen) == operation:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(watch)
+        with scratch_folder(file.parent) as folder, atomic_write(file) as part:
+            (folder / "made").mkdir()
+            part.write_text("new")
+        os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("sweep", ["next write", "next lock"])
+def test_a_writer_killed_at_any_operation_leaves_nothing_that_the_next_one_does_not_sweep(
+    tmp_path: Path, sweep: str
+) -> None:
+    file, kills = tmp_path / "x.txt", 0
+    file.write_text("old")
+    while write_until_killed(file, kills + 1):
+        kills += 1
+        assert file.read_text() in ("old", "new")
+        if sweep == "next lock":
+            with exclusive_lock(tmp_path):
+                pass
+        else:
+            swept_folders.cache_clear()  # as in a new process
+            with atomic_write(tmp_path / "y.txt") as part:
+                part.write_text("")
+        left = {path.name for path in tmp_path.iterdir()} - {"x.txt", "y.txt", "lock"}
+        assert not left
+        file.write_text("old")
+    assert kills > 10
+    assert file.read_text() == "new"
+
+
+def test_a_checksum_covers_every_byte(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    file.write_text("no text")
+    assert verify_checksum(file) is None
+    with pytest.raises(ValueError, match="has 0 places for a checksum"):
+        write_checksum(file)
+    write_checksum(file, append=True)
+    assert verify_checksum(file) is True
+    content = file.read_bytes()
+    assert len(content) == len("no text") + len(CHECKSUM)
+    for place in range(8 * len(content)):
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        file.write_bytes(damaged)
+        assert verify_checksum(file) is not True
+    large = tmp_path / "large"
+    large.write_bytes(b"0" * 5_000_000)
+    write_checksum(large, append=True)
+    assert verify_checksum(large) is True
+    with large.open("r+b") as opened:
+        opened.seek(2_500_000)
+        opened.write(b"1")
+    assert verify_checksum(large) is False

@@ -1,6 +1,5 @@
 """Retrieve frames by a second of sound, or seconds of sound by a frame, with two encoders of one embedding space."""
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,7 +26,7 @@ from inphase.progress import Progress, Summary, ignore_progress, summarize
 from inphase.runs import Run
 from inphase.storage.cache import open_cache
 from inphase.storage.errors import MediaError
-from inphase.storage.files import require_folder
+from inphase.storage.files import require_folder, scratch_folder
 
 # Seconds over which the energy of a sound is summed to find its loudest moment.
 ENERGY_STEP = 0.05
@@ -68,10 +67,10 @@ class RetrievedSound:
         out, report = Path(folder), progress or ignore_progress
         require_folder(out)
         out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory() as draft:
+        with scratch_folder(out) as draft:
 
             def show(name: str, second: float, score: float | None = None) -> PlaybackMoment:
-                file = self.corpus.file(name, Path(draft))
+                file = self.corpus.file(name, draft)
                 return show_second(out, file, name, second, score=score, note=self.corpus.action(name))
 
             shown = [show(self.corpus.query, self.query.second)]

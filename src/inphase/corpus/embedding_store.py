@@ -9,9 +9,10 @@ twice for a moment is the same row.
 
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -67,6 +68,9 @@ class Catalog:
     def __init__(self, file: Path) -> None:
         """Open a catalog, or create one."""
         self._file = file
+        # SQLite would create it with mode 0644 at most, whatever the umask allows.
+        with suppress(OSError):
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o666))
         self._db = sqlite3.connect(file, timeout=60)
         self._db.executescript(_TABLES)
         # A temporary database of its own: a transaction left open here locks no other process out.

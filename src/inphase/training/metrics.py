@@ -1,8 +1,12 @@
 """Metrics of a run: JSON lines and TensorBoard events, and the status that callers display while it trains."""
 
 import contextlib
+import errno
+import io
 import json
 import math
+import os
+import socket
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -14,6 +18,7 @@ from typing import Any
 import msgspec
 
 from inphase.runs import Run
+from inphase.storage.errors import import_extra
 from inphase.storage.files import atomic_write
 
 # A mean cosine of 0.99 between embeddings of unrelated frames is an angle of 8 degrees: frames are indistinguishable.
@@ -100,22 +105,24 @@ class Metrics:
         kept = [row for row in read_metrics(run.folder) if row["step"] <= step]
         with atomic_write(run.metrics) as draft:
             draft.write_text("".join(_line(row) for row in kept), encoding="utf-8")
-        self._lines = run.metrics.open("a", encoding="utf-8")
-        self._events = _open_events(run.tensorboard, step=step)
+        self._files = contextlib.ExitStack()
+        with contextlib.ExitStack() as opened:
+            self._lines = opened.enter_context(run.metrics.open("a", encoding="utf-8"))
+            self._events = None
+            if find_spec("tensorboard") is not None:
+                self._events = opened.enter_context(contextlib.closing(_Events(run.tensorboard, step=step)))
+            self._files = opened.pop_all()
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Write the metrics of a step."""
         self._lines.write(_line({"step": step, **values}))
         self._lines.flush()
-        for name, value in values.items():
-            if self._events is not None:
-                self._events.add_scalar(name, value, step)
+        if self._events is not None:
+            self._events.write(step, values)
 
     def close(self) -> None:
         """Flush and close the files."""
-        self._lines.close()
-        if self._events is not None:
-            self._events.close()
+        self._files.close()
 
 
 def read_metrics(folder: Path | str) -> list[dict[str, Any]]:
@@ -134,13 +141,49 @@ def read_metrics(folder: Path | str) -> list[dict[str, Any]]:
     return rows
 
 
-def _open_events(folder: Path, *, step: int) -> Any:
-    """Open a TensorBoard writer, or return None where tensorboard is not installed."""
-    if find_spec("tensorboard") is None:
-        return None
-    from torch.utils.tensorboard import SummaryWriter
+class _Events:
+    """A file of TensorBoard events, written by the caller.
 
-    return SummaryWriter(folder, purge_step=step + 1)
+    TensorBoard's own writer is a thread, which prints a traceback where the disk is full, and loses what it has queued.
+    """
+
+    def __init__(self, folder: Path, *, step: int) -> None:
+        """Start a file; events of earlier files after `step` are dropped by TensorBoard."""
+        self._proto = import_extra("tensorboard.compat.proto.event_pb2", extra="train")
+        self._summary = import_extra("tensorboard.compat.proto.summary_pb2", extra="train").Summary
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+        # Unbuffered: closing the file after a failure writes nothing.
+        self._file = (folder / name).open("wb", buffering=0)
+        try:
+            self._add(file_version="brain.Event:2")
+            if step:
+                start = self._proto.SessionLog(status=self._proto.SessionLog.START)
+                self._add(step=step + 1, session_log=start)
+        except OSError:
+            self._file.close()
+            raise
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Write the metrics of a step."""
+        found = [self._summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._add(step=step, summary=self._summary(value=found))
+
+    def _add(self, **fields: Any) -> None:
+        """Append a record, all of it or nothing."""
+        record, before = io.BytesIO(), self._file.tell()
+        writer = import_extra("tensorboard.summary.writer.record_writer", extra="train").RecordWriter(record)
+        writer.write(self._proto.Event(wall_time=time.time(), **fields).SerializeToString())
+        try:
+            if self._file.write(record.getvalue()) != len(record.getvalue()):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            self._file.truncate(before)
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 def _line(row: Mapping[str, Any]) -> str:
