@@ -39,6 +39,7 @@ def make_body(region: Region, *, swing: float = 0.0) -> Body:
     angles = np.arange(len(JOINTS)) * 2.4
     points = np.stack([np.cos(angles), np.sin(angles)], axis=1) * 0.8
     points[HIPS] = [[-0.1, 0.0], [0.1, 0.0]]
+    points[[JOINTS.index("left_shoulder"), JOINTS.index("right_shoulder")]] = [[0.2, -0.5], [-0.2, -0.5]]
     points[WRISTS] = [[swing, -0.3], [swing, -0.2]]
     pixels = (points * region.radius + [region.x, region.y]).astype(np.float32)
     world = np.concatenate([points, np.zeros((len(points), 1))], axis=1).astype(np.float32)

@@ -2,16 +2,18 @@
 
 import importlib.util
 import warnings
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.ndimage import map_coordinates
 
-from inphase.media.frames import read_clip
+from inphase.media.frames import Clip, read_clip
 from inphase.pose.blazepose import BlazePose, crop_square, decode_people, refine_landmarks
-from inphase.pose.pose import Region
-from tests.pose.people import JOINTS, needs_networks
+from inphase.pose.pose import Pose, Region, assemble
+from tests.pose.people import JOINTS, make_body, needs_networks
 from tests.real_data import needs_real, real_folder
 
 needs_mediapipe = pytest.mark.skipif(importlib.util.find_spec("mediapipe") is None, reason="no mediapipe to compare")
@@ -67,6 +69,33 @@ def test_a_heat_map_refines_only_where_it_is_sure() -> None:
     np.testing.assert_allclose(refined, np.array([[33, 20], [31.5, 19.5], [31.5, 19.5], [1, 0]]), atol=1e-4)
     outside = np.array([[-0.1, 0.5], [0.5, 1.2], [2.0, 0.5], [0.5, -3]], np.float32)
     np.testing.assert_array_equal(refine_landmarks(outside, heat + 40), outside)
+
+
+def test_the_closer_look_is_at_twice_the_size_and_in_the_places_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bright point in the enlarged surroundings of a figure is where it is in the whole image."""
+    frames = np.zeros((4, 90, 200, 3), np.uint8)
+    frames[:, 41, 152] = 255
+    sizes = []
+
+    def track_brightest(_: object, clips: Iterable[Clip]) -> Pose:
+        (clip,) = clips
+        sizes.append(clip.frames.shape[1:3])
+        rows, columns = np.indices(clip.frames.shape[1:3])
+        weights = clip.frames[0, ..., 0].astype(np.float64)
+        place = [(weights * axis).sum() / weights.sum() for axis in (columns, rows)]
+        return replace(
+            pose, keypoints=np.tile(np.array(place, np.float32), (4, len(JOINTS), 1)), size=clip.frames.shape[1:3]
+        )
+
+    monkeypatch.setattr("inphase.pose.blazepose.track_person", track_brightest)
+    body = make_body(Region(150, 40, 20))
+    times = np.arange(4) / 30
+    pose = assemble(dict.fromkeys(range(4), body), joints=JOINTS, times=times, size=(90, 200))
+    found = BlazePose.estimate_closer(BlazePose.__new__(BlazePose), [Clip(frames, times)], pose)
+    np.testing.assert_allclose(found.keypoints[:, 0], np.tile([152.0, 41.0], (4, 1)), atol=0.1)
+    assert found.size == (90, 200)
+    # The torso has 10 pixels: 26 to each side of the hips, twice.
+    assert sizes == [(104, 104)]
 
 
 def clips() -> list[Path]:

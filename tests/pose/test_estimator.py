@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -147,6 +148,46 @@ def test_a_few_frames_show_whether_there_is_a_person(tmp_path: Path, nobody: boo
     if nobody:
         with pytest.raises(NoPersonError, match=r"b\.mp4 shows no person"):
             estimate_pose(empty, estimator=TOY)
+
+
+class SecondLook(ToyEstimator):
+    """Jitters by `noise` pixels at first, and by `closer` at the second attempt."""
+
+    attempts: ClassVar[list[str]] = []
+
+    def __init__(self, *, noise: float = 0.0, closer: float = 0.0) -> None:
+        super().__init__()
+        self.noise, self.closer = noise, closer
+
+    def estimate(self, clips: Iterable[Clip]) -> Pose:
+        return self._shaken(super().estimate(clips), self.noise, "first")
+
+    def estimate_closer(self, clips: Iterable[Clip], pose: Pose) -> Pose:
+        assert pose.found.all()
+        return self._shaken(super().estimate(clips), self.closer, "closer")
+
+    def _shaken(self, pose: Pose, noise: float, name: str) -> Pose:
+        self.attempts.append(name)
+        jitter = np.random.default_rng(1).normal(0, noise + 1e-9, pose.keypoints.shape).astype(np.float32)
+        return replace(pose, keypoints=pose.keypoints * 3 + jitter)
+
+
+@pytest.mark.parametrize(
+    ("noise", "closer", "attempts", "kept"),
+    [(0, 0, ["first"], 0.0), (60, 1, ["first", "closer"], 1.0), (60, 70, ["first", "closer"], 60.0)],
+    ids=["plausible", "closer is better", "closer is worse"],
+)
+def test_an_implausible_pose_is_estimated_again_and_the_better_one_kept(
+    tmp_path: Path, noise: float, closer: float, attempts: list[str], kept: float
+) -> None:
+    video = write_phases(tmp_path / "a.mp4", np.linspace(0, 0.3, 30))
+    SecondLook.attempts.clear()
+    name, options, stages = f"{__name__}:SecondLook", {"noise": noise, "closer": closer}, []
+    pose = estimate_pose(video, estimator=name, options=options, progress=lambda stage, *_: stages.append(stage))
+    assert SecondLook.attempts == attempts
+    assert set(stages) == {"estimating pose", "estimating pose again"} if len(attempts) > 1 else {"estimating pose"}
+    bend = pose.keypoints[2:, 0] - 2 * pose.keypoints[1:-1, 0] + pose.keypoints[:-2, 0]  # the nose does not move
+    assert bend.std() / np.sqrt(6) == pytest.approx(kept, rel=0.5, abs=0.01)
 
 
 class WithoutPreview:

@@ -1,5 +1,6 @@
 """Everybody in view is tracked, lost and found again; the person chosen is the largest and most moving."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -200,6 +201,26 @@ def test_a_cut_to_another_view_goes_on_with_who_is_as_large() -> None:
     assert sorted(choose_person([before, always], **clip_of(80))) == list(range(40)), "a bystander does not take over"
     small = make_track(range(42, 80), x=200, radius=9, swing=0.4)
     assert sorted(choose_person([before, small], **clip_of(80))) == list(range(40))
+
+
+def test_a_phantom_larger_than_the_image_does_not_win() -> None:
+    """A body upside down in a few frames, in a circle larger than the image, moves more pixels than anybody."""
+    player, phantom = make_track(range(97), radius=14.0, swing=0.4), PersonTrack()
+    for frame in range(40, 51):
+        body = make_body(Region(120.0, 45.0, 200.0), swing=0.8 * float(np.sin(frame / 2)))
+        phantom.add(frame, replace(body, points=np.array([240, 90], np.float32) - body.points))
+    for tracks in ([player, phantom], [phantom, player]):
+        person = choose_person(tracks, **clip_of(97))
+        assert [person[frame] for frame in range(97)] == player.bodies
+
+
+def test_jitter_is_no_motion() -> None:
+    rng, still, player = np.random.default_rng(0), PersonTrack(), make_track(range(60), swing=0.3)
+    for frame in range(60):
+        body = make_body(Region(110.0, 40.0, 22.0))
+        jitter = rng.normal(0, 8, body.points.shape).astype(np.float32)
+        still.add(frame, replace(body, points=body.points + jitter))
+    assert prominence(still, **clip_of(60)) < 0.5 * prominence(player, **clip_of(60))
 
 
 def test_nobody_is_nobody() -> None:

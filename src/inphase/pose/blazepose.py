@@ -8,10 +8,13 @@ Bazarevsky et al., "BlazePose: On-device Real-time Body Pose tracking", CVPR wor
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import ClassVar
 
 import numba
 import numpy as np
+import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from inphase.media.frames import Clip
@@ -23,6 +26,10 @@ from inphase.storage.errors import MissingExtraError, import_extra
 # The black margin on each side of an image in which people are searched, as a fraction of the longer side: the network
 # needs the whole circle around a person inside the image.
 MARGIN = 0.25
+
+# An implausible figure is estimated again in a window that reaches so many torso lengths from its hips, enlarged so
+# many times, at most to so many pixels.
+CLOSER_TORSOS, CLOSER_SCALE, MAX_CLOSER_PIXELS = 2.6, 2.0, 1024
 
 # The detector: sides of its input and of its grids of anchors, with the number of anchors in a cell.
 _SEARCH_SIDE = 224
@@ -85,6 +92,15 @@ class BlazePose:
         """Estimate the pose of the person that consecutive clips are about."""
         return track_person(self, clips)
 
+    def estimate_closer(self, clips: Iterable[Clip], pose: Pose) -> Pose:
+        """Estimate the pose again in the surroundings of the figure, at twice the size."""
+        left, top, right, bottom = _surroundings(pose)
+        scale = min(CLOSER_SCALE, MAX_CLOSER_PIXELS / max(right - left, bottom - top))
+        larger = (Clip(_resize(clip.frames[:, top:bottom, left:right], scale), clip.times) for clip in clips)
+        found = track_person(self, larger)
+        points = (found.keypoints + np.float32(0.5)) / np.float32(scale) - np.float32(0.5)
+        return replace(found, keypoints=points + np.array([left, top], np.float32), size=pose.size)
+
     def shows_person(self, image: NDArray[np.uint8]) -> bool:
         """Report whether an image [H, W, 3] shows a person."""
         return bool(self.find(image))
@@ -121,6 +137,29 @@ class BlazePose:
             _sigmoid(landmarks[:joints, 3]).astype(np.float32),
             _region(points[_CENTER], points[_RIM], corner=0.0),
         )
+
+
+def _surroundings(pose: Pose) -> tuple[int, int, int, int]:
+    """Return the part of the image that a figure needs: left, top, right and bottom in pixels."""
+    shoulders, hips = (
+        pose.keypoints[:, [pose.joints.index(f"{side}_{joint}") for side in ("left", "right")]].mean(1)[pose.found]
+        for joint in ("shoulder", "hip")
+    )
+    reach = CLOSER_TORSOS * float(np.median(np.linalg.norm(shoulders - hips, axis=1)))
+    height, width = pose.size
+    low, high = np.quantile(hips, 0.05, axis=0) - reach, np.quantile(hips, 0.95, axis=0) + reach
+    left, right = (int(np.clip(x, 0, width)) for x in (np.floor(low[0]), np.ceil(high[0])))
+    top, bottom = (int(np.clip(y, 0, height)) for y in (np.floor(low[1]), np.ceil(high[1])))
+    # A figure outside of the image has the whole image as its surroundings.
+    return (left, top, right, bottom) if right - left > 8 and bottom - top > 8 else (0, 0, width, height)
+
+
+def _resize(frames: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
+    """Resize images [T, H, W, 3] by bicubic interpolation."""
+    planes = torch.from_numpy(np.ascontiguousarray(frames)).permute(0, 3, 1, 2).float()
+    size = [max(round(length * scale), 1) for length in planes.shape[2:]]
+    resized = F.interpolate(planes, size=size, mode="bicubic", align_corners=False)
+    return np.ascontiguousarray(resized.round_().clamp_(0, 255).byte().permute(0, 2, 3, 1).numpy())
 
 
 def _rotation(angle: float) -> NDArray[np.float64]:

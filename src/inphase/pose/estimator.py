@@ -4,6 +4,7 @@ A new estimator is one class and one line in `POSE_ESTIMATORS`; outside of the p
 "mypackage.module:MyEstimator" stands in place of the name.
 """
 
+import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import numpy as np
 from inphase.media.frames import Clip, in_clips, read_clip, spliced, warn_of_damage
 from inphase.media.recording import Recording, open_recording
 from inphase.media.sampling import choose
+from inphase.pose.plausibility import plausibility
 from inphase.pose.pose import Pose
 from inphase.progress import Progress, ignore_progress
 from inphase.storage.errors import NoPersonError
@@ -26,6 +28,9 @@ DEFAULT_ESTIMATOR = "blazepose"
 
 # A recording with a person in a smaller fraction of its frames has none.
 MIN_FOUND_FRACTION = 0.1
+# A less plausible pose is estimated again by an estimator that can, closer to the figure; that pose is taken if it is
+# so many times as plausible.
+MIN_PLAUSIBILITY, MIN_GAIN = 0.45, 1.1
 # Frames in memory at a time.
 CLIP_LENGTH = 16
 # A few sampled frames are searched first; a recording with no person in this fraction of them is taken to show none.
@@ -35,8 +40,9 @@ PREVIEW_FRAMES, EMPTY_FRACTION = 12, 0.75
 class PoseEstimator(Protocol):
     """Estimates the pose of the one person a recording is about. Its options are the arguments of its constructor.
 
-    Three more methods are used where an estimator has them: `shows_person(image) -> bool` finds recordings without
-    people quickly, `require_installed()`, static, raises `MissingExtraError` before any work, `close()` frees memory.
+    Four more methods are used where an estimator has them: `shows_person(image) -> bool` finds recordings without
+    people quickly, `estimate_closer(clips, pose)` estimates again around an implausible figure, `require_installed()`,
+    static, raises `MissingExtraError` before any work, `close()` frees memory.
     """
 
     joints: ClassVar[tuple[str, ...]]  # names in the order of the arrays; left_… and right_… are the person's own
@@ -115,9 +121,9 @@ def estimate_pose(
         if spans or fps is not None or native_fps is not None:
             raise ValueError("spans, fps and native_fps are for files: pass the path instead of the clip")
         starts = range(0, len(source), CLIP_LENGTH)
-        parts = (Clip(source.frames[i : i + CLIP_LENGTH], source.times[i : i + CLIP_LENGTH]) for i in starts)
+        parts = [Clip(source.frames[i : i + CLIP_LENGTH], source.times[i : i + CLIP_LENGTH]) for i in starts]
         with open_estimator(estimator, options) as opened:
-            return _estimate(opened, parts, name="the clip", total=len(source), progress=progress)
+            return _estimate(opened, lambda: parts, name="the clip", total=len(source), progress=progress)
     recording = open_recording(source, native_fps=native_fps)
     pose = estimate_recording(recording, spans=spans, fps=fps, estimator=estimator, options=options, progress=progress)
     warn_of_damage(recording)
@@ -134,13 +140,16 @@ def estimate_recording(
     progress: Progress | None = None,
 ) -> Pose:
     """Estimate the pose in an opened recording, which afterwards counts its damaged frames."""
-    if spans:
-        wanted = [choose(recording.times, span=span, fps=fps) for span in spans]
-        clips = spliced(recording, spans, fps=fps, size=None, length=CLIP_LENGTH)
-    else:
-        wanted = [choose(recording.times, fps=fps)]
-        clips = in_clips(recording, wanted[0], size=None, length=CLIP_LENGTH)
+    wanted = [choose(recording.times, span=span, fps=fps) for span in spans] or [choose(recording.times, fps=fps)]
     total = sum(len(recording.times) if some is None else len(some) for some in wanted)
+    decoded = iter([recording])  # once: damage that is decoded again is not counted again
+
+    def clips() -> Iterator[Clip]:
+        source = next(decoded, None) or copy.copy(recording)
+        if spans:
+            return spliced(source, spans, fps=fps, size=None, length=CLIP_LENGTH)
+        return in_clips(source, wanted[0], size=None, length=CLIP_LENGTH)
+
     with open_estimator(estimator, options) as opened:
         return _estimate(opened, clips, name=str(recording.path), total=total, progress=progress)
 
@@ -161,19 +170,24 @@ def first_without_person(paths: Sequence[Path], *, estimator: str = DEFAULT_ESTI
 
 
 def _estimate(
-    estimator: PoseEstimator, clips: Iterable[Clip], *, name: str, total: int, progress: Progress | None
+    estimator: PoseEstimator,
+    clips: Callable[[], Iterable[Clip]],
+    *,
+    name: str,
+    total: int,
+    progress: Progress | None,
 ) -> Pose:
     """Estimate the pose in consecutive clips; raise `NoPersonError`, which names them, if it was hardly found."""
     report = progress or ignore_progress
 
-    def reported() -> Iterator[Clip]:
+    def reported(stage: str) -> Iterator[Clip]:
         done = 0
-        for clip in clips:
+        for clip in clips():
             yield clip
             done += len(clip)
-            report("estimating pose", done, total)
+            report(stage, done, total)
 
-    pose = estimator.estimate(reported())
+    pose = estimator.estimate(reported("estimating pose"))
     if pose.joints != tuple(estimator.joints):
         raise ValueError(
             f"{type(estimator).__name__} announces the joints {estimator.joints} but returns {pose.joints}"
@@ -184,4 +198,8 @@ def _estimate(
         raise NoPersonError(
             f"{name} shows no person ({where} could one be found): leave it out, or cut it to where one is"
         )
-    return pose
+    closer: Callable[[Iterable[Clip], Pose], Pose] | None = getattr(estimator, "estimate_closer", None)
+    if closer is None or (rated := plausibility(pose)) >= MIN_PLAUSIBILITY:
+        return pose
+    again = closer(reported("estimating pose again"), pose)
+    return again if plausibility(again) > MIN_GAIN * rated else pose

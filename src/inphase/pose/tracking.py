@@ -41,7 +41,7 @@ MAX_DOUBTS = 2
 WIDE_MARGIN, CROP_SIZE = 0.5, 0.6
 # Search where the image changes by at least this fraction of the change around the most prominent person.
 MIN_CHANGE = 0.5
-# A person larger than this fraction of the longer side of the image, as a radius, is not more prominent.
+# A person larger than this fraction of the shorter side of the image, as a radius, is not more prominent.
 MAX_RADIUS = 0.5
 # Motion is measured between moving averages over so many frames, which jitter does not change.
 MOTION_FRAMES = 5
@@ -153,7 +153,7 @@ def _expected(person: Mapping[int, Body], frames: Sequence[int]) -> list[Region]
 def prominence(
     track: PersonTrack, *, joints: tuple[str, ...], times: NDArray[np.float64], size: tuple[int, int]
 ) -> float:
-    """Score a track in a clip with frames at `times`: plausibility × confirmed searches × size × motion of the limbs.
+    """Score a track at `times`: duration × plausibility × confirmed searches × size × motion of the limbs in pixels.
 
     Motion is relative to the hips: neither a walk through the background nor a moving camera counts. Neither size nor
     motion counts beyond that of a person as large as the image.
@@ -171,7 +171,8 @@ def prominence(
     motion = float(np.sqrt(((sums[window:] - sums[:-window]) / window).var(0).sum(-1)).mean())
     radius = max(track.size, 1e-6)
     confirmed = (track.confirmed + 1) / (track.checks + 2)
-    return plausibility(pose) * confirmed * motion * min(radius, MAX_RADIUS * max(size)) ** 2 / radius
+    capped = min(radius, MAX_RADIUS * min(size))
+    return float(pose.found.mean()) * plausibility(pose) * confirmed * capped * motion * capped / radius
 
 
 def is_near(region: Region, other: Region, *, reach: float) -> bool:
