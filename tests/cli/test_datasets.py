@@ -173,7 +173,7 @@ def test_the_stage_needs_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "inphase.data.recipe_tables.DATASETS",
+        "inphase.data.frame_source.DATASETS",
         {"stage": partial(stage_videos.load, videos=1, actions=["squat", "kick"])},
     )
     assert run(monkeypatch, "data", "check", "stage", "--open") == 0
@@ -210,20 +210,20 @@ def test_warnings_are_lines_and_what_the_system_refuses_is_named(
     def refuse(root: Path, **_: object) -> None:
         raise PermissionError(13, "Permission denied", "index.csv")
 
-    monkeypatch.setattr("inphase.data.recipe_tables.DATASETS", {"mine": refuse})
+    monkeypatch.setattr("inphase.data.frame_source.DATASETS", {"mine": refuse})
     assert run(monkeypatch, "data", "check", "mine", str(tmp_path)) == 1
     assert capsys.readouterr().err.startswith("index.csv: Permission denied; check the folder and your rights to it")
 
     def fill(root: Path, **_: object) -> None:
         raise OSError(28, "No space left on device")  # as writing to a file says it: without its name
 
-    monkeypatch.setattr("inphase.data.recipe_tables.DATASETS", {"mine": fill})
+    monkeypatch.setattr("inphase.data.frame_source.DATASETS", {"mine": fill})
     assert run(monkeypatch, "data", "check", "mine", str(tmp_path)) == 1
     assert capsys.readouterr().err.strip() == "the disk is full; make room, then run this again"
 
     def copy(root: Path, **_: object) -> None:
         raise OSError(28, "No space left on device", "a.mp4", None, "out/a.mp4")  # as copying says it
 
-    monkeypatch.setattr("inphase.data.recipe_tables.DATASETS", {"mine": copy})
+    monkeypatch.setattr("inphase.data.frame_source.DATASETS", {"mine": copy})
     assert run(monkeypatch, "data", "check", "mine", str(tmp_path)) == 1
     assert capsys.readouterr().err.startswith("a.mp4 → out/a.mp4: the disk is full")

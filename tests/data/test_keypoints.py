@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from inphase.data import DATASETS
 from inphase.data.check import check
-from inphase.data.frame_source import open_frame_source
+from inphase.data.frame_source import fill_joints, open_frame_source
 from inphase.data.keypoints import load, read_joints
-from inphase.data.recipe_tables import fill_joints
 from inphase.data.video import Problem
 from inphase.models import PoseEncoder
 

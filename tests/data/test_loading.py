@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from inphase.data import stage_videos
-from inphase.data.recipe_tables import load_videos
+from inphase.data.frame_source import load_videos
 
 STAGE = {"name": "stage", "actions": ["kick"], "videos": 2, "level": "plain"}
 

@@ -100,7 +100,7 @@ def test_tasks_that_the_labels_do_not_allow_are_left_out_unless_they_are_named(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("--data", "unlabelled", "--root", str(tmp_path), "--no-controls")
-    monkeypatch.setattr("inphase.data.recipe_tables.DATASETS", {"unlabelled": unlabelled})
+    monkeypatch.setattr("inphase.data.frame_source.DATASETS", {"unlabelled": unlabelled})
     assert run(monkeypatch, str(folder), *words, "--out", str(tmp_path / "out")) == 0
     out = capsys.readouterr().out
     assert "frame_retrieval left out: none of 2 test videos has phases" in out
@@ -169,7 +169,7 @@ def test_a_foreseen_error_is_one_line(
 def test_a_split_without_videos_is_named(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("inphase.data.recipe_tables.DATASETS", {"mine": lambda root, *, split: []})
+    monkeypatch.setattr("inphase.data.frame_source.DATASETS", {"mine": lambda root, *, split: []})
     assert run(monkeypatch, str(folder), "--data", "mine", "--root", str(tmp_path)) == 1
     assert "mine has no video in the split 'test': choose another, as --split train" in capsys.readouterr().err
 

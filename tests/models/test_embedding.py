@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from inphase.media.frames import Clip
 from inphase.media.sampling import Context, context_frames
-from inphase.models.embedding import Embedding, embed
-from inphase.models.encoder import Encoder, Modality
+from inphase.models.encoder import Embedding, Encoder, Modality, embed
 
 OFFSETS = [(0,), (-15, 0), (-8, -4, 0, 4, 8), (3,), (-40, 40)]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inphase.stage import ACTIONS
-from inphase.stage.appearance import LEVELS, paint_background, sample_appearance
+from inphase.stage.physique import LEVELS, paint_background, sample_appearance
 from inphase.stage.take import Slate, Take, sample_take
 
 

@@ -22,8 +22,7 @@ from inphase.media.recording import NamedVideo, open_recordings
 from inphase.media.render import follow_sound, play_file, write_mp4
 from inphase.media.sampling import shown_at
 from inphase.models import load_encoder
-from inphase.models.embedding import Embedding, embed
-from inphase.models.encoder import Encoder, Modality
+from inphase.models.encoder import Embedding, Encoder, Modality, embed
 from inphase.models.image_encoder import ImageEncoder
 from inphase.models.modality import decode_ahead
 from inphase.models.motion_encoder import MotionEncoder

@@ -18,8 +18,7 @@ from inphase.apps.labels import Event, Labels, label_track, read_labels
 from inphase.apps.tracks import make_curves, make_pair, make_time_map, make_track
 from inphase.media.recording import NamedVideo, names_of, open_recording, open_usable
 from inphase.models.embed_videos import Model, add_poses, embed_usable
-from inphase.models.embedding import Embedding, rate_of
-from inphase.models.encoder import ModalityChoice
+from inphase.models.encoder import Embedding, ModalityChoice, rate_of
 from inphase.playback import Pair, Playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, Summary, describe_left_out, ignore_progress

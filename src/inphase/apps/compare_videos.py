@@ -24,8 +24,7 @@ from inphase.apps.transfer_labels import PLACING_TEMPERATURE, carry_labels
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, open_recording, open_recordings
 from inphase.models.embed_videos import Model, add_poses, embed_each, embed_videos
-from inphase.models.embedding import Embedding
-from inphase.models.encoder import Encoder, ModalityChoice
+from inphase.models.encoder import Embedding, Encoder, ModalityChoice
 from inphase.models.joint_encoder import JointEncoder
 from inphase.models.modality import embed_pose
 from inphase.pose.angles import ANGLES, facing, joint_angles, mirror_pose, smooth_points, view_angles

@@ -22,7 +22,7 @@ from inphase.media.canvas import choose_font, draw_bones
 from inphase.media.frames import read_clip
 from inphase.media.recording import NamedVideo
 from inphase.media.sampling import shown_at
-from inphase.models.embedding import Embedding
+from inphase.models.encoder import Embedding
 from inphase.playback import write_playback
 from inphase.pose.angles import ANGLES, mirror_pose
 from inphase.pose.pose import Pose

@@ -17,8 +17,7 @@ from inphase.media.frames import read_clip
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, names_of, open_named, open_recordings
 from inphase.models.embed_videos import Model, embed_each, embed_videos
-from inphase.models.embedding import Embedding
-from inphase.models.encoder import ModalityChoice
+from inphase.models.encoder import Embedding, ModalityChoice
 from inphase.playback import Playback, PlaybackMoment, Result, write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, Summary, describe_left_out, ignore_progress

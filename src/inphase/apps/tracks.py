@@ -13,7 +13,7 @@ from inphase.align.path import Alignment
 from inphase.media.canvas import Color, JointOverlay
 from inphase.media.recording import NamedVideo
 from inphase.media.render import make_playable
-from inphase.models.embedding import Embedding
+from inphase.models.encoder import Embedding
 from inphase.playback import Curves, Keypoints, Pair, TimeMap, VideoTrack, add_media, principal_curves
 from inphase.pose.angles import MIN_VISIBILITY
 from inphase.pose.pose import Pose, bones

@@ -43,8 +43,7 @@ from inphase.apps.tracks import add_video_file
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, open_recording, open_usable
 from inphase.models.embed_videos import Model, embed_usable
-from inphase.models.embedding import Embedding
-from inphase.models.encoder import ModalityChoice
+from inphase.models.encoder import Embedding, ModalityChoice
 from inphase.playback import write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, Summary, describe_left_out, ignore_progress

@@ -44,8 +44,8 @@ def check_data(name: Name, root: OptionalRoot = None, *, open: bool = False) -> 
         open: open every file and count its frames.
     """
     from inphase.data.check import check
+    from inphase.data.frame_source import find_loader
     from inphase.data.reading import file_length
-    from inphase.data.recipe_tables import find_loader
 
     report = check(find_loader(name, root), root, name=name, frame_count=file_length if open else None)
     columns, rows = report.count_table(max_actions=MAX_LISTED_ACTIONS)
@@ -79,7 +79,7 @@ def show_data(
         columns: how many frames of each.
     """
     from inphase.data.contact_sheet import write_contact_sheet
-    from inphase.data.recipe_tables import find_loader
+    from inphase.data.frame_source import find_loader
 
     videos = find_loader(name, root)(root, split=split)
     found = [video for video in videos if action in ("", video.action)]
@@ -108,7 +108,7 @@ def cache_data(
     Args:
         size: height and width of the images.
     """
-    from inphase.data.recipe_tables import list_sources
+    from inphase.data.frame_source import list_sources
     from inphase.media.frame_store import fill_store
 
     sources = list_sources(name, root, split=split)
@@ -138,7 +138,7 @@ def pose_data(
         estimator: the pose estimator, by name or as an import path package.module:Class.
         complexity: an option of blazepose: the size of its network, 0 to 2; 1 is installed, the others are downloaded.
     """
-    from inphase.data.recipe_tables import list_sources
+    from inphase.data.frame_source import list_sources
     from inphase.pose.pose_store import fill_poses
     from inphase.storage.cache import Cache, default_cache_folder
 

@@ -1,18 +1,21 @@
 """Frame sources: how the frames of annotated videos reach an encoder, by its modality.
 
 Poses come from labels or from a pose store, images from files, the renderer or a frame store. `FRAME_SOURCES` has one
-entry per modality, `inphase.models.modality.MODALITIES` another one for files without annotation.
+entry per modality, `inphase.models.modality.MODALITIES` another one for files without annotation. The table [data] of
+a recipe names a data set; its other entries are the keyword arguments of the loader.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any, Protocol
 from warnings import catch_warnings, simplefilter, warn
 
 import numpy as np
 
+from inphase.data import DATASETS, OWN_JOINTS
 from inphase.data.batches import augment_poses, sample_image_augmentation, sample_pose_augmentation
 from inphase.data.reading import (
     Read,
@@ -22,13 +25,61 @@ from inphase.data.reading import (
     read_pose,
     read_pose3d,
     read_stored,
+    sources,
 )
 from inphase.data.video import Problem, Video, find_present
-from inphase.media.frame_store import FrameStore
+from inphase.media.frame_store import FrameStore, Source
 from inphase.pose.pose import JOINTS13
 from inphase.pose.pose_store import FOLDER, PoseStore
 from inphase.progress import summarize
 from inphase.storage.cache import INDEX
+from inphase.storage.settings import Table, call, check_value
+
+# Entries of a table [data] that are not options of the loader.
+OTHERS = {"name": str, "root": str | None, "store": str | None, "split": str, "max_videos_per_action": int}
+
+
+def load_videos(table: Table, *, split: str) -> list[Video]:
+    """List the videos of a split that a recipe's table [data] names: `name`, `root` and the loader's own options."""
+    if "name" not in table:
+        raise ValueError(f"[data] has no name: choose one of {', '.join(DATASETS)}")
+    for key, hint in OTHERS.items():
+        if key in table:
+            check_value(f"[data] {key}", table[key], hint)
+    root = table.get("root")
+    load = find_loader(table["name"], root)
+    options = {key: value for key, value in table.items() if key not in OTHERS}
+    return call(load, options, where="[data]", root=root, split=split)
+
+
+def find_loader(name: str, root: Path | str | None) -> Callable[..., list[Video]]:
+    """Find a data set by name; raise if it needs a folder and none is given."""
+    if name not in DATASETS:
+        raise ValueError(f"no data set {name!r}: choose one of {', '.join(DATASETS)}")
+    load = DATASETS[name]
+    if root is None and signature(load).parameters["root"].default is not None:
+        raise ValueError(f"{name} is read from a folder: name it as root")
+    return load
+
+
+def list_sources(name: str, root: Path, *, split: str) -> dict[str, Source]:
+    """List the files of a split of a data set, to fill a store with; raise if it has none."""
+    found = sources(find_loader(name, root)(root, split=split))
+    if not found:
+        raise ValueError(f"{name} in {root} has no video files: there is nothing to cache")
+    return found
+
+
+def fill_joints(encoder: Table, data: Table) -> Table:
+    """Add the joints of a data set that has its own, and their dimensions, to a table [encoder] that names none."""
+    name = data.get("name", "")
+    check_value("[data] name", name, str)
+    own = OWN_JOINTS.get(name)
+    if own is None or encoder.get("name") != "pose" or {"joints", "start"} & encoder.keys():
+        return encoder
+    find_loader(data["name"], data.get("root"))
+    joints, space = own(data["root"])
+    return {**encoder, "joints": list(joints), "space": encoder.get("space", space)}
 
 
 @dataclass(frozen=True, eq=False)

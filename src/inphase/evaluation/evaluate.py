@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from inphase.data.frame_source import FrameSource, open_frame_source
-from inphase.data.recipe_tables import find_loader, load_videos
+from inphase.data.frame_source import FrameSource, find_loader, load_videos, open_frame_source
 from inphase.data.video import Video
 from inphase.evaluation.embedded_videos import (
     CONTROLS,

@@ -22,9 +22,8 @@ from typing import Any
 
 import torch
 
-from inphase.data.frame_source import FrameSource, open_frame_source
+from inphase.data.frame_source import FrameSource, load_videos, open_frame_source
 from inphase.data.reading import read_pose
-from inphase.data.recipe_tables import load_videos
 from inphase.data.stream import GroupStream
 from inphase.evaluation.evaluate import Evaluation, measure
 from inphase.models import Encoder, load_encoder

@@ -11,8 +11,7 @@ bits; another processor may round differently.
 """
 
 from inphase.stage.actions import ACTIONS
-from inphase.stage.appearance import LEVELS
-from inphase.stage.physique import JOINTS
+from inphase.stage.physique import JOINTS, LEVELS
 from inphase.stage.take import Slate, sample_take
 
 __all__ = ["ACTIONS", "JOINTS", "LEVELS", "Slate", "sample_take"]

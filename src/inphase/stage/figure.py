@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.pose.pose import MIN_DEPTH, Camera
-from inphase.stage.appearance import Appearance, Color
-from inphase.stage.physique import JOINT, Physique, Posture
+from inphase.stage.physique import JOINT, Appearance, Color, Physique, Posture
 
 CAPSULE, DISC, QUAD = 0, 1, 2
 Points = NDArray[np.float64]  # [T, 3]

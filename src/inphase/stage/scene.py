@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from inphase.media.audio import Sound
 from inphase.media.frames import Clip
-from inphase.stage.appearance import Color, paint_background
 from inphase.stage.figure import (
     CAPSULE,
     Ball,
@@ -22,7 +21,7 @@ from inphase.stage.figure import (
     follow_track,
     project_solids,
 )
-from inphase.stage.physique import JOINT, Posture, normalize
+from inphase.stage.physique import JOINT, Color, Posture, normalize, paint_background
 from inphase.stage.raster_numba import mark_visible, rasterize
 from inphase.stage.take import FPS, GRID, Take, club_direction
 

@@ -13,9 +13,20 @@ from numpy.typing import NDArray
 
 from inphase.pose.pose import Camera, place_camera
 from inphase.stage.actions import ACTIONS, Action, interpolate
-from inphase.stage.appearance import LEVELS, Appearance, Level, sample_appearance
 from inphase.stage.figure import Club
-from inphase.stage.physique import ANGLES, COLUMN, CONTROLS, Physique, Posture, pose_body, sample_physique
+from inphase.stage.physique import (
+    ANGLES,
+    COLUMN,
+    CONTROLS,
+    LEVELS,
+    Appearance,
+    Level,
+    Physique,
+    Posture,
+    pose_body,
+    sample_appearance,
+    sample_physique,
+)
 
 FPS = 30.0
 SPLITS = ("train", "val", "test")  # no two share a body or an appearance

@@ -12,9 +12,15 @@ import numpy as np
 import torch
 
 from inphase.data.audio_visual import AudioVisualStream, LogMelReader
-from inphase.data.frame_source import FRAME_SOURCES, FrameSource, augmentation_arguments, open_frame_source
+from inphase.data.frame_source import (
+    FRAME_SOURCES,
+    FrameSource,
+    augmentation_arguments,
+    fill_joints,
+    load_videos,
+    open_frame_source,
+)
 from inphase.data.reading import measure
-from inphase.data.recipe_tables import fill_joints, load_videos
 from inphase.data.stream import GroupStream, Stream
 from inphase.data.video import Video
 from inphase.losses import LOSSES, Loss

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.align.matching import match
-from inphase.models.embedding import Embedding, embed
-from inphase.models.encoder import Encoder
+from inphase.models.encoder import Embedding, Encoder, embed
 
 Array = NDArray[np.float64]
 
