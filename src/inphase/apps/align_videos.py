@@ -16,6 +16,7 @@ from inphase.align.path import Alignment
 from inphase.apps.alignment_files import OUTPUTS, Output, VideoStyle
 from inphase.apps.labels import Event, Labels, label_track, read_labels
 from inphase.apps.tracks import make_curves, make_pair, make_time_map, make_track
+from inphase.apps.verdict import TOLERANCE_SECONDS, Verdict, describe_aligned, judge
 from inphase.media.recording import NamedVideo, names_of, open_recording, open_usable
 from inphase.models.embed_videos import Model, add_poses, embed_usable
 from inphase.models.encoder import Embedding, ModalityChoice, rate_of
@@ -31,8 +32,6 @@ MAX_VIDEOS = 9
 MAX_SPEED_RATIO = 8.0
 # Linear pieces of a smoothed time map: number per period, and maximum in all.
 PIECES_PER_PERIOD, MAX_PIECES = 8, 300
-# A moment counts as right if its error is at most this many seconds.
-TOLERANCE_SECONDS = 0.1
 # Weight of the end point against all others in the fit of a smoothed time map.
 END_WEIGHT = 1e3
 
@@ -117,29 +116,28 @@ class Aligned:
         tracks[self.reference] = label_track(tracks[self.reference], self.labels)
         return made.replace(tracks=tuple(tracks))
 
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Return the verdict on the alignment of the reference with each recording; with itself, an empty one."""
+        x = self.embeddings[self.reference]
+        return tuple(judge(x, y, found) for y, found in zip(self.embeddings, self.alignments, strict=True))
+
     def summary(self) -> Summary:
-        """Return the part of every other recording that matches the reference, and their distance."""
+        """Return the part of every other recording that matches the reference, their distance, and the verdict."""
         rows = []
         for k, (each, found) in enumerate(zip(self.recordings, self.alignments, strict=True)):
             if k != self.reference:
                 span = f"{self.seconds[0, k]:.2f}", f"{self.seconds[-1, k]:.2f}"
-                rows.append((each.name, f"{each.properties.duration:.2f}", *span, f"{found.distance:.3f}"))
+                worth = f"{found.distance:.3f}", (self.verdicts[k].judgment or "").replace("_", " ")
+                rows.append((each.name, f"{each.properties.duration:.2f}", *span, *worth))
         title = f"aligned with {self.recordings[self.reference].name}"
-        columns = ("video", ">seconds", ">from", ">to", ">distance")
+        columns = ("video", ">seconds", ">from", ">to", ">distance", "verdict")
         return Summary([self.why], describe_left_out(self.left_out), title, columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the alignment as JSON-ready values: seconds of every video at each frame of the reference."""
-        videos = [
-            {
-                "name": each.name,
-                "path": str(each.path),
-                "duration": each.properties.duration,
-                "distance": found.distance,
-                "seconds": column.tolist(),
-            }
-            for each, found, column in zip(self.recordings, self.alignments, self.seconds.T, strict=True)
-        ]
+        parts = zip(self.recordings, self.alignments, self.verdicts, self.seconds.T, strict=True)
+        videos = [describe_aligned(*each) for each in parts]
         about = {"reference": self.reference, "why": self.why, "cost": self.cost}
         return {**about, "videos": videos, "left_out": dict(self.left_out)}
 
