@@ -1,7 +1,11 @@
 import ast
+from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 import inphase
+from inphase.cli import main
 
 NOUNS = {"Video", "Clip", "Embedding", "Alignment", "Run", "Playback"}
 
@@ -26,3 +30,12 @@ def test_names_are_offered_and_described() -> None:
     assert inphase.__doc__ is not None
     assert all(name in inphase.__doc__ for name in inphase.__all__)
     assert set(inphase.__all__) >= NOUNS
+
+
+def test_the_version_is_that_of_the_package(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert version("inphase") == inphase.__version__
+    monkeypatch.setattr("sys.argv", ["inphase", "--version"])
+    main()
+    assert capsys.readouterr().out == f"inphase {inphase.__version__}\n"

@@ -37,6 +37,8 @@ Below them are nouns and the functions between them:
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from inphase.align import Alignment, dtw, match, match_many, smooth_dtw, soft_dtw
     from inphase.apps.activation_maps import ActivationMaps, activation_maps

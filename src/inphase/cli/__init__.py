@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
+from inphase import __version__
 from inphase.cli import corpora, datasets, learn, measurement, use, viewing
 from inphase.cli.options import plain_help
 from inphase.storage.files import explain_os_error
@@ -43,6 +44,9 @@ app.command(datasets.commands, name="data", help="Examine and prepare data sets.
 def main() -> None:
     """Run a command; print an expected error as one line, without a traceback."""
     warnings.showwarning = _show_warning
+    if sys.argv[1:] == ["--version"]:
+        print(f"inphase {__version__}")
+        return
     try:
         app.cli(prog="inphase", description="Temporal alignment of videos of the same action.")
     except Exception as error:
