@@ -331,6 +331,6 @@ def test_a_student_is_compared_from_the_command_line(
     assert run(monkeypatch, "compare", student, pro, "--json", *settings) == 0
     assert len(json.loads(capsys.readouterr().out)["phases"]) == 4, "running again replaces what was written"
     assert run(monkeypatch, "compare", pro) == 1
-    assert "name the video of a student" in capsys.readouterr().err
+    assert "there is no video of a student to compare" in capsys.readouterr().err
     assert run(monkeypatch, "compare", tmp_path, pro, "--student-labels", "a.csv", *settings) == 1
     assert "--student-labels are those of one student" in capsys.readouterr().err

@@ -43,7 +43,7 @@ MAX_VIEW_DEGREES = 30.0
 # Hands that move to opposite sides of the picture: their correlation over equal phases.
 MIRRORED_CORRELATION = -0.5
 # Key positions placed with a lower confidence are named in a warning.
-MIN_CONFIDENCE = 0.3
+MIN_CONFIDENCE = 0.2
 # A phase that begins within this many seconds of the end of another follows it without a gap.
 SAME_MOMENT_SECONDS = 0.02
 
@@ -112,7 +112,8 @@ def compare_students(
     """
     paths = [path for path in videos_in([Path(each) for each in students]) if path.resolve() != Path(pro).resolve()]
     if not paths:
-        raise ValueError(f"no video of a student in {', '.join(map(str, students))}: name video files or folders")
+        where = f"in {', '.join(map(str, students))} " if students else ""
+        raise ValueError(f"there is no video of a student {where}to compare: name video files or folders of them")
     (reference,) = open_recordings([pro])
     marks = read_marks(reference, labels, phases=phases)
     kept = open_cache(cache)

@@ -136,7 +136,7 @@ def compare(
     """
     options = dict(locals())
     from inphase.apps.compare_videos import compare_students, compare_videos
-    from inphase.apps.comparison_files import require_templates
+    from inphase.apps.comparison_report import require_templates
 
     require_templates()
     *students, pro = options.pop("videos") or [None]

@@ -45,12 +45,7 @@ def view(folder: Folder, *, port: int = 0, open: bool = True) -> None:
 
 
 def export(
-    folder: Folder,
-    *,
-    out: Out = Path("out/export"),
-    single: bool = False,
-    zip: bool = False,
-    json: Json = False,
+    folder: Folder, *, out: Out = Path("out/export"), single: bool = False, zip: bool = False, json: Json = False
 ) -> None:
     """Export a playback as a web page for any static host; it also opens as a file. The folder must be new or empty.
 
