@@ -108,12 +108,8 @@ def transfer(
 def compare(
     videos: Annotated[
         tyro.conf.Positional[tuple[Path, ...]],
-        tyro.conf.arg(
-            metavar="STUDENT… PRO",
-            help="videos of students, or folders of them, then the video of the pro",
-            help_behavior_hint="(required)",
-        ),
-    ],
+        tyro.conf.arg(metavar="STUDENT… PRO", help="videos or folders of students, then the video of the pro"),
+    ] = (),
     *,
     out: Out = Path("out/compare"),
     labels: Path | None = None,
@@ -123,14 +119,11 @@ def compare(
     embedding: Embedding = DEFAULT_EMBEDDING,
     json: Json = False,
 ) -> None:
-    """Compare students with a pro who performs the same action: tempo, and joint angles at equal phase.
-
-    Writes report.html, comparison.json, comparison.csv, positions.png, aligned.mp4 and a playback; for several students
-    a folder of these each, students.csv and a report.html with all of them.
+    """Compare students with a pro in tempo and joint angles; write report.html, tables, stills and a playback.
 
     Args:
-        labels: a table of the pro's labels: key positions, or phases. They are carried over to the student.
-        student_labels: a table of the student's labels with the same names.
+        labels: a table of the pro's labels, key positions or phases, which are carried over to the student.
+        student_labels: a table of the student's labels with the same names; one student only.
         phases: without labels, the number of phases of equal length.
         mirror: compare the mirror image of the student, where one of the two is left-handed.
     """
@@ -139,15 +132,10 @@ def compare(
     from inphase.apps.comparison_report import require_templates
 
     require_templates()
-    *students, pro = options.pop("videos") or [None]
-    if not students:
-        raise ValueError("name the video of a student, or a folder of them, and then the video of the pro")
-    if len(students) == 1 and not students[0].is_dir():
-        run(compare_videos, students[0], pro, **options, done="open {out}/report.html, or: {view}")
-        return
-    if options.pop("student_labels") is not None:
-        raise ValueError("--student-labels are those of one student: leave them out, they are carried over")
-    run(compare_students, students, pro, **options, done="open {out}/report.html")
+    *students, pro = options.pop("videos") or [Path()]
+    one = len(students) == 1 and not students[0].is_dir()
+    work, given = (compare_videos, students[0]) if one else (compare_students, students)
+    run(work, given, pro, **options, done="open {out}/report.html")
 
 
 def search(
