@@ -86,7 +86,7 @@ def test_an_unreadable_playback_is_not_said_to_play(
 ) -> None:
     pytest.importorskip("starlette")
     (tmp_path / "playback.json").write_text("{}")
-    monkeypatch.setattr("inphase.viewer.server.serve", lambda folder, *, port, on_ready: on_ready("http://here"))
+    monkeypatch.setattr("inphase.viewer.server.serve", lambda folder, *, on_ready, **_: on_ready("http://here"))
     assert run(monkeypatch, "view", tmp_path, "--no-open") == 0
     found = capsys.readouterr()
     assert f"{tmp_path} cannot be played; the error is shown at http://here" in found.out
