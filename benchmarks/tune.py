@@ -37,6 +37,9 @@ METHODS: dict[str, dict[str, list[Any]]] = {
     "sal": {"fraction": [0.75, 0.5], "triplets": [8, 16]},
     "d3tw": {"cost": ["cosine", "contrastive"], "margin": [1.0, 5.0], "pairs": ["all"]},
     "speednet": {"stride": [1.0, 2.0], "hidden": [64, 128]},
+    "scl": {"variance": [10.0, 30.0], "tau": [0.1, 0.05]},
+    "vava": {"pairs": ["all"], "align_weight": [1.0, 0.1], "window": [15.0, 5.0]},
+    "lrprop": {"pairs": ["all"], "variance": [10.0, 30.0], "align_weight": [0.1, 1.0]},
     "soft_dtw": {"cost": ["squared_euclidean", "contrastive"], "gamma": [0.1, 1.0], "pairs": ["all"]},
 }
 RATES = [3e-4, 1e-3, 3e-3]

@@ -316,3 +316,26 @@ def test_labels_and_progress_come_along_numbered_through_over_actions() -> None:
     (plain,) = GroupStream(videos(), read=read)[0].groups
     assert plain.labels is None
     assert plain.progress is None
+
+
+def test_views_of_a_video_are_augmented_apart() -> None:
+    def images(video: Video, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.full((len(frames), 2, 3, 3), 100, np.uint8), frames / 25
+
+    twice = partial(GroupStream, videos(), read=images, frames=4, choose=choose_twice)
+    (whole,) = twice(prepare=augment_images)[0].groups
+    (apart,) = twice(prepare=augment_images, views=2)[0].groups
+    assert whole.values.shape == apart.values.shape
+    assert torch.equal(whole.frames, apart.frames)
+    assert torch.equal(whole.times, apart.times)
+    assert torch.equal(whole.values[:, :4], whole.values[:, 4:])  # one frame repeated, one augmentation
+    assert not torch.equal(apart.values[:, :4], apart.values[:, 4:])
+    (later,) = twice(augmentation=sample_image_augmentation, views=2)[0].groups
+    assert all(len(each.parts) == 2 for each in later.augmentations)  # type: ignore[attr-defined]
+    found = apply_augmentations(later.values, augmentations=later.augmentations)
+    assert (found[:, :4] != found[:, 4:]).any((1, 2, 3, 4, 5)).all()
+
+
+def choose_twice(total: int, *, count: int, rng: np.random.Generator, draw: Any) -> np.ndarray:
+    """Choose the same frames for two views."""
+    return np.tile(draw(total, count=count, rng=rng), 2)

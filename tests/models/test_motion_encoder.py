@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from inphase.media.frames import Clip
 from inphase.media.sampling import context_frames
 from inphase.models import MotionEncoder, embed, load_encoder, save_encoder
-from inphase.models.motion_encoder import PooledFeatures
+from inphase.models.motion_encoder import PooledFeatures, TransformerEncoder
 from inphase.models.weights import fingerprint
 
 
@@ -103,3 +103,36 @@ def test_pooled_features_are_saved_and_loaded(tmp_path: Path) -> None:
     loaded = load_encoder(tmp_path / "pooled.safetensors")
     assert isinstance(loaded, PooledFeatures)
     assert (loaded.shape, fingerprint(loaded)) == (encoder.shape, fingerprint(encoder))
+
+
+def build_transformer(**changes: object) -> TransformerEncoder:
+    torch.manual_seed(0)
+    settings = {"context": (-2, 0, 3), "size": (32, 48), "grid": 2, "width": 32, "heads": 4, "layers": 2}
+    return TransformerEncoder(**{**settings, "dimension": 5, **changes}).eval()  # type: ignore[arg-type]
+
+
+def test_a_transformer_attends_to_the_context_in_its_order(tmp_path: Path) -> None:
+    encoder, clip = build_transformer(), film()
+    found = embed(encoder, clip).values
+    assert found.shape == (11, 5)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(embed(encoder, clip, batch=4).values, found, atol=3e-5)
+    features = torch.randn(4, 3, 112, 2, 2, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        here = encoder.combine(features)
+        swapped = encoder.combine(features[:, [2, 1, 0]])  # the frame itself stays in the middle
+        assert (here - swapped).abs().max() > 1e-3
+        encoder.places.zero_()  # without the code of their places, the order of the others does not matter
+        torch.testing.assert_close(encoder.combine(features), encoder.combine(features[:, [2, 1, 0]]))
+    save_encoder(tmp_path / "encoder.safetensors", build_transformer())
+    np.testing.assert_allclose(embed(load_encoder(tmp_path), clip).values, found, atol=1e-6)
+
+
+def test_a_transformer_trains_its_head_alone_and_needs_the_frame_itself() -> None:
+    encoder = build_transformer().train()
+    encoder(torch.rand(2, 3, 3, 32, 48, 3) * 2 - 1).mul(torch.arange(5.0)).sum().backward()
+    assert all((weight.grad is not None) == name.startswith("head.") for name, weight in encoder.named_parameters())
+    with pytest.raises(ValueError, match="offset 0"):
+        build_transformer(context=(-2, 3))
+    with pytest.raises(ValueError, match="multiple of twice the heads"):
+        build_transformer(width=20, heads=8)

@@ -6,7 +6,7 @@ cannot be read never stops a run: it is skipped, reported once, and counted.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
@@ -85,6 +85,18 @@ def apply_augmentations(frames: Tensor, *, augmentations: Sequence[Augmentation]
     if len(augmentations) != len(frames):
         raise ValueError(f"{len(frames)} sequences need as many augmentations, got {len(augmentations)}")
     return torch.stack([each.apply(sequence) for sequence, each in zip(frames, augmentations, strict=True)])
+
+
+@dataclass(frozen=True)
+class ViewAugmentation:
+    """One sample of an augmentation for each of several equal parts of the frames of a video."""
+
+    parts: tuple[Augmentation, ...]
+
+    def apply(self, frames: Tensor) -> Tensor:
+        """Apply the samples to the parts of frames [T, …]."""
+        views = torch.tensor_split(frames, len(self.parts))
+        return torch.cat([each.apply(view) for view, each in zip(views, self.parts, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -200,6 +212,20 @@ def read_sampled_frames(
         total=len(usable(length, context=context)),
         labels=_labels(video, frames, seconds, first=first_phase),
         progress=_progress(video, frames, length=length),
+    )
+
+
+def join_views(views: Sequence[SampledFrames]) -> SampledFrames:
+    """Join views of one video, each augmented by itself, into one sequence."""
+    firsts = np.cumsum([0, *(len(each.values) for each in views[:-1])])
+    known = {name: [getattr(each, name) for each in views] for name in ("labels", "progress")}
+    return replace(
+        views[0],
+        values=np.concatenate([each.values for each in views]),
+        rows=np.concatenate([each.rows + first for each, first in zip(views, firsts, strict=True)]),
+        frames=np.concatenate([each.frames for each in views]),
+        times=np.concatenate([each.times for each in views]),
+        **{name: None if values[0] is None else np.concatenate(values) for name, values in known.items()},
     )
 
 

@@ -26,6 +26,8 @@ from inphase.data.batches import (
     Prepare,
     SampledFrames,
     Skip,
+    ViewAugmentation,
+    join_views,
     pad,
     read_sampled_frames,
     stack,
@@ -184,7 +186,8 @@ class GroupStream(Stream):
 
     The videos of a group are distinct; of an action with fewer than K, some occur again at other frames. `read` returns
     frames of a video, `prepare` changes them once per video, `frame_count` counts frames of videos without an annotated
-    length. `choose` selects the frames that a loss needs, given the random sample: `loss.frames` is one. With `epochs`
+    length. `choose` selects the frames that a loss needs, given the random sample: `loss.frames` is one; each of
+    `views` equal parts of them is augmented by itself. With `epochs`
     every video is in one group of an epoch and is read by one process; a video that cannot be read is omitted from its
     group. `context` may depend on the video and its frame rate. `augmentation` samples how the frames of a video are
     changed on the device of the encoder: images travel as bytes, a quarter of floats.
@@ -204,6 +207,7 @@ class GroupStream(Stream):
         frames: Count = 20,
         stride: Count = 1,
         choose: Callable[..., Frames] | None = None,
+        views: int = 1,
         context: Context | Callable[[Video], Context] | None = None,
         epochs: bool = False,
         seed: int = 0,
@@ -227,7 +231,7 @@ class GroupStream(Stream):
         self._read, self._prepare, self._augmentation = read, prepare, augmentation
         self._frame_count = frame_count or annotated_length
         self._draw = partial(sample, rule=rule, stride=stride)
-        self._count, self._choose = frames, choose
+        self._count, self._choose, self._views = frames, choose, views
         self._context = Context() if context is None else context
         phases = [_count_phases(self._by_action[action]) for action in self._actions]
         self.phases = sum(phases)  # of all actions together
@@ -291,17 +295,24 @@ class GroupStream(Stream):
             frames = self._draw(len(kept), count=self._count, rng=rng)
         else:
             frames = self._choose(len(kept), count=self._count, rng=rng, draw=self._draw)
-        sampled = read_sampled_frames(
-            video,
-            kept.start + frames,
-            length=length,
-            context=context,
-            read=self._read,
-            prepare=self._prepare,
-            first_phase=self._first_phase[video.action],
-            rng=rng,
-        )
-        return sampled if self._augmentation is None else replace(sampled, augmentation=self._augmentation(rng=rng))
+        views = [
+            read_sampled_frames(
+                video,
+                kept.start + part,
+                length=length,
+                context=context,
+                read=self._read,
+                prepare=self._prepare,
+                first_phase=self._first_phase[video.action],
+                rng=rng,
+            )
+            for part in np.split(frames, self._views)
+        ]
+        sampled = views[0] if len(views) == 1 else join_views(views)
+        if self._augmentation is None:
+            return sampled
+        samples = tuple(self._augmentation(rng=rng) for _ in views)
+        return replace(sampled, augmentation=samples[0] if len(samples) == 1 else ViewAugmentation(samples))
 
 
 def _group_of(action: str, sequences: list[SampledFrames]) -> Group:

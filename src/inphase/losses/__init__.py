@@ -4,12 +4,15 @@ from inphase.losses.d3tw import D3TW
 from inphase.losses.gta import GTA
 from inphase.losses.lav import LAV
 from inphase.losses.loss import Loss, Sequences, Weighted
+from inphase.losses.lrprop import LRProp
 from inphase.losses.sal import SaL
+from inphase.losses.scl import SCL
 from inphase.losses.soft_dtw import SoftDTW
 from inphase.losses.speednet import SpeedNet
 from inphase.losses.supervised import Supervised
 from inphase.losses.tcc import TCC
 from inphase.losses.tcn import TCN
+from inphase.losses.vava import VAVA
 
 LOSSES: dict[str, type[Loss]] = {
     "gta": GTA,
@@ -20,6 +23,9 @@ LOSSES: dict[str, type[Loss]] = {
     "sal": SaL,
     "speednet": SpeedNet,
     "lav": LAV,
+    "scl": SCL,
+    "vava": VAVA,
+    "lrprop": LRProp,
     "supervised": Supervised,
     "weighted": Weighted,
 }
@@ -29,8 +35,11 @@ __all__ = [
     "GTA",
     "LAV",
     "LOSSES",
+    "SCL",
     "TCC",
     "TCN",
+    "VAVA",
+    "LRProp",
     "Loss",
     "SaL",
     "Sequences",

@@ -198,14 +198,16 @@ class Loss(nn.Module):
     """Base class of a loss: `frames` chooses the frames to embed, `forward` scores the embeddings of K sequences.
 
     The frames of a video form `blocks` blocks of equal size, one after another. Where `shares` is True, the first block
-    is the plain draw: one random sample of frames that losses used together have in common. Random choices inside
-    `forward` use torch's default CPU generator, as dropout on the CPU does, so a saved RNG state repeats a run. A loss
-    without random choices that never waits for the GPU is `fixed`: a CUDA graph can hold it.
+    is the plain draw: one random sample of frames that losses used together have in common. A video is augmented once
+    for each of `views` equal parts of its frames. Random choices inside `forward` use torch's default CPU generator, as
+    dropout on the CPU does, so a saved RNG state repeats a run. A loss without random choices that never waits for the
+    GPU is `fixed`: a CUDA graph can hold it.
     """
 
     blocks: int = 1
     shares: bool = True
     fixed: bool = False
+    views: int = 1
 
     def frames(self, total: int, *, count: int, rng: np.random.Generator, draw: Draw = draw_distinct) -> Frames:
         """Choose which of a video's `total` frames to embed, int64 [blocks · count].
@@ -352,6 +354,8 @@ class Weighted(Loss):
         parts = self._parts().values()
         self.shares = any(part.shares for part in parts)
         self.blocks = self.shares + sum(part.blocks - part.shares for part in parts)
+        if any(part.views > 1 for part in parts) and self.blocks > 1:
+            self.views = self.blocks
 
     def frames(self, total: int, *, count: int, rng: np.random.Generator, draw: Draw = draw_distinct) -> Frames:
         """Choose the plain draw and then the other blocks of each loss, int64 [blocks · count]."""

@@ -1,8 +1,9 @@
 """Image encoders on frozen ImageNet features, averaged over the cells of a coarse grid.
 
 `PooledFeatures` embeds images without any training; `MotionEncoder` trains a head on the differences between context
-frames, cell by cell. The maximum over the whole image, which the paper's embedder takes, loses where something moved; a
-grid keeps it, in two kilobytes per frame. The backbone is never trained, so its features can be cached.
+frames, cell by cell, and `TransformerEncoder` one that attends to them. The maximum over the whole image, which the
+paper's embedder takes, loses where something moved; a grid keeps it, in two kilobytes per frame. The backbone is never
+trained, so its features can be cached.
 """
 
 from collections.abc import Sequence
@@ -150,3 +151,69 @@ class MotionEncoder(GridFeatures):
         if features.shape[1] != len(self.context.offsets):
             raise ValueError(f"this encoder takes {len(self.context.offsets)} context frames, got {features.shape[1]}")
         return features[:, 1:] - features[:, :-1]
+
+
+class TransformerEncoder(GridFeatures):
+    """Embed images [B, T, C, H, W, 3] in [−1, 1] by a small transformer over the features of the context frames.
+
+    The network of CARL (CVPR 2022): [linear 512, batch norm, ReLU] twice on the features of each frame, a linear map to
+    `width`, a sinusoidal code of its place, `layers` of attention with layer norms first; linear, L2. There a frame
+    attends to its whole video and the code holds its position in it, which by itself earns a high τ. Here it attends to
+    its context, and the code holds the offset in it: an embedding does not depend on how the clip was cut.
+    """
+
+    def __init__(
+        self,
+        *,
+        context: Sequence[int] = (-16, -12, -8, -4, 0, 4, 8, 12, 16),
+        edges: Edges = "clamp",
+        rate: float | None = None,
+        backbone: str = "efficientnet_lite0",
+        weights: str | None = "published",
+        size: Sequence[int] = (112, 112),
+        grid: int = 3,
+        width: int = 256,
+        layers: int = 3,
+        heads: int = 8,
+        dimension: int = 128,
+        dropout: float = 0.1,
+    ) -> None:
+        """Build both parts; the feed-forward layers are four times as wide."""
+        super().__init__(
+            context=context, edges=edges, rate=rate, backbone=backbone, weights=weights, size=size, grid=grid
+        )
+        if 0 not in context:
+            raise ValueError(f"the context must hold the frame itself, offset 0; got {tuple(context)}")
+        if width % (2 * heads):
+            raise ValueError(f"width must be a multiple of twice the heads, got {width} and {heads}")
+        self.config |= {
+            "width": width,
+            "layers": layers,
+            "heads": heads,
+            "dimension": dimension,
+            "dropout": dropout,
+        }
+        self._own = list(context).index(0)
+        parts: list[nn.Module] = []
+        before = self.channels * grid * grid
+        for _ in range(2):
+            parts += [nn.Dropout(dropout), nn.Linear(before, 512), nn.BatchNorm1d(512), nn.ReLU(inplace=True)]
+            before = 512
+        attention = nn.TransformerEncoderLayer(width, heads, 4 * width, dropout, norm_first=True, batch_first=True)
+        self.head = nn.ModuleDict(
+            {
+                "frame": nn.Sequential(*parts, nn.Linear(before, width)),
+                "attention": nn.TransformerEncoder(attention, layers, enable_nested_tensor=False),
+                "embedding": nn.Linear(width, dimension),
+            }
+        )
+        angles = torch.tensor(context)[:, None] / 10000 ** (torch.arange(0, width, 2) / width)
+        self.register_buffer("places", torch.cat([angles.sin(), angles.cos()], 1), persistent=False)  # [C, width]
+
+    def combine(self, features: Tensor) -> Tensor:
+        """Attend to the context of each frame: [N, C, K, grid, grid] → [N, D]."""
+        if features.shape[1] != len(self.context.offsets):
+            raise ValueError(f"this encoder takes {len(self.context.offsets)} context frames, got {features.shape[1]}")
+        tokens = self.head["frame"](features.flatten(0, 1).flatten(1)).view(*features.shape[:2], -1)
+        attended = self.head["attention"](tokens + self.get_buffer("places").to(tokens))
+        return unit(self.head["embedding"](attended[:, self._own]))

@@ -19,7 +19,7 @@ from inphase.models.audio_encoder import AudioEncoder
 from inphase.models.encoder import Encoder, require_device
 from inphase.models.image_encoder import ImageEncoder
 from inphase.models.joint_encoder import JointEncoder
-from inphase.models.motion_encoder import MotionEncoder
+from inphase.models.motion_encoder import MotionEncoder, TransformerEncoder
 from inphase.models.pose_encoder import PoseEncoder
 from inphase.storage.errors import MediaError
 from inphase.storage.files import CHECKSUM, atomic_write, verify_checksum, write_checksum
@@ -31,6 +31,7 @@ ENCODERS: dict[str, type[Encoder]] = {
     "image": ImageEncoder,
     "motion": MotionEncoder,
     "pose": PoseEncoder,
+    "transformer": TransformerEncoder,
 }
 
 

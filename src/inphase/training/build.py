@@ -171,7 +171,7 @@ def build_stream(
         _require_random_frames(network.loss)
         audio = {"read_sound": LogMelReader(), "measure": measure}
         return call(AudioVisualStream, recipe.batch, where="[batch]", **common, **audio)
-    drawing = {"frame_count": source.frame_count, "choose": network.loss.frames}
+    drawing = {"frame_count": source.frame_count, "choose": network.loss.frames, "views": network.loss.views}
     return call(GroupStream, recipe.batch, where="[batch]", **common, **drawing)
 
 

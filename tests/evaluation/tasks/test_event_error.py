@@ -79,3 +79,18 @@ def test_events_are_chosen_by_name_and_wrong_ones_refused() -> None:
     bare = [embedded(item.values, name=item.video.id) for item in test]
     with pytest.raises(NotApplicableError, match="none of 2 videos has events or phases"):
         event_error([], bare)
+
+
+def test_the_enclosed_area_is_between_the_match_and_lines_through_the_events() -> None:
+    early, late = np.concatenate([np.linspace(0, 0.5, 6), np.linspace(0.55, 1, 30)]), np.linspace(0, 1, 41)
+    test = [performance(early, name="early"), performance(late, name="late")]
+    scores = event_error([], test)
+    # Frame 5 of 36 goes with 20 of 41: lines (0, 0) – (5, 20) – (35, 40), and back.
+    there = np.interp(np.arange(36), [0, 5, 35], [0, 20, 40])
+    back = np.interp(np.arange(41), [0, 20, 40], [0, 5, 35])
+    straight = [np.abs(np.arange(36) * 41 / 36 - there).mean() / 41, np.abs(np.arange(41) * 36 / 41 - back).mean() / 36]
+    assert value_of(scores, "area", setting="linear") == pytest.approx(np.mean(straight))
+    assert value_of(scores, "area", setting="dtw") < 0.02 < value_of(scores, "area", setting="linear")
+    swapped = [replace(test[0], video=replace(test[0].video, events={"middle": 5, "end": 3})), test[1]]
+    swapped[1] = replace(test[1], video=replace(test[1].video, events={"middle": 20, "end": 30}))
+    assert np.isnan(value_of(event_error([], swapped), "area", setting="dtw"))

@@ -25,17 +25,23 @@ def test_the_numbers_are_those_of_a_literal_loop(stride: int, monkeypatch: pytes
     unlabelled = test[0].phases.copy()
     unlabelled[5:9] = -1
     test[0] = embedded(test[0].values, name="a", phases=unlabelled)
-    means = []
+    means, averages = [], []
     for item in test:
         others = [other for other in test if other is not item]
         values = np.concatenate([other.values[other.phases >= 0] for other in others])
         labels = np.concatenate([other.phases[other.phases >= 0] for other in others])
-        precisions = []
+        precisions, ranked = [], []
         for frame in np.flatnonzero(item.phases >= 0)[::stride]:
             nearest = np.square(values - item.values[frame]).sum(1).argsort()[:10]
-            precisions.append(np.mean(labels[nearest] == item.phases[frame]))
+            right = labels[nearest] == item.phases[frame]
+            precisions.append(np.mean(right))
+            at_ranks = [np.mean(right[: rank + 1]) for rank in np.flatnonzero(right)]
+            ranked.append(np.mean(at_ranks) if at_ranks else 0.0)
         means.append(np.mean(precisions))
-    assert value_of(frame_retrieval([], test, stride=stride), "ap@10") == pytest.approx(np.mean(means))
+        averages.append(np.mean(ranked))
+    scores = frame_retrieval([], test, stride=stride)
+    assert value_of(scores, "ap@10") == pytest.approx(np.mean(means))
+    assert value_of(scores, "map@10") == pytest.approx(np.mean(averages))
 
 
 def test_a_constant_embedding_is_undefined_and_missing_labels_not_applicable() -> None:

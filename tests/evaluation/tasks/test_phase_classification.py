@@ -11,10 +11,12 @@ from inphase.evaluation.tasks.phases import (
     Features,
     Kernel,
     accuracy,
+    classifier_name,
     fit_linear,
     labeled_frames,
     phase_classification,
     predict_by_votes,
+    weighted_f1,
 )
 from inphase.storage.errors import MissingExtraError
 from tests.evaluation.embeddings import constant, embedded, noisy, performances
@@ -162,3 +164,16 @@ def test_phases_of_different_actions_are_different_classes() -> None:
     assert len(names) == len(set(labels.tolist())) == 8
     again, _ = labeled_frames(videos[2:], names), None
     assert {name for name, number in names.items() if number in again[1]} == {("jump", phase) for phase in range(4)}
+
+
+def test_f1_is_scikit_learns() -> None:
+    from sklearn.metrics import f1_score
+
+    rng = np.random.default_rng(0)
+    truth, found = rng.integers(0, 4, 200), rng.integers(0, 5, 200)
+    assert weighted_f1(truth, found) == pytest.approx(f1_score(truth, found, average="weighted"))
+    train, test = noisy(performances(3), noise=1.0), noisy(performances(3), noise=1.0)
+    scores = phase_classification(train, test, kernels=["linear"], features=["raw"], fractions=[1.0])
+    setting = classifier_name("linear", "raw")
+    assert 0 < value_of(scores, "f1", setting=setting) <= 1
+    assert value_of(scores, "f1", setting=setting) != value_of(scores, "accuracy", setting=setting)

@@ -24,6 +24,9 @@ The error that a viewer notices. A key event of x is transferred to y by each me
 with the event of y: in frames, and as a fraction of y's length. Videos without labeled events use the first frame of
 every phase but the first, if the phase is one contiguous part of the video.
 
+The enclosed area (Fakhfour et al., 2023) takes the whole path: the area between it and the straight lines from the
+common start through the events to the common end, in a square of side 1.
+
 Cycle error: how often and how far a frame misses itself after its nearest neighbor's nearest neighbor.
 
 A frame of x goes to the nearest frame of y, and that to its nearest of x. Needs no labels; an error of 0 means that
@@ -212,8 +215,9 @@ def event_error(
     """Transfer events between the videos of each action, in all ordered pairs or a random sample of `pairs`.
 
     `events` restricts them by name. Metrics, by method (setting): `mean` and `median` in frames, `mean_fraction` and
-    `median_fraction` of the length, over all transferred events; `mean` for each event; and `transferred`, the number
-    of transferred events. Scores of a constant embedding are undefined, except those of "linear". `train` is not used.
+    `median_fraction` of the length, over all transferred events; `mean` for each event; `area`, the mean enclosed area
+    over pairs; and `transferred`, the number of transferred events. Scores of a constant embedding are undefined,
+    except those of "linear". `train` is not used.
     """
     known = {id(item): key_events(item) for item in test}
     if events is not None:
@@ -223,16 +227,34 @@ def event_error(
         raise NotApplicableError(f"none of {len(test)} videos has events or phases: use a data set that labels them")
     frames: dict[tuple[str, str], list[float]] = defaultdict(list)
     fractions: dict[str, list[float]] = defaultdict(list)
+    areas: dict[str, list[float]] = defaultdict(list)
     matches = match_pairs(draw_pairs(test, pairs=pairs, seed=seed), beta=beta)
     for match in vote_on_pairs(matches, test, neighbors=neighbors) if neighbors else matches:
         truth = known[id(match.y)]
+        line = _lines_through(match, known[id(match.x)], truth)
+        if line is not None:
+            for method, found in match.frames.items():
+                areas[method].append(float(np.abs(found - line).mean()) / match.y.length)
         for name, at in known[id(match.x)].items():
             if name in truth:
                 for method, found in match.frames.items():
                     error = abs(float(found[at - match.x.first]) - truth[name])
                     frames[method, name].append(error)
                     fractions[method].append(error / match.y.length)
-    return _summarize(frames, fractions)
+    area = partial(Score, "event_error", "area")
+    shared = [area(mean(areas[method]) if areas[method] else float("nan"), setting=method) for method in METHODS]
+    return [*shared, *_summarize(frames, fractions)]
+
+
+def _lines_through(
+    match: FrameMatches, x_events: Mapping[str, int], y_events: Mapping[str, int]
+) -> NDArray[np.float64] | None:
+    """Interpolate the frame of y of each row of x between common events; None if they come in another order."""
+    shared = sorted((at, y_events[name]) for name, at in x_events.items() if name in y_events)
+    points = np.array([(0, 0), *shared, (match.x.length - 1, match.y.length - 1)], np.float64)
+    if not shared or (np.diff(points, axis=0) < 0).any():
+        return None
+    return np.interp(match.x.frames, points[:, 0], points[:, 1])
 
 
 def key_events(item: EmbeddedVideo) -> dict[str, int]:

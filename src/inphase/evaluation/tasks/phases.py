@@ -23,7 +23,7 @@ Frame retrieval: the fraction of the nearest frames in other videos of the actio
 
 Each frame retrieves its K nearest among the frames of all other videos of its action; the fraction of them that has its
 phase is averaged over the frames of a video, then over videos, then over actions. Frames without a label neither query
-nor are retrieved.
+nor are retrieved. AE2's mAP@K counts ranks, too: the mean of the precision at each rank that is right; 0 without any.
 """
 
 from collections.abc import Iterator, Sequence
@@ -69,9 +69,9 @@ def phase_classification(
 ) -> list[Score]:
     """Classify frames by phase. A radial kernel is fitted on at most `limit` frames, evenly spaced.
 
-    Metrics, by classifier (setting, see `classifier_name`): `accuracy` of one classifier for all actions, and by
-    action, of a classifier for that action alone; `accuracy_per_action`, the mean of the latter. Undefined if all
-    embeddings are one vector.
+    Metrics, by classifier (setting, see `classifier_name`): `accuracy` and `f1` of one classifier for all actions, and
+    by action, of a classifier for that action alone; `accuracy_per_action` and `f1_per_action`, the means of the
+    latter. F1 is the mean over phases, weighted by their frames, as in AE2. Undefined if all embeddings are one vector.
     """
     _check(kernels, features, fractions)
     examples = by_action(with_phases(train, role="training"))
@@ -85,16 +85,17 @@ def phase_classification(
     for done, (action, kernel, kind, fraction) in enumerate(jobs):
         setting = classifier_name(kernel, kind, fraction)
         report("phase_classification", done, len(jobs))
-        value = _accuracy(scopes[action], kernel, kind, fraction, limit=limit)
-        scores.append(Score("phase_classification", "accuracy", value, setting=setting, action=action))
+        values = _classify(scopes[action], kernel, kind, fraction, limit=limit)
+        for metric, value in values.items():
+            scores.append(Score("phase_classification", metric, value, setting=setting, action=action))
     report("phase_classification", len(jobs), len(jobs))
+    scores.sort(key=lambda score: score.metric)  # accuracy before F1
     together = [score for score in scores if score.action is None]
     alone = [score for score in scores if score.action is not None]
     means = []
-    if alone:
-        for name in dict.fromkeys(score.setting for score in alone):
-            value = mean(score.value for score in alone if score.setting == name)
-            means.append(Score("phase_classification", "accuracy_per_action", value, setting=name))
+    for metric, name in dict.fromkeys((score.metric, score.setting) for score in alone):
+        value = mean(score.value for score in alone if (score.metric, score.setting) == (metric, name))
+        means.append(Score("phase_classification", f"{metric}_per_action", value, setting=name))
     return [*together, *means, *alone]
 
 
@@ -103,23 +104,24 @@ def classifier_name(kernel: str, features: str, fraction: float = 1.0) -> str:
     return f"{kernel} {features} {fraction:g}"
 
 
-def _accuracy(
+def _classify(
     scope: tuple[Groups, Groups],
     kernel: Kernel,
     kind: Features,
     fraction: float,
     *,
     limit: int,
-) -> float:
+) -> dict[str, float]:
     """Fit on the first `fraction` of each action's training videos, and score on all test videos."""
     examples, asked = scope
     chosen = [item for videos in examples.values() for item in videos[: ceil(fraction * len(videos))]]
     test = [item for videos in asked.values() for item in videos]
     if all_constant(chosen) or all_constant(test):
-        return float("nan")
+        return {"accuracy": float("nan"), "f1": float("nan")}
     names: dict[tuple[str, int], int] = {}
     known, unknown = labeled_frames(chosen, names), labeled_frames(test, names)
-    return accuracy(known, unknown, kernel=kernel, features=kind, limit=limit)
+    found = classify(known, unknown[0], kernel=kernel, features=kind, limit=limit)
+    return {"accuracy": float((found == unknown[1]).mean()), "f1": weighted_f1(unknown[1], found)}
 
 
 def _check(kernels: Sequence[str], features: Sequence[str], fractions: Sequence[float]) -> None:
@@ -131,6 +133,14 @@ def _check(kernels: Sequence[str], features: Sequence[str], fractions: Sequence[
         raise ValueError(f"fractions of labeled videos must be above 0 and at most 1, got {list(fractions)}")
 
 
+def weighted_f1(truth: Labels, found: Labels) -> float:
+    """Average over classes, weighted by their frames: 2 · correct / (frames of the class + frames found as it)."""
+    classes, counts = np.unique(truth, return_counts=True)
+    correct = np.array([((truth == each) & (found == each)).sum() for each in classes])
+    named = np.array([(found == each).sum() for each in classes])
+    return float((counts * 2 * correct / (counts + named)).sum() / len(truth))
+
+
 def accuracy(
     train: tuple[Vectors, Labels],
     test: tuple[Vectors, Labels],
@@ -140,19 +150,25 @@ def accuracy(
     limit: int = LIMIT,
 ) -> float:
     """Fit a classifier on the frames of `train` and return the fraction of `test` frames it classifies correctly."""
-    (x, labels), (targets, truth) = train, test
+    found = classify(train, test[0], kernel=kernel, features=features, limit=limit)
+    return float((found == test[1]).mean())
+
+
+def classify(
+    train: tuple[Vectors, Labels], targets: Vectors, *, kernel: Kernel, features: Features, limit: int = LIMIT
+) -> Labels:
+    """Fit a classifier on the frames of `train` and predict the classes of `targets` [N, D], [N]."""
+    x, labels = train
     if features == "standardized":
         center, scale = x.mean(0), x.std(0)
         scale = np.where(scale > 0, scale, 1)
         x, targets = (x - center) / scale, (targets - center) / scale
     if (labels == labels[0]).all():
-        found = np.full(len(truth), labels[0])
-    elif kernel == "linear":
-        found = fit_linear(x, labels).predict(targets)
-    else:
-        every = -(-len(x) // limit)
-        found = _fit_and_predict(x[::every], labels[::every], targets)
-    return float((found == truth).mean())
+        return np.full(len(targets), labels[0])
+    if kernel == "linear":
+        return np.asarray(fit_linear(x, labels).predict(targets))
+    every = -(-len(x) // limit)
+    return _fit_and_predict(x[::every], labels[::every], targets)
 
 
 def labeled_frames(videos: Sequence[EmbeddedVideo], names: dict[tuple[str, int], int]) -> tuple[Vectors, Labels]:
@@ -290,8 +306,8 @@ def frame_retrieval(
 ) -> list[Score]:
     """Measure precision at each of `ks`, of every `stride`-th frame among all frames of the other videos.
 
-    Metrics: `ap@K`, by action. Undefined if all embeddings are one vector. O(N² D) time for the N frames of an action.
-    `train` is not used.
+    Metrics: `ap@K` and `map@K`, by action. Undefined if all embeddings are one vector. O(N² D) time for the N frames of
+    an action. `train` is not used.
     """
     if stride < 1 or not ks or min(ks) < 1:
         raise ValueError(f"need stride ≥ 1 and every k ≥ 1, got {stride} and {list(ks)}")
@@ -304,9 +320,10 @@ def frame_retrieval(
         raise NotApplicableError(f"no action has two labeled videos and more than {max(ks)} frames to retrieve")
     found = {action: _precisions(videos, ks=ks, stride=stride, device=device) for action, videos in groups.items()}
     score = partial(Score, "frame_retrieval")
-    over_actions = [score(f"ap@{k}", mean(row[n] for row in found.values())) for n, k in enumerate(ks)]
+    names = [f"{kind}@{k}" for kind in ("ap", "map") for k in ks]
+    over_actions = [score(name, mean(row[n] for row in found.values())) for n, name in enumerate(names)]
     return over_actions + [
-        score(f"ap@{k}", row[n], action=action) for action, row in found.items() for n, k in enumerate(ks)
+        score(name, row[n], action=action) for action, row in found.items() for n, name in enumerate(names)
     ]
 
 
@@ -314,7 +331,7 @@ def _precisions(
     videos: Sequence[EmbeddedVideo], *, ks: Sequence[int], stride: int, device: torch.device | str
 ) -> list[float]:
     if all_constant(videos):
-        return [float("nan")] * len(ks)
+        return [float("nan")] * 2 * len(ks)
     labeled = [item.phases >= 0 for item in videos]
     values = _tensor([item.values[kept] for item, kept in zip(videos, labeled, strict=True)], device)
     phases = _tensor([item.phases[kept] for item, kept in zip(videos, labeled, strict=True)], device)
@@ -323,7 +340,12 @@ def _precisions(
     for video in range(len(videos)):
         mine = torch.nonzero(owner == video)[::stride, 0]
         hits = torch.cat(list(_hits(mine, video, values, phases, owner, most=max(ks))))
-        means.append([float(hits[:, :k].double().mean()) for k in ks])
+        hits = hits.double()
+        # The precision at each rank, counted at ranks that are right.
+        ranked = hits * hits.cumsum(1) / torch.arange(1, hits.shape[1] + 1, device=hits.device)
+        plain = [hits[:, :k].mean() for k in ks]
+        by_rank = [(ranked[:, :k].sum(1) / hits[:, :k].sum(1).clamp_min(1)).mean() for k in ks]
+        means.append([float(value) for value in (*plain, *by_rank)])
     return [float(column) for column in np.mean(means, axis=0)]
 
 

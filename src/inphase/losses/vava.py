@@ -1,0 +1,132 @@
+"""VAVA: optimal transport between videos, with two priors on the order and a virtual frame (CVPR 2022).
+
+From "Learning to Align Sequential Actions in the Wild" (Liu et al.). With d(i, j) = |i/M − j/N| the distance to the
+diagonal, o(i, j) = |j − argmin_j c(i, j)|/N that to the nearest frame, and h = √(1/M² + 1/N²):
+
+    Q = φ N(d/h; δ) + (1 − φ) N(o/h; δ)           S = λ₁ (φ/(d² + 1) + (1 − φ)/(o² + 1))
+    T = argmin Σ T (c − S) + λ₂ KL(T ‖ Q),        c(i, j) = ‖x_i − y_j‖²,  ζ where either frame is virtual
+    L = Σ T c + ½ (C(x) + C(y)) + w I(x, y)
+    C(x) = mean_ij max(0, margin − D_ij) where |s_i − s_j| > window,   D_ij / ((i − j)² + 1)  elsewhere
+    I(x, y) = −log softmax of the mean distances to the best and the worst match of each frame, at the worst
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from inphase.align.cost import no_autocast, require_temperature, squared_euclidean_cost
+from inphase.align.transport import add_virtual_frame, order_distances, transport
+from inphase.losses.loss import Loss, Pairs, Sequences, masked_mean, normalize, pair_up, require_choice
+
+
+class VAVA(Loss):
+    """Lower the cost of the transport between two videos, in which some frames may have no counterpart.
+
+    Constants of the released code: 20 iterations, λ₁ = 1 · (M + N), λ₂ = 0.1 · MN/4, ζ 0.5, δ 2, a virtual frame as far
+    as 1.5 · 5 frames, margin 2, window 15, w 10⁻⁴ and temperature 0.5 of I. Different here: φ falls there from 0.999
+    with the root of the step, to 0.68 after 150,000, and is a constant; the transport cost is there divided by (MN)²,
+    which leaves it without influence, and not at all here; best and worst matches are those of the plan; embeddings are
+    normalized, distances are sums over dimensions and the window counts frames of the video.
+
+    Frames: the plain draw. Pairs: as GTA's. The plan is differentiated through its iterations.
+    """
+
+    def __init__(
+        self,
+        *,
+        consistency: float = 0.9,
+        order_weight: float = 1.0,
+        entropy: float = 0.1,
+        virtual_cost: float = 0.5,
+        width: float = 2.0,
+        virtual_distance: float = 5.0,
+        align_weight: float = 1.0,
+        contrast_weight: float = 0.5,
+        margin: float = 2.0,
+        window: float = 15.0,
+        inter_weight: float = 1e-4,
+        temperature: float = 0.5,
+        iterations: int = 20,
+        pairs: Pairs = "anchor",
+    ) -> None:
+        """Check and store the settings; `consistency` is φ, `order_weight` λ₁, `entropy` λ₂ and `virtual_cost` ζ."""
+        super().__init__()
+        require_choice("pairs", pairs, ("anchor", "all"))
+        if not 0 <= consistency <= 1:
+            raise ValueError(f"consistency must lie between 0 and 1, got {consistency}")
+        settings = {"entropy": entropy, "width": width, "margin": margin, "temperature": temperature}
+        for name, value in settings.items():
+            require_temperature(name, value)
+        weights = {"order_weight": order_weight, "virtual_cost": virtual_cost, "window": window}
+        weights |= {"align_weight": align_weight, "contrast_weight": contrast_weight, "inter_weight": inter_weight}
+        for name, value in weights.items():
+            require_temperature(name, value, zero=True)
+        self.consistency, self.order_weight, self.entropy = consistency, order_weight, entropy
+        self.virtual_cost, self.width, self.virtual_distance = virtual_cost, width, virtual_distance
+        self.align_weight, self.contrast_weight, self.inter_weight = align_weight, contrast_weight, inter_weight
+        self.margin, self.window, self.temperature, self.iterations = margin, window, temperature, iterations
+        self.pairs: Pairs = pairs
+
+    def forward(self, sequences: Sequences) -> dict[str, Tensor]:
+        """Score a group: `loss`, and its terms `align`, `contrast` and `inter`, means over pairs."""
+        first, second = pair_up(sequences, self.pairs)
+        values, real = normalize(sequences.clean), sequences.mask
+        x_lengths, y_lengths = sequences.lengths[first], sequences.lengths[second]
+        with no_autocast(values):
+            cost = squared_euclidean_cost(values[first], values[second], x_lengths=x_lengths, y_lengths=y_lengths)
+            plan = self.plan(cost, x_lengths, y_lengths)
+            whole = add_virtual_frame(cost, price=self.virtual_cost)
+            align = (plan * whole).sum((1, 2)).mean()
+            within = self.contrast(values, sequences)
+            contrast = (within[first] + within[second]).mean()
+            inter = self._inter(plan[:, 1:, 1:], cost, real[first], real[second]).mean()
+            loss = self.align_weight * align + self.contrast_weight * contrast + self.inter_weight * inter
+        return {"loss": loss, "align": align, "contrast": contrast, "inter": inter}
+
+    def plan(self, cost: Tensor, x_lengths: Tensor, y_lengths: Tensor) -> Tensor:
+        """Transport x to y by cost [P, M, N], with a virtual frame before both: [P, M + 1, N + 1]."""
+        whole = add_virtual_frame(cost, price=self.virtual_cost)
+        m, n = x_lengths + 1, y_lengths + 1
+        diagonal, nearest = order_distances(whole, x_lengths=m, y_lengths=n)
+        rows, columns = (size.to(cost.device, cost.dtype, non_blocking=True)[:, None, None] for size in (m, n))
+        height = (1 / rows.square() + 1 / columns.square()).sqrt()
+        away = torch.full_like(whole, 1.5) * 2 * self.virtual_distance / (rows + columns)
+        virtual = torch.zeros(whole.shape[1:], dtype=torch.bool, device=cost.device)
+        virtual[0, 1:], virtual[1:, 0] = True, True
+        gaps = [gap.where(~virtual, away) for gap in (diagonal, nearest)]
+        shares = self.consistency, 1 - self.consistency
+        bells = [
+            share * torch.exp(-(gap / height).square() / (2 * self.width**2)) / (self.width * math.sqrt(2 * math.pi))
+            for share, gap in zip(shares, gaps, strict=True)
+        ]
+        order = sum(
+            (share / (gap.square() + 1) for share, gap in zip(shares, gaps, strict=True)), torch.zeros_like(away)
+        )
+        # The code's weights grow with the sequences: ε with M N / 4 and the order's with M + N, without virtual frames.
+        epsilon = self.entropy * (rows - 1) * (columns - 1) / 4
+        kernel = (self.order_weight * (rows + columns - 2) * order - whole) / epsilon
+        prior = (bells[0] + bells[1]).clamp_min(1e-30).log()
+        return transport(-kernel, epsilon=1.0, log_prior=prior, iterations=self.iterations, x_lengths=m, y_lengths=n)
+
+    def contrast(self, values: Tensor, sequences: Sequences) -> Tensor:
+        """Keep distant frames of each sequence apart and near ones together: C of each, [K]."""
+        steps = torch.arange(values.shape[1], device=values.device)
+        near = 1 / ((steps[:, None] - steps).square() + 1).to(values.dtype)
+        gap = (sequences.frames[:, :, None] - sequences.frames[:, None, :]).abs()
+        distance = squared_euclidean_cost(values, values)
+        cells = (self.margin - distance).clamp_min(0).where(gap > self.window, near * distance)
+        both = sequences.mask[:, :, None] & sequences.mask[:, None, :]
+        return masked_mean(cells.flatten(1), both.flatten(1))
+
+    def _inter(self, plan: Tensor, cost: Tensor, x_real: Tensor, y_real: Tensor) -> Tensor:
+        """Prefer the best match of each frame to its worst, [P]."""
+        rows, columns = x_real[:, :, None], y_real[:, None, :]
+        plan, means = plan.detach(), []
+        for fill in (float("-inf"), float("inf")):  # the best, then the worst
+            known = plan.where(rows & columns, fill)
+            j = known.argmax(2) if fill < 0 else known.argmin(2)
+            i = known.argmax(1) if fill < 0 else known.argmin(1)
+            of_x, of_y = cost.gather(2, j[:, :, None])[:, :, 0], cost.gather(1, i[:, None, :])[:, 0]
+            means.append((masked_mean(of_x, x_real) + masked_mean(of_y, y_real)) / self.temperature)
+        return -torch.stack(means, 1).log_softmax(1)[:, 1]
