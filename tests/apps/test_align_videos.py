@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,22 @@ def test_a_short_action_is_found_inside_a_long_recording() -> None:
     short = on_curve(np.linspace(0.4, 0.6, 30))
     seconds = synchronize([short, long], subsequence=True).seconds[:, 1]
     np.testing.assert_allclose(seconds[[0, -1]], np.array([0.4, 0.6]) * 299 / 30, atol=0.1)
+
+
+def test_what_has_no_counterpart_is_dropped_and_passed_over() -> None:
+    foreign = np.random.default_rng(0).standard_normal((25, on_curve(LINE).values.shape[1])).astype(np.float32)
+    foreign /= np.linalg.norm(foreign, axis=1, keepdims=True)
+    plain, slow = on_curve(LINE), on_curve(np.linspace(0, 1, 90))
+    values = np.concatenate([foreign[:15], slow.values[:40], foreign[15:], slow.values[40:]])
+    spoiled = replace(slow, values=values, times=np.arange(len(values)) / 30)
+    truth = np.interp(LINE * 89, np.arange(90), np.r_[np.arange(15, 55), np.arange(65, 115)]) / 30
+    found = synchronize([plain, spoiled], drop=0.1)
+    assert np.abs(found.seconds[:, 1] - truth).mean() < 1.5 / 30
+    assert np.abs(synchronize([plain, spoiled]).seconds[:, 1] - truth).mean() > 3 / 30
+    kept = found.matches[1].kept
+    assert kept is not None
+    assert kept[0].mean() > 0.9
+    assert kept[1][:15].sum() + kept[1][55:65].sum() <= 2
 
 
 def test_smoothing_makes_the_warp_steady() -> None:

@@ -122,7 +122,9 @@ def test_a_transformer_attends_to_the_context_in_its_order(tmp_path: Path) -> No
         here = encoder.combine(features)
         swapped = encoder.combine(features[:, [2, 1, 0]])  # the frame itself stays in the middle
         assert (here - swapped).abs().max() > 1e-3
-        encoder.places.zero_()  # without the code of their places, the order of the others does not matter
+        encoder.get_buffer(
+            "places"
+        ).zero_()  # without the code of their places, the order of the others does not matter
         torch.testing.assert_close(encoder.combine(features), encoder.combine(features[:, [2, 1, 0]]))
     save_encoder(tmp_path / "encoder.safetensors", build_transformer())
     np.testing.assert_allclose(embed(load_encoder(tmp_path), clip).values, found, atol=1e-6)

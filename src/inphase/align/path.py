@@ -66,7 +66,7 @@ class Alignment:
         if x_times.shape != (m,) or y_times.shape != (n,):
             raise ValueError(f"times must be [{m}] and [{n}], got {list(x_times.shape)} and {list(y_times.shape)}")
         if len(self.path) == 0:
-            raise ValueError("all frames were dropped, so no time of y matches: raise the drop cost")
+            raise ValueError("all frames were dropped, so nothing matches: raise the drop cost, or leave it out")
         i, j = self.path.T
         frames = np.arange(m) if self.kept is None else np.unique(i)
         first = np.searchsorted(i, frames, side="left")

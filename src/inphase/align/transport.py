@@ -87,8 +87,7 @@ def order_distances(cost: Tensor, *, x_lengths: Lengths = None, y_lengths: Lengt
     i, j = ((torch.arange(1, size + 1, device=cost.device) / each) for size, each in zip((m, n), sizes, strict=True))
     known = cost.detach() if columns is None else cost.detach().where(columns[:, None], float("inf"))
     nearest = (known.argmin(2) + 1) / sizes[1]  # [B, M]
-    gaps = (i[:, :, None] - j[:, None, :]).abs(), (j[:, None, :] - nearest[:, :, None]).abs()
-    return gaps
+    return (i[:, :, None] - j[:, None, :]).abs(), (j[:, None, :] - nearest[:, :, None]).abs()
 
 
 def add_virtual_frame(cost: Tensor, *, price: float) -> Tensor:

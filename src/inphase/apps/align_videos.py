@@ -132,10 +132,18 @@ class Aligned:
                 rows.append((each.name, f"{each.properties.duration:.2f}", *span, *worth))
         title = f"aligned with {self.recordings[self.reference].name}"
         columns = ("video", ">seconds", ">from", ">to", ">distance", "verdict")
-        return Summary([self.why], describe_left_out(self.left_out), title, columns, rows)
+        dropped = []
+        for each, found in zip(self.recordings, self.alignments, strict=True):
+            if found.kept is not None:
+                of_reference, own = (int((~mask).sum()) for mask in found.kept)
+                dropped.append(f"{each.name}: {own} frames dropped, and {of_reference} of the reference")
+        return Summary([self.why, *dropped], describe_left_out(self.left_out), title, columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the alignment as JSON-ready values: seconds of every video at each frame of the reference."""
+        """Return the alignment as JSON-ready values: seconds of every video at each frame of the reference.
+
+        `kept` marks the frames of the reference that were not dropped; null where none could be.
+        """
         parts = zip(self.recordings, self.alignments, self.verdicts, self.seconds.T, strict=True)
         videos = [describe_aligned(*each) for each in parts]
         about = {"reference": self.reference, "why": self.why, "cost": self.cost}
@@ -149,6 +157,7 @@ def align_videos(
     modality: ModalityChoice = "auto",
     reference: str | int = "",
     subsequence: bool = False,
+    drop: float | None = None,
     smooth: float = 0.0,
     cost: PairCost = "contrastive",
     labels: Path | str | Labels | None = None,
@@ -168,12 +177,14 @@ def align_videos(
     is both: images, and pose for each video that shows a person. Three or more videos vote on each alignment.
     `reference` is a number from 1, a name, or
     "medoid" for the video with the least sum of distances to the others; by default the first video, with `subsequence`
-    the shortest, which is then located inside each of the others. `smooth` above 0 removes changes of speed that last
-    less than this many seconds. `fps` is the number of frames per second to embed. `cache` is the folder of cached
-    embeddings, by default `~/.cache/inphase`. `pose_estimator` is a name in `POSE_ESTIMATORS` or an import path
-    "module:Class". A video that cannot be read or embedded is left out, unless it is the reference or fewer than two
-    remain. `labels`, a CSV table or `Labels`, are those of the reference; `joints`, `freeze`, `slow`, `height` and
-    `max_mb` are the look of aligned.mp4 (`VideoStyle`). `joints` are estimated also if images are embedded.
+    the shortest, which is then located inside each of the others. `drop` leaves out frames without a counterpart, at
+    the start, the end or between: the share of all pairs of frames that are cheaper than dropping one, so that less
+    drops more (`match`). `smooth` above 0 removes changes of speed that last less than this many seconds. `fps` is the
+    number of frames per second to embed. `cache` is the folder of cached embeddings, by default `~/.cache/inphase`.
+    `pose_estimator` is a name in `POSE_ESTIMATORS` or an import path "module:Class". A video that cannot be read or
+    embedded is left out, unless it is the reference or fewer than two remain. `labels`, a CSV table or `Labels`, are
+    those of the reference; `joints`, `freeze`, `slow`, `height` and `max_mb` are the look of aligned.mp4
+    (`VideoStyle`). `joints` are estimated also if images are embedded.
     """
     if isinstance(videos, str | Path):
         raise ValueError(f"give a list of videos to align, got one path: {videos}")
@@ -207,7 +218,7 @@ def align_videos(
     if subsequence and named is None:
         require_inside(recordings, chosen)
     synchronization = synchronize(
-        embedded.embeddings, reference=chosen, cost=cost, subsequence=subsequence, smooth=smooth
+        embedded.embeddings, reference=chosen, cost=cost, subsequence=subsequence, drop=drop, smooth=smooth
     )
     embeddings = embedded.embeddings
     if joints:
@@ -295,12 +306,14 @@ def synchronize(
     reference: int = 0,
     cost: PairCost = "contrastive",
     subsequence: bool = False,
+    drop: float | None = None,
     smooth: float = 0.0,
 ) -> Synchronization:
     """Align all embeddings with the reference; three or more vote on each alignment (`inphase.align.consensus`).
 
-    With `subsequence` the reference is a short action that is located inside each of the others. `smooth` above 0 is
-    the period in seconds below which changes of speed are removed (`smooth_time_map`).
+    With `subsequence` the reference is a short action that is located inside each of the others. With `drop` frames
+    without a counterpart are left out and get a time between those of their neighbors (see `match`). `smooth` above 0
+    is the period in seconds below which changes of speed are removed (`smooth_time_map`).
     """
     if not 0 <= reference < len(embeddings):
         raise ValueError(f"reference {reference} does not exist: there are recordings 0 to {len(embeddings) - 1}")
@@ -308,10 +321,10 @@ def synchronize(
     matches = tuple(
         align_with_itself(len(clock))
         if number == reference
-        else match(embeddings[reference], other, cost=cost, subsequence=subsequence)
+        else match(embeddings[reference], other, cost=cost, subsequence=subsequence, drop=drop)
         for number, other in enumerate(embeddings)
     )
-    if len(embeddings) > 2 and not subsequence and cost == "contrastive":
+    if len(embeddings) > 2 and not subsequence and drop is None and cost == "contrastive":
         near = [TOLERANCE_SECONDS * (rate_of(each.times) or 0.0) + 0.5 for each in embeddings]
         matches = agree_on_reference(matches, embeddings, reference=reference, near=near)
     columns = [found.time_map(clock, other.times) for found, other in zip(matches, embeddings, strict=True)]

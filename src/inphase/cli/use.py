@@ -29,6 +29,7 @@ def align(
     embedding: Embedding = DEFAULT_EMBEDDING,
     reference: str = "",
     subsequence: bool = False,
+    drop: Annotated[float | None, tyro.conf.arg(metavar="SHARE")] = None,
     smooth: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 0.0,
     cost: Literal["contrastive", "cosine"] = "contrastive",
     labels: Path | None = None,
@@ -47,6 +48,8 @@ def align(
         reference: the video whose clock counts: its number, its name, or `medoid` for the one nearest to all others; by
             default the first, with --subsequence the shortest.
         subsequence: locate the reference, a short action, inside the others.
+        drop: leave out frames without a counterpart; the share of all pairs of frames that match better than a dropped
+            frame, such as 0.3: less drops more.
         smooth: remove changes of speed shorter than this; 0 keeps every step of the alignment.
         cost: the cost of matching two frames.
         labels: a table of the reference's labels, whose names aligned.mp4 shows.

@@ -218,14 +218,16 @@ def read_sampled_frames(
 def join_views(views: Sequence[SampledFrames]) -> SampledFrames:
     """Join views of one video, each augmented by itself, into one sequence."""
     firsts = np.cumsum([0, *(len(each.values) for each in views[:-1])])
-    known = {name: [getattr(each, name) for each in views] for name in ("labels", "progress")}
+    labels = [each.labels for each in views if each.labels is not None]
+    progress = [each.progress for each in views if each.progress is not None]
     return replace(
         views[0],
         values=np.concatenate([each.values for each in views]),
         rows=np.concatenate([each.rows + first for each, first in zip(views, firsts, strict=True)]),
         frames=np.concatenate([each.frames for each in views]),
         times=np.concatenate([each.times for each in views]),
-        **{name: None if values[0] is None else np.concatenate(values) for name, values in known.items()},
+        labels=np.concatenate(labels) if labels else None,
+        progress=np.concatenate(progress) if progress else None,
     )
 
 

@@ -8,7 +8,7 @@ trained, so its features can be cached.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -214,6 +214,7 @@ class TransformerEncoder(GridFeatures):
         """Attend to the context of each frame: [N, C, K, grid, grid] → [N, D]."""
         if features.shape[1] != len(self.context.offsets):
             raise ValueError(f"this encoder takes {len(self.context.offsets)} context frames, got {features.shape[1]}")
-        tokens = self.head["frame"](features.flatten(0, 1).flatten(1)).view(*features.shape[:2], -1)
-        attended = self.head["attention"](tokens + self.get_buffer("places").to(tokens))
-        return unit(self.head["embedding"](attended[:, self._own]))
+        head = cast("nn.ModuleDict", self.head)
+        tokens: Tensor = head["frame"](features.flatten(0, 1).flatten(1)).view(*features.shape[:2], -1)
+        attended = head["attention"](tokens + self.get_buffer("places").to(tokens))
+        return unit(head["embedding"](attended[:, self._own]))

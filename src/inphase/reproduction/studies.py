@@ -251,7 +251,7 @@ _STUDIES = (
             *tau_columns(paper="PennAction τ"),
             *error_columns(setup),
             *accuracy_columns(setup, paper="PennAction phases", each=True),
-            *other_columns(),
+            *other_columns(setup),
             *health_columns(),
         ],
         differences=lambda setup: differences_from(setup, data="PennAction"),

@@ -216,15 +216,19 @@ def error_columns(setup: Setup) -> list[Column]:
         Column("median", "event_error", "median", setting="dtw"),
         Column("event error, contrastive DTW", "event_error", "mean", setting="contrastive"),
         Column("its median", "event_error", "median", setting="contrastive"),
+        Column("enclosed area, DTW, %", "event_error", "area", 100, setting="dtw"),
     ]
     return [*(alignment if setup.about.true_times else []), *(events if setup.about.events is not None else [])]
 
 
-def other_columns() -> list[Column]:
-    """Return the columns of progression, retrieval and cycle error."""
+def other_columns(setup: Setup) -> list[Column]:
+    """Return the columns of F1, progression, retrieval and cycle error."""
+    f1 = "f1" if setup.about.single_action else "f1_per_action"
     return [
+        Column("F1, %", "phase_classification", f1, 100, setting=classifier_name("linear", "raw")),
         Column("progression, R²", "phase_progression", "r2"),
         Column("AP@5, %", "frame_retrieval", "ap@5", 100),
+        Column("mAP@10, %", "frame_retrieval", "map@10", 100),
         Column("cycle missed, %", "cycle_error", "missed", 100),
     ]
 
