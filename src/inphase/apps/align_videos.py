@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from inphase.align.consensus import agree_on_reference, align_pairwise
 from inphase.align.matching import PairCost, align_with_itself, match
 from inphase.align.path import Alignment
 from inphase.apps.alignment_files import OUTPUTS, Output, VideoStyle
 from inphase.apps.labels import Event, Labels, label_track, read_labels
-from inphase.apps.tracks import make_curves, make_pair, make_time_map, make_track
+from inphase.apps.tracks import Seconds, make_curves, make_pair, make_time_map, make_track, smooth_time_map
 from inphase.apps.verdict import TOLERANCE_SECONDS, Verdict, describe_aligned, judge
 from inphase.media.recording import NamedVideo, names_of, open_recording, open_usable
 from inphase.models.embed_videos import Model, add_poses, embed_usable
@@ -28,14 +27,6 @@ from inphase.storage.files import refuse_overwrite, require_folder
 
 # As many as the viewer shows.
 MAX_VIDEOS = 9
-# Bound on the speed of a smoothed time map, relative to its average speed.
-MAX_SPEED_RATIO = 8.0
-# Linear pieces of a smoothed time map: number per period, and maximum in all.
-PIECES_PER_PERIOD, MAX_PIECES = 8, 300
-# Weight of the end point against all others in the fit of a smoothed time map.
-END_WEIGHT = 1e3
-
-Seconds = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,40 +362,3 @@ def make_playback(
         tracks.append(make_track(each, file, time_map=time_map, curves=curves, pose=embeddings[k].pose))
     title = f"aligned with {recordings[reference].name}"
     return Playback(title, tracks=tuple(tracks), pairs=tuple(pairs), reference=reference)
-
-
-def smooth_time_map(clock: Seconds, seconds: Seconds, *, period: float, bound: float = MAX_SPEED_RATIO) -> Seconds:
-    """Smooth a monotone map from `clock` [M] to `seconds` [M]; changes of speed shorter than `period` vanish.
-
-    An alignment g(tₖ) is a staircase: frames are matched with frames. The smooth map f minimizes
-
-        (1/T) Σₖ (f(tₖ) − g(tₖ))² Δₖ  +  (τ/2π)⁴ (1/T) ∫ f″(t)² dt
-        subject to    v/b ≤ f′(t) ≤ v·b,    f(0) = g(0),    f(T) = g(T)
-
-    where T is the duration, τ the period, v = (g(T) − g(0))/T the average speed and b bounds how far speeds depart from
-    it. Without the constraints f is a smoothing spline, which halves changes of period τ and follows slower ones; as τ
-    grows, f becomes the straight line of constant speed. f is piecewise linear and its unknowns are the speeds of the
-    pieces, so that the bounds are those of the variables; a large weight holds the end. This is a bounded linear least
-    squares of at most 300 unknowns, which is convex: about a second.
-    """
-    from scipy.optimize import lsq_linear
-
-    if not period > 0 or not bound > 1:
-        raise ValueError(f"smoothing needs a period above 0 seconds and a bound above 1, got {period=} and {bound=}")
-    total = clock[-1] - clock[0]
-    if len(clock) < 3 or seconds[-1] <= seconds[0]:
-        return seconds
-    pieces = int(np.clip(np.ceil(PIECES_PER_PERIOD * total / period), 2, min(MAX_PIECES, len(clock) - 1)))
-    width, travel = total / pieces, seconds[-1] - seconds[0]
-    # f(t) = f(0) + Σ speed · (how much of the piece lies before t)
-    before = np.clip(clock[:, None] - clock[0] - width * np.arange(pieces), 0, width)
-    weight = np.sqrt(np.gradient(clock) / total)[:, None]
-    bend = np.diff(np.eye(pieces), axis=0) * np.sqrt((period / (2 * np.pi)) ** 4 / (width * total))
-    rows = np.concatenate([weight * before, bend, np.full((1, pieces), END_WEIGHT * width)])
-    aims = np.concatenate([weight[:, 0] * (seconds - seconds[0]), np.zeros(len(bend)), [END_WEIGHT * travel]])
-    # QR leaves as many rows as unknowns, with the same least-squares solution.
-    rotation, triangle = np.linalg.qr(rows)
-    speed = travel / total
-    speeds = lsq_linear(triangle, rotation.T @ aims, bounds=(speed / bound, speed * bound)).x
-    way = before @ speeds
-    return np.asarray(seconds[0] + way * (travel / way[-1]))

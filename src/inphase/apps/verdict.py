@@ -67,4 +67,5 @@ def describe_aligned(
 ) -> dict[str, Any]:
     """Describe an aligned video by JSON-ready values: its `seconds` at each frame of the reference, the verdict."""
     about = {"name": video.name, "path": str(video.path), "duration": video.properties.duration}
-    return {**about, "distance": found.distance, **verdict.to_dict(), "seconds": seconds.tolist()}
+    kept = None if found.kept is None else found.kept[0].tolist()
+    return {**about, "distance": found.distance, **verdict.to_dict(), "seconds": seconds.tolist(), "kept": kept}
