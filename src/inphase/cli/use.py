@@ -48,8 +48,7 @@ def align(
         reference: the video whose clock counts: its number, its name, or `medoid` for the one nearest to all others; by
             default the first, with --subsequence the shortest.
         subsequence: locate the reference, a short action, inside the others.
-        drop: leave out frames without a counterpart; the share of all pairs of frames that match better than a dropped
-            frame, such as 0.03: less drops more.
+        drop: leave out frames without a counterpart; SHARE of all pairs beat a drop, such as 0.03: less drops more.
         smooth: remove changes of speed shorter than this; 0 keeps every step of the alignment.
         cost: the cost of matching two frames.
         labels: a table of the reference's labels, whose names aligned.mp4 shows.
