@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from inphase.align import cycle_consistency
-from inphase.align.cycle import released_cycle_consistency
+from inphase.align.recursion import released_cycle_consistency
 from tests import oracles
 from tests.oracles import Grid
 

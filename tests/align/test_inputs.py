@@ -22,7 +22,7 @@ from inphase.align import (
     squared_euclidean_cost,
 )
 from inphase.align.cost import contrastive_costs, last_frame, no_autocast, single_precision, valid
-from inphase.align.cycle import released_cycle_consistency
+from inphase.align.recursion import released_cycle_consistency
 from inphase.losses import GTA
 
 CPU = torch.device("cpu")

@@ -8,7 +8,7 @@ From "Representation Learning via Global Temporal Alignment and Cycle-Consistenc
     smoothMin, min^γ      smooth_min, min_gamma         `minimum.py`     eq. (5), (6)
     R(i, j)               table [B, M, N]               `recursion.py`   eq. (1), (4)
     L_smoothDTW           smooth_dtw(x, y).cost [B]     `dtw.py`         eq. (9)
-    L_GCC                 cycle_consistency(…) [B]      `cycle.py`       eq. (10)–(13)
+    L_GCC                 cycle_consistency(…) [B]      `recursion.py`   eq. (10)–(13)
     γ, β, α               gamma, beta, alpha            temperatures of minimum, cost and cycle
 
 `drop_dtw` and `accumulate_with_drops` align sequences of which parts have no counterpart.
@@ -16,7 +16,6 @@ From "Representation Learning via Global Temporal Alignment and Cycle-Consistenc
 """
 
 from inphase.align.cost import contrastive_cost, cosine_cost, squared_euclidean_cost
-from inphase.align.cycle import cycle_consistency
 from inphase.align.matching import match, match_many
 from inphase.align.path import (
     Alignment,
@@ -32,6 +31,7 @@ from inphase.align.path import (
 from inphase.align.recursion import (
     accumulate,
     accumulate_with_drops,
+    cycle_consistency,
     min_gamma,
     min_gamma_penalty,
     smooth_min,

@@ -13,9 +13,8 @@ from inphase.align.cost import (
     require_pair,
     require_temperature,
 )
-from inphase.align.cycle import cycle_consistency, released_cycle_consistency
 from inphase.align.path import read_out
-from inphase.align.recursion import accumulate
+from inphase.align.recursion import accumulate, cycle_consistency, released_cycle_consistency
 from inphase.losses.loss import PairLoss, Pairs, require_choice
 
 

@@ -8,6 +8,10 @@ diagonal, o(i, j) = |j − argmin_j c(i, j)|/N that to the nearest frame, and h 
     L = Σ T c + ½ (C(x) + C(y)) + w I(x, y)
     C(x) = mean_ij max(0, margin − D_ij) where |s_i − s_j| > window,   D_ij / ((i − j)² + 1)  elsewhere
     I(x, y) = −log softmax of the mean distances to the best and the worst match of each frame, at the worst
+
+`transport` finds the plan in which each frame carries the same mass, by Sinkhorn's iterations:
+T = diag(e^f) Q e^(−c/ε) diag(e^g), with f and g fitted to the rows and the columns in turn, here as logarithms, so that
+no kernel underflows. In batches, on any device, differentiable through the iterations; O(BMN) time and memory each.
 """
 
 import math
@@ -15,9 +19,20 @@ import math
 import torch
 from torch import Tensor
 
-from inphase.align.cost import no_autocast, require_temperature, squared_euclidean_cost
-from inphase.align.transport import add_virtual_frame, order_distances, transport
+from inphase.align.cost import (
+    Lengths,
+    last_frame,
+    no_autocast,
+    require_alike,
+    require_temperature,
+    require_tensor,
+    single_precision,
+    squared_euclidean_cost,
+    valid,
+)
 from inphase.losses.loss import Loss, Pairs, Sequences, masked_mean, normalize, pair_up, require_choice
+
+NOTHING = -1e30  # the logarithm of 0, finite: the difference of two is 0
 
 
 class VAVA(Loss):
@@ -130,3 +145,86 @@ class VAVA(Loss):
             of_x, of_y = cost.gather(2, j[:, :, None])[:, :, 0], cost.gather(1, i[:, None, :])[:, 0]
             means.append((masked_mean(of_x, x_real) + masked_mean(of_y, y_real)) / self.temperature)
         return -torch.stack(means, 1).log_softmax(1)[:, 1]
+
+
+def transport(
+    cost: Tensor,
+    *,
+    epsilon: float = 0.1,
+    log_prior: Tensor | None = None,
+    iterations: int = 20,
+    x_lengths: Lengths = None,
+    y_lengths: Lengths = None,
+) -> Tensor:
+    """Find the plan of least cost [B, M, N] between frames of equal mass, [B, M, N]; it sums to 1, 0 in the padding.
+
+    `log_prior` [B, M, N] is log Q, uniform by default; `epsilon` the weight of the divergence from it. Rows are exact,
+    columns as exact as the `iterations` make them.
+
+    >>> transport(torch.tensor([[[0.0, 1.0], [1.0, 0.0]]]), epsilon=0.01)
+    tensor([[[0.5000, 0.0000],
+             [0.0000, 0.5000]]])
+    """
+    require_tensor("cost", cost, "[B, M, N]")
+    require_temperature("epsilon", epsilon)
+    if iterations < 1:
+        raise ValueError(f"need at least 1 iteration, got {iterations}")
+    if log_prior is not None:
+        require_tensor("log_prior", log_prior, "[B, M, N]")
+        require_alike("cost", cost, "log_prior", log_prior)
+    (cost,) = single_precision(cost)
+    batch, m, n = cost.shape
+    device = cost.device
+    rows = valid(x_lengths, name="x_lengths", batch=batch, size=m, device=device)
+    columns = valid(y_lengths, name="y_lengths", batch=batch, size=n, device=device)
+    real = _both(rows, columns)
+    with no_autocast(cost):
+        kernel = -cost / epsilon if log_prior is None else log_prior - cost / epsilon
+        if real is not None:
+            kernel = kernel.where(real, NOTHING)
+        log_a = -(last_frame(x_lengths, batch=batch, size=m, device=device) + 1).to(cost.dtype).log()[:, None]
+        log_b = -(last_frame(y_lengths, batch=batch, size=n, device=device) + 1).to(cost.dtype).log()[:, None]
+        g = cost.new_zeros(batch, n)
+        for _ in range(iterations):
+            f = _silence(log_a - torch.logsumexp(kernel + g[:, None, :], 2), rows)
+            g = _silence(log_b - torch.logsumexp(kernel + f[:, :, None], 1), columns)
+        f = _silence(log_a - torch.logsumexp(kernel + g[:, None, :], 2), rows)
+        return (kernel + f[:, :, None] + g[:, None, :]).exp()
+
+
+def order_distances(cost: Tensor, *, x_lengths: Lengths = None, y_lengths: Lengths = None) -> tuple[Tensor, Tensor]:
+    """Measure how far each pair of frames is from the diagonal, and from the cheapest frame of y for x_i; [B, M, N].
+
+    In fractions of a sequence: |i/M − j/N| and |j − argmin_j c(i, j)| / N, with frames counted from 1.
+    """
+    require_tensor("cost", cost, "[B, M, N]")
+    batch, m, n = cost.shape
+    columns = valid(y_lengths, name="y_lengths", batch=batch, size=n, device=cost.device)
+    sizes = [
+        (last_frame(lengths, batch=batch, size=size, device=cost.device)[:, None] + 1).to(cost.dtype)
+        for lengths, size in ((x_lengths, m), (y_lengths, n))
+    ]
+    i, j = ((torch.arange(1, size + 1, device=cost.device) / each) for size, each in zip((m, n), sizes, strict=True))
+    known = cost.detach() if columns is None else cost.detach().where(columns[:, None], float("inf"))
+    nearest = (known.argmin(2) + 1) / sizes[1]  # [B, M]
+    return (i[:, :, None] - j[:, None, :]).abs(), (j[:, None, :] - nearest[:, :, None]).abs()
+
+
+def add_virtual_frame(cost: Tensor, *, price: float) -> Tensor:
+    """Put a frame before both sequences that matches every frame for `price`: [B, M, N] → [B, M + 1, N + 1].
+
+    Lengths grow by one, too.
+    """
+    require_tensor("cost", cost, "[B, M, N]")
+    require_temperature("price", price, zero=True)
+    return torch.nn.functional.pad(cost, (1, 0, 1, 0), value=price)
+
+
+def _both(rows: Tensor | None, columns: Tensor | None) -> Tensor | None:
+    if rows is None:
+        return None if columns is None else columns[:, None, :]
+    return rows[:, :, None] if columns is None else rows[:, :, None] & columns[:, None, :]
+
+
+def _silence(potential: Tensor, real: Tensor | None) -> Tensor:
+    return potential if real is None else potential.where(real, 0)

@@ -1,7 +1,7 @@
 """The whole loss of short pairs on a GPU, cost to cycle and back to its gradient, in one kernel.
 
 At the paper's twenty frames every step of the loss takes microseconds and launching it takes longer, so a program does
-one pair from end to end. It computes what `losses/gta.py` composes from `cost.py`, `recursion.py` and `cycle.py`,
+one pair from end to end. It computes what `losses/gta.py` composes from `cost.py` and `recursion.py`,
 which stays the specification:
 
     s_ij = x̃_i · ỹ_j                    c_xy = −log softmax_j(s/β)          c_yx = −log softmax_i(s/β)        eq. (8)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.optimize import linear_sum_assignment
 
-from inphase.align.transport import add_virtual_frame, order_distances, transport
+from inphase.losses.vava import add_virtual_frame, order_distances, transport
 
 
 def draw(*shape: int, seed: int = 0) -> torch.Tensor:
