@@ -1,6 +1,8 @@
-# Every target installs its own dependencies: a machine needs only Python 3.11 and make.
+# Every target installs its own dependencies: a machine needs only Python 3.11, 3.12 or 3.13 and make.
 PYTHON ?= python3
-BIN := .venv/bin
+# Another Python gets an environment of its own: `make test PYTHON=python3.13` uses .venv-python3.13.
+VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
+BIN := $(VENV)/bin
 # Tests run in parallel, one process per core, one thread per process.
 SIDE_BY_SIDE := --numprocesses auto --dist worksteal
 export OMP_NUM_THREADS ?= 1
@@ -11,43 +13,50 @@ ifneq ($(wildcard ../shared/data),)
 export INPHASE_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test quick check lint types bench soak clean
+.PHONY: demo test quick check lint types bench soak lock clean
 
-demo: .venv/ready  ## train on drawn people by pose and by image, and align two of them
+demo: $(VENV)/ready  ## train on drawn people by pose and by image, and align two of them
 	$(BIN)/inphase demo --out out/demo
 
 test: lint types  ## what CI runs
 	$(BIN)/pytest $(SIDE_BY_SIDE)
 
-quick: .venv/ready  ## the fast tests, for a check after every change
+quick: $(VENV)/ready  ## the fast tests, for a check after every change
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not slow"
 
 check:  ## the same through CI's script
 	bash .ci/run
 
-lint: .venv/ready
+lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: .venv/ready
+types: $(VENV)/ready
 	$(BIN)/mypy
 
-bench: .venv/bench  ## time the recursion beside its peers, into the README's tables, and the loader beside a training step
+bench: $(VENV)/bench  ## time the recursion beside its peers, into the README's tables, and the loader beside a training step
 	$(BIN)/python -m benchmarks.recursion --write
 	$(BIN)/python -m benchmarks.loading
 
-soak: .venv/ready  ## kill commands and damage their inputs for an hour, into docs/reliability.md; then watch the memory
+soak: $(VENV)/ready  ## kill commands and damage their inputs for an hour, into docs/reliability.md; then watch the memory
 	$(BIN)/python -m tools.soak --minutes 60 --write
 	$(BIN)/python -m benchmarks.scale soak --minutes 10
 
-.venv/ready: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+# pip takes hashes of all packages or of none, and never of an editable one: constraints.txt cannot hold them.
+lock: $(VENV)/ready  ## write requirements-hashed.txt: every dependency with the SHA-256 of its files
+	$(BIN)/pip install --quiet uv
+	echo 'hatchling>=1.24' | $(BIN)/uv pip compile --quiet pyproject.toml - --extra dev --constraint constraints.txt \
+	  --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
+	  --output-file requirements-hashed.txt
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-.venv/bench: .venv/ready
+$(VENV)/bench: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,bench]'
 	touch $@
 
 clean:
-	rm -rf .venv out .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* out .mypy_cache .pytest_cache .ruff_cache
