@@ -1,7 +1,7 @@
 """Damaged files and absurd settings end in one line that names the thing, and nothing large is allocated for them."""
 
 import json
-import resource
+import sys
 from collections.abc import Callable, Iterator
 from inspect import signature
 from pathlib import Path
@@ -25,11 +25,15 @@ MAX_LETTERS = 1000
 
 @pytest.fixture(autouse=True)
 def limited_memory() -> Iterator[None]:
-    """Let no test map 4 GB more than it has."""
+    """Let no test map 4 GB more than the process has, where the system can limit it."""
+    if sys.platform != "linux":
+        yield
+        return
+    import resource
+
     before = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) if Path("/proc").exists() else 0
-    if pages:
-        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 4 * 2**30, before[1]))
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 4 * 2**30, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_AS, before)
 
@@ -168,7 +172,7 @@ def test_sizes_that_cannot_be_meant_are_refused(change: str, recipe_file: Path) 
 
 NO_RECIPES = {
     "brackets": "a = " + "[" * 50_000,
-    "a deep table": "[" + ".".join("a" * 50_000) + "]",
+    "a deep table": "[" + ".".join("a" * 5_000) + "]",
     "too long": f"a = '{'x' * 17 * 2**20}'",
     "a zero": "\0",
     "cut": "[data]\nname = 'stage'\nvideos = 1e",
