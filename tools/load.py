@@ -85,14 +85,14 @@ class Client(threading.Thread):
     def __init__(self, url: str, seed: int, stop: threading.Event) -> None:
         """Prepare to ask."""
         super().__init__(daemon=True)
-        self._url, self._rng, self._stop = urlsplit(url), Random(seed), stop
+        self._url, self._rng, self._end = urlsplit(url), Random(seed), stop
         self.seconds: list[float] = []
         self.failures: list[str] = []
 
     def run(self) -> None:
         """Ask until stopped, about once a second."""
         cookie = self._ask("", {}) or ""
-        while not self._stop.wait(self._rng.uniform(0.5, 1.5)):
+        while not self._end.wait(self._rng.uniform(0.5, 1.5)):
             start = self._rng.randrange(2000)
             headers = {"Range": f"bytes={start}-{start + 65535}"} if self._rng.random() < 0.5 else {}
             self._ask(self._rng.choice(FILES), {**headers, **({"Cookie": cookie} if cookie else {})})

@@ -13,8 +13,8 @@ from tests.fuzz.mutations import (
     damage_csv,
     damage_json,
     damage_lines,
+    damage_recipe,
     damage_safetensors,
-    damage_toml,
 )
 from tests.media.recordings import clicks, write_video
 from tests.training.conftest import make_recipe
@@ -127,13 +127,13 @@ TARGETS: dict[str, Target] = {
     ),
     "playback": Target({"pair/playback.json": damage_json}, (("export", "pair", "--out", "page"),), _write_playback),
     "playback arrays": Target({"pair/arrays/*": damage_bytes}, (("export", "pair", "--out", "page"),), _write_playback),
-    "recipe": Target({"recipe.toml": damage_toml}, (("train", "recipe.toml", "--out", "run"),), _write_recipe),
+    "recipe": Target({"recipe.toml": damage_recipe}, (("train", "recipe.toml", "--out", "run"),), _write_recipe),
     "run": Target(
         {
             "run/state.safetensors": damage_safetensors,
             "run/encoder.safetensors": damage_safetensors,
             "run/metrics.jsonl": damage_lines,
-            "run/recipe.toml": damage_toml,
+            "run/recipe.toml": damage_recipe,
         },
         (("train", "recipe.toml", "--out", "run"), ("evaluate", "run", "--tasks", "health")),
         _write_run,

@@ -137,6 +137,20 @@ def damage_toml(data: bytes, rng: Random) -> bytes:
         return data.replace(b"=", rng.choice((b"= null #", b"= 1979-05-27 #", b"==", b"=")), rng.randrange(1, 4))
 
 
+def damage_recipe(data: bytes, rng: Random) -> bytes:
+    """Damage a recipe, but leave the number of steps small: a million of them is a long run, and no hang."""
+    damaged = damage_toml(data, rng)
+    try:
+        recipe = tomllib.loads(damaged.decode())
+        steps = recipe["run"]["steps"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return damaged
+    if isinstance(steps, (int, float)) and steps > 10:
+        recipe["run"]["steps"] = 2
+        return tomli_w.dumps(recipe).encode()
+    return damaged
+
+
 def damage_csv(data: bytes, rng: Random) -> bytes:
     """Damage cells, columns or lines of a table, or sometimes its text."""
     if rng.random() < 0.3:
