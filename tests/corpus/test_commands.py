@@ -2,11 +2,15 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from inphase.corpus import store_search
+from inphase.corpus.shards import ShardMergedError
+from inphase.corpus.store_search import MAX_REOPENED, find_moments
 from inphase.models import ImageEncoder, save_encoder
 from inphase.playback import read_playback
 from tests.commands import type_command as run
@@ -50,6 +54,25 @@ def place(gym: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def table(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
+
+
+@pytest.mark.parametrize(("merges", "status"), [(MAX_REOPENED, 0), (MAX_REOPENED + 1, 1)])
+def test_a_store_whose_shards_are_merged_meanwhile_is_opened_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], merges: int, status: int
+) -> None:
+    calls: list[int] = []
+
+    def merged(*given: Any, **settings: Any) -> Any:
+        calls.append(1)
+        if len(calls) <= merges:
+            raise ShardMergedError("1.parquet was merged into another shard while the store was read: run this again")
+        return find_moments(*given, **settings)
+
+    monkeypatch.setattr(store_search, "find_moments", merged)
+    query = ["search", place / "gym" / "vault" / "1.mp4", "--in", "store", "--at", "0.4", "--out", "merged"]
+    assert run(monkeypatch, *query) == status
+    assert len(calls) == MAX_REOPENED + 1
+    assert ("was merged into another shard" in capsys.readouterr().err) == (status == 1)
 
 
 def test_moments_and_videos_are_found_in_a_store(

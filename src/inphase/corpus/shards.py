@@ -28,6 +28,11 @@ SUFFIX = ".parquet"
 # Values in a row group, at most, unless a single video has more: 2 MB.
 GROUP_VALUES = 1_000_000
 
+
+class ShardMergedError(StoreError):
+    """A shard was merged into another one while the store was read: open the store again."""
+
+
 # The columns of a shard beside the embedding.
 TEXTS = ("id", "path", "action", "content", "stamp", "model", "reason")
 FACTS = [*TEXTS, "frames", "dimension"]
@@ -128,7 +133,9 @@ def _opened(file: Path) -> "pq.ParquetFile":
         with _explain_damage(file):
             return _parquet_file(file)
     except FileNotFoundError as error:
-        raise StoreError(f"{file} was merged into another shard while the store was read: run this again") from error
+        raise ShardMergedError(
+            f"{file} was merged into another shard while the store was read: run this again"
+        ) from error
 
 
 def _parquet_file(file: Path) -> "pq.ParquetFile":

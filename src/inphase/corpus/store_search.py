@@ -19,7 +19,7 @@ from inphase.apps.search import (
     search_files,
 )
 from inphase.corpus.embedding_store import CatalogEntry, EmbeddingStore, is_store
-from inphase.corpus.shards import read_times
+from inphase.corpus.shards import ShardMergedError, read_times
 from inphase.corpus.vector_index import Candidate, Index
 from inphase.media.recording import names_of, open_recordings
 from inphase.models import Encoder, load_encoder
@@ -32,6 +32,8 @@ from inphase.storage.cache import Cache, default_cache_folder
 
 # A search for videos: frames of the query that vote, neighbors of each, and videos aligned for every one returned.
 QUERY_FRAMES, NEIGHBORS_PER_FRAME, ALIGNED_PER_HIT = 16, 64, 4
+# A store that `embed` fills at the same time is opened again this often before the search fails.
+MAX_REOPENED = 5
 
 
 def search(
@@ -60,18 +62,23 @@ def search(
     if len(places) == 1 and is_store(places[0]):
         if fps is not None:
             raise ValueError("a store has its own fps, which the query is embedded at: drop fps")
-        return _search_store(
-            Path(query),
-            places[0],
-            at=at,
-            top=top,
-            subsequence=subsequence,
-            action=action,
-            model=model,
-            cache=cache,
-            pose_estimator=pose_estimator,
-            progress=progress or ignore_progress,
-        )
+        for remaining in reversed(range(MAX_REOPENED + 1)):
+            try:
+                return _search_store(
+                    Path(query),
+                    places[0],
+                    at=at,
+                    top=top,
+                    subsequence=subsequence,
+                    action=action,
+                    model=model,
+                    cache=cache,
+                    pose_estimator=pose_estimator,
+                    progress=progress or ignore_progress,
+                )
+            except ShardMergedError:
+                if not remaining:
+                    raise
     if action is not None:
         raise ValueError("action chooses among the videos of a store: make one with `inphase embed`")
     return search_files(
