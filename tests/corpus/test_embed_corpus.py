@@ -18,7 +18,7 @@ from inphase.corpus import embed_corpus as embed_corpus_module
 from inphase.corpus.embed_corpus import EmbeddedCorpus, EmbedJob, EmbedJobResult, embed_corpus
 from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.engines import Processes
-from inphase.models import AudioEncoder, load_encoder
+from inphase.models import AudioEncoder, Embedding, load_encoder
 from inphase.models.embed_videos import embed_video
 from inphase.storage.cache import content_hash
 from inphase.storage.errors import StoreError
@@ -144,6 +144,21 @@ def test_a_clock_that_steps_back_keeps_the_newest_embedding(place: Path, monkeyp
     assert contents(place / "store")["gym/vault/00.mp4"] == (20, "")
     again = embed(place)
     assert (again.changed, again.kept) == (0, 5)
+
+
+def test_an_embedding_that_is_not_finite_is_recorded_and_not_stored(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def embed_with_nan(encoder: Any, path: Path, **options: Any) -> Embedding:
+        found = embed_video(encoder, path, **options)
+        values = found.values.copy()
+        values[2] = np.nan if path.parts[-2:] == ("beam", "00.mp4") else values[2]
+        return Embedding(values, found.times)
+
+    monkeypatch.setattr(embed_corpus_module, "embed_video", embed_with_nan)
+    came = embed(place)
+    assert (came.done, came.failed) == (5, 1)
+    assert "beam/00.mp4 has an embedding that is not finite" in came.broken["gym/beam/00.mp4"]
 
 
 def test_an_interruption_loses_one_shard_at_most(place: Path) -> None:

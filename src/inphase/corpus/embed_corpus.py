@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from inphase.corpus.embedding_store import SHARD_BYTES, EmbeddingStore
 from inphase.corpus.engines import Engine, map_in_threads, open_engine
 from inphase.corpus.shards import ShardRow, write_shard
@@ -323,6 +325,8 @@ def _embed(settings: EmbedSettings, encoder: Encoder, video: ListedVideo) -> Sha
         content = content_hash(Path(video.path))
         with nullcontext() if mark is None else limited(settings.limits, mark):
             embedding = embed_video(encoder, Path(video.path), cache=Cache(settings.cache), fps=settings.fps)
+        if not np.isfinite(embedding.values).all():
+            raise ValueError(f"{name} has an embedding that is not finite: check the model, and the video for damage")
         return row(content=content, stamp=stamp if stamp_of(video) == stamp else "", embedding=embedding)
     except MissingExtraError:
         raise
