@@ -30,7 +30,7 @@ DEFAULT_ESTIMATOR = "blazepose"
 MIN_FOUND_FRACTION = 0.1
 # A less plausible pose is estimated again by an estimator that can, closer to the figure; that pose is taken if it is
 # so many times as plausible.
-MIN_PLAUSIBILITY, MIN_GAIN = 0.45, 1.1
+MIN_PLAUSIBILITY, MIN_GAIN = 0.45, 1.25
 # Frames in memory at a time.
 CLIP_LENGTH = 16
 # A few sampled frames are searched first; a recording with no person in this fraction of them is taken to show none.

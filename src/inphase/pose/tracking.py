@@ -230,9 +230,9 @@ class PeopleTracker:
         """Read the joints of people whose turn it is; return who is still tracked and who is lost."""
         tracked: list[PersonTrack] = []
         lost: list[PersonTrack] = []
-        for number, track in enumerate(ranked):
+        for track in ranked:
             waits = self._frame - track.frames[-1] < SIDE_STRIDE and len(track.frames) >= YOUNG_FRAMES
-            if number and waits and not everybody:
+            if tracked and waits and not everybody:
                 track.skipped.append(self._frame)
                 tracked.append(track)
                 continue
