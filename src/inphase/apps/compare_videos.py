@@ -22,6 +22,7 @@ from inphase.apps.comparison import ComparedPhase, ComparedStudents, Comparison,
 from inphase.apps.labels import Event, Labels, read_labels
 from inphase.apps.tracks import smooth_time_map
 from inphase.apps.transfer_labels import PLACING_TEMPERATURE, carry_labels
+from inphase.apps.verdict import Verdict, judge
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, open_recording, open_recordings
 from inphase.models.embed_videos import Model, add_poses, embed_each, embed_videos
@@ -79,6 +80,8 @@ def compare_videos(
     marks = read_marks(recordings[0], labels, phases=phases)
     theirs = None if student_labels is None else read_marks(recordings[1], student_labels, phases=phases)
     kept = open_cache(cache)
+    if mirror and model is None and modality == "auto":
+        modality = "pose"  # of images there is no mirror image
     shared: dict[str, Any] = {"fps": fps, "cache": kept, "pose_estimator": pose_estimator, "progress": progress}
     embedded = embed_videos([each.path for each in recordings], model=model, modality=modality, **shared)
     x, y = add_poses(
@@ -122,6 +125,8 @@ def compare_students(
     (reference,) = open_recordings([pro])
     marks = read_marks(reference, labels, phases=phases)
     kept = open_cache(cache)
+    if mirror and model is None and modality == "auto":
+        modality = "pose"  # of images there is no mirror image
     shared: dict[str, Any] = {"fps": fps, "cache": kept, "pose_estimator": pose_estimator, "progress": progress}
     embedded = embed_videos([reference.path], model=model, modality=modality, **shared)
     others, failed = embed_each(paths, encoder=embedded.encoder, **shared)
@@ -157,6 +162,7 @@ def compare_embeddings(
     """Compare two embedded videos; angles are those of the poses that the embeddings hold."""
     (pro_video, x), (student_video, y) = pro, student
     alignment = match(x, y)
+    verdict = judge(x, y, alignment)
     seconds = map_seconds(x, y, alignment)
     speed = np.gradient(x.times) / np.maximum(np.gradient(seconds), 1e-9) if len(x) > 1 else np.ones(len(x))
     placed = _place(marks, x, y, student_video, alignment) if student_marks is None else _pair(marks, student_marks)
@@ -179,7 +185,8 @@ def compare_embeddings(
         phases=tuple(phases),
         pro_angles=pro_angles,
         student_angles=student_angles,
-        warnings=tuple(_warnings(poses, x.times, seconds, placed)),
+        warnings=(*_doubts(verdict), *_warnings(poses, x.times, seconds, placed)),
+        verdict=verdict,
         why="",
         poses=poses,
         embeddings=(x, y),
@@ -270,6 +277,13 @@ def _mirrored(embedding: Embedding, encoder: Encoder, video: NamedVideo) -> Embe
     return embed_pose(encoder, mirror_pose(embedding.pose))
 
 
+def _doubts(verdict: Verdict) -> Iterator[str]:
+    """Yield a sentence if the alignment is doubtful."""
+    if verdict.judgment in ("check", "do_not_trust"):
+        worth = "Do not trust" if verdict.judgment == "do_not_trust" else "Check"
+        yield f"{worth} this comparison: the videos may not show the same action, or not be aligned well."
+
+
 def _warnings(
     poses: tuple[Pose | None, Pose | None], clock: Seconds, seconds: Seconds, placed: Sequence[KeyPosition]
 ) -> Iterator[str]:
@@ -292,7 +306,7 @@ def _warnings(
         advice = "use the mirror option if one is left-handed" if opposite else "film both from the same side"
         yield (f"The views differ (pro {seen[0]}, student {seen[1]}), and so do angles in the picture plane: {advice}.")
     elif moves_mirrored(pro, student, clock, seconds):
-        yield "The student's hands move to the other side: use the mirror option if one of the two is left-handed."
+        yield "The hands move to opposite sides: use the mirror option if one is left-handed, or leave it out."
 
 
 def describe_view(angles: NDArray[np.float64], side: str) -> str:

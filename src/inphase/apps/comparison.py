@@ -1,7 +1,7 @@
 """The result of comparing two videos: tempo, and joint angles at equal phase, in numbers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from inphase.apps.align_videos import Synchronization
 from inphase.apps.comparison_files import write_comparison, write_students
+from inphase.apps.verdict import Verdict
 from inphase.media.recording import NamedVideo
 from inphase.models.encoder import Embedding
 from inphase.pose.angles import ANGLES, angle_differences, joint_angles
@@ -92,6 +93,7 @@ class Comparison:
     embeddings: tuple[Embedding, Embedding]
     synchronization: Synchronization
     mirrored: bool = False
+    verdict: Verdict = field(default_factory=Verdict)
 
     @property
     def differences(self) -> NDArray[np.float64]:
@@ -194,6 +196,7 @@ class Comparison:
             "pro": {"name": self.pro.name, "path": str(self.pro.path)},
             "student": {"name": self.student.name, "path": str(self.student.path), "mirrored": self.mirrored},
             "why": self.why,
+            **self.verdict.to_dict(),
             "warnings": list(self.warnings),
             "angles_are": "in the picture plane, in degrees",
             "phases": phases,

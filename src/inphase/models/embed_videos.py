@@ -168,12 +168,9 @@ def add_poses(
     pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> list[Embedding]:
-    """Estimate the poses that embeddings lack; one stays without where no person is found or no estimator installed."""
+    """Estimate the poses that embeddings lack; one stays without where no person is found."""
     lacking = [path for path, each in zip(paths, embeddings, strict=True) if each.pose is None]
-    try:
-        poses, _ = estimate_poses(lacking, cache=cache, pose_estimator=pose_estimator, progress=progress)
-    except MissingExtraError:
-        poses = {}
+    poses, _ = estimate_poses(lacking, cache=cache, pose_estimator=pose_estimator, progress=progress)
     pairs = zip(paths, embeddings, strict=True)
     return [each if each.pose else replace(each, pose=poses.get(path)) for path, each in pairs]
 
