@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -135,3 +136,25 @@ def test_shards_are_ordered_by_a_counter_and_not_by_the_clock(tmp_path: Path) ->
         assert store.next_counter() == 8  # the catalog still lists them, and so may a reader
         store.refresh()
         assert store.next_counter() == 1
+
+
+def test_a_shard_that_is_merged_while_the_catalog_is_brought_up_to_date_stays_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_store(tmp_path / "s", {f"{n}-x": [row(f"v{n}", walk(RNG))] for n in range(12)})
+    with EmbeddingStore(tmp_path / "s") as one, EmbeddingStore(tmp_path / "s") as other:
+        listed = Path.glob
+
+        def merge_first(folder: Path, pattern: str) -> Iterator[Path]:
+            """Merge the shards in the other process, after this one has listed them."""
+            found = list(listed(folder, pattern))
+            if folder == one.shards and not done:
+                done.append(1)
+                assert other.compact() == 12
+            return iter(found)
+
+        done: list[int] = []
+        monkeypatch.setattr(Path, "glob", merge_first)
+        one.refresh()
+        assert done
+        assert other.catalog.totals()[0] == 12

@@ -233,9 +233,9 @@ class EmbeddingStore:
 
     def refresh(self) -> None:
         """Add new shards to the catalog, remove missing ones, and warn of unreadable ones."""
-        there = {file.name.removesuffix(SUFFIX) for file in self.shards.glob(f"[!.]*{SUFFIX}")}
+        # In this order a shard that another process merges meanwhile is neither removed nor missing for a moment.
         entered = self.catalog.shards()
-        self.catalog.remove_shards(entered - there)
+        there = {file.name.removesuffix(SUFFIX) for file in self.shards.glob(f"[!.]*{SUFFIX}")}
         for name in sorted(there - entered):
             try:
                 self.catalog.add_shard(name, read_facts(self.file(name)))
@@ -243,6 +243,7 @@ class EmbeddingStore:
                 continue
             except StoreError as error:
                 warn(str(error), stacklevel=2)
+        self.catalog.remove_shards(entered - there)
 
     def file(self, shard: str) -> Path:
         """Return the file of a shard."""
