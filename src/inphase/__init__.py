@@ -4,6 +4,7 @@ Every command is a function. It takes a `progress` callback, prints nothing, and
 and a JSON-ready `.to_dict()`:
 
     align_videos(videos)                      Aligned
+    find_repetitions(session)                 Repetitions, every one with its start and end
     transfer_labels(source, labels, targets)  Labeled
     compare_videos(student, pro)              Comparison of tempo and joint angles
     compare_students(students, pro)           ComparedStudents, one table
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from inphase.apps.compare_videos import compare_students, compare_videos
     from inphase.apps.comparison import ComparedStudents, Comparison
     from inphase.apps.pose3d.reconstruct_pose import ReconstructedPose, reconstruct_pose
+    from inphase.apps.repetitions import Repetitions, find_repetitions
     from inphase.apps.retrieve_sound import RetrievedSound, retrieve_sound
     from inphase.apps.search import SearchResult
     from inphase.apps.transfer_labels import Labeled, transfer_labels
@@ -82,6 +84,7 @@ __all__ = [
     "Labeled",
     "Playback",
     "ReconstructedPose",
+    "Repetitions",
     "Reproduction",
     "RetrievedSound",
     "Run",
@@ -101,6 +104,7 @@ __all__ = [
     "embed_videos",
     "evaluate",
     "export",
+    "find_repetitions",
     "fit",
     "load_encoder",
     "match",
@@ -137,6 +141,7 @@ _HOME = {
     "Exported": "inphase.viewer.page",
     "Labeled": "inphase.apps.transfer_labels",
     "Fitted": "inphase.training",
+    "Repetitions": "inphase.apps.repetitions",
     "Reproduction": "inphase.reproduction",
     "Run": "inphase.runs",
     "Trained": "inphase.training",
@@ -156,6 +161,7 @@ _HOME = {
     "embed_corpus": "inphase.corpus.embed_corpus",
     "evaluate": "inphase.evaluation.evaluate",
     "export": "inphase.viewer.page",
+    "find_repetitions": "inphase.apps.repetitions",
     "fit": "inphase.training",
     "load_encoder": "inphase.models",
     "match": "inphase.align",

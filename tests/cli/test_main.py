@@ -21,6 +21,7 @@ from tests.media.recordings import write_video
 # Each command, its library function and the result that it returns.
 FUNCTIONS = {
     "align": ("align_videos", "Aligned"),
+    "cut": ("find_repetitions", "Repetitions"),
     "transfer": ("transfer_labels", "Labeled"),
     "compare": ("compare_videos", "Comparison"),
     "search": ("search", "SearchResult"),

@@ -12,13 +12,14 @@ from rich.markup import escape
 from tyro.extras import SubcommandApp
 
 from inphase import __version__
-from inphase.cli import corpora, datasets, learn, measurement, use, viewing
+from inphase.cli import corpora, datasets, learn, measurement, use
 from inphase.cli.options import plain_help
 from inphase.storage.files import explain_os_error
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "demo": learn.demo,
     "align": use.align,
+    "cut": use.cut,
     "transfer": use.transfer,
     "compare": use.compare,
     "search": use.search,
@@ -31,8 +32,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "train": learn.train,
     "evaluate": measurement.evaluate,
     "reproduce": measurement.reproduce,
-    "view": viewing.view,
-    "export": viewing.export,
+    "view": use.view,
+    "export": use.export,
 }
 
 app = SubcommandApp()

@@ -77,6 +77,7 @@ class LimitOptions:
 
 
 DEFAULT_EMBEDDING, DEFAULT_LIMITS = EmbeddingOptions(), LimitOptions()
+IMAGE_EMBEDDING = EmbeddingOptions(modality="image")
 Limits = Annotated[LimitOptions, tyro.conf.arg(name="")]
 Embedding = Annotated[EmbeddingOptions, tyro.conf.arg(name="")]  # without a prefix: --model, not --embedding.model
 Json = Annotated[bool, tyro.conf.arg(help="print the result as JSON instead of a table", name="json")]

@@ -1,5 +1,7 @@
-"""Commands for one's own videos: align, transfer, compare, search, retrieve, activations, pose3d."""
+"""Commands for one's own videos: align, cut, transfer, compare, search, retrieve, activations, pose3d, view, export."""
 
+import contextlib
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -7,6 +9,7 @@ import tyro
 
 from inphase.cli.options import (
     DEFAULT_EMBEDDING,
+    IMAGE_EMBEDDING,
     At,
     CacheFolder,
     Embedding,
@@ -18,8 +21,12 @@ from inphase.cli.options import (
     Top,
     Video,
     Videos,
+    print_line,
     run,
+    warn_line,
 )
+
+Folder = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR", help="a folder with a playback.json")]
 
 
 def align(
@@ -62,6 +69,22 @@ def align(
     from inphase.apps.align_videos import align_videos
 
     run(align_videos, **options, done="watch {out}/aligned.mp4, or: {view}")
+
+
+def cut(
+    session: Video,
+    *,
+    like: Annotated[Path | None, tyro.conf.arg(metavar="CLIP", help="the action; by default what repeats")] = None,
+    out: Out = Path("out/cut"),
+    min_score: Annotated[float, tyro.conf.arg(help="leave out what resembles the others less, from 0 to 1")] = 0.2,
+    embedding: Embedding = IMAGE_EMBEDDING,
+    json: Json = False,
+) -> None:
+    """Find every repetition of an action in a long recording; write repetitions.csv, clips and playbacks."""
+    options = dict(locals())
+    from inphase.apps.repetitions import find_repetitions
+
+    run(find_repetitions, options.pop("session"), **options, done="clips are in {out}/clips: {view}")
 
 
 def activations(
@@ -235,3 +258,49 @@ def pose3d(
 
     done = "pose3d.npz, pose3d.png and the playback are in {out}: {view}"
     run(reconstruct_pose, max_views=options.pop("views"), **options, done=done)
+
+
+def view(folder: Folder, *, port: int = 0, open: bool = True) -> None:
+    """Play a playback in the browser, served to this machine only until Ctrl-C.
+
+    Args:
+        port: the port to listen on; 0 selects a free one.
+        open: open the page in the browser.
+    """
+    from inphase.playback import INDEX, PlaybackError, read_playback
+
+    plays = "plays"
+    try:
+        read_playback(folder)
+    except PlaybackError as error:  # the page shows the error too, and the playback once it is fixed
+        if not (folder / INDEX).is_file():
+            raise
+        warn_line(str(error))
+        plays = "cannot be played; the error is shown"
+    try:
+        from inphase.viewer.server import serve
+    except ModuleNotFoundError as error:
+        raise ValueError(f"the viewer needs {error.name}: pip install 'inphase[viewer]'") from error
+
+    def on_ready(url: str) -> None:
+        print_line(f"{folder} {plays} at {url} (Ctrl-C to stop)")
+        sys.stdout.flush()
+
+    # The server handles Ctrl-C itself; depending on the moment, it also raises KeyboardInterrupt.
+    with contextlib.suppress(KeyboardInterrupt):
+        serve(folder, port=port, on_ready=on_ready, open_browser=open)
+    print_line("Closed.")
+
+
+def export(
+    folder: Folder, *, out: Out = Path("out/export"), single: bool = False, zip: bool = False, json: Json = False
+) -> None:
+    """Export a playback as a web page for any static host; it also opens as a file. The folder must be new or empty.
+
+    Args:
+        single: write one page that holds the videos, OUT.html, to send it.
+        zip: write an archive, OUT.zip.
+    """
+    from inphase.viewer.page import export as export_playback
+
+    run(export_playback, folder, out, single=single, zipped=zip, json=json)

@@ -167,3 +167,64 @@ def _backtrack_with_drops(everything, matched, x_drops, y_drops):
             else:
                 j -= 1
     return path[at:].copy()
+
+
+# Bins of the template that a frame may advance, at most.
+MAX_ADVANCE = 3
+
+
+def track_template(
+    x: NDArray[np.float64], template: NDArray[np.float64], rest: NDArray[np.float64], *, pace: float, switch: float
+) -> tuple[NDArray[np.int64], float]:
+    """Match frames x [T, D] with the bins of a cyclic template [K, D]; return the bin of each frame, and the cost.
+
+    A frame costs its squared distance from its bin and `pace` for every bin that it advances more or less than one; a
+    frame outside the template (bin K) costs `rest` [T], and entering or leaving the template costs `switch`. The path
+    is the cheapest one (Viterbi). O(T K D) time, T · K bytes.
+    """
+    announce_compilation(_fill_tracks)
+    came = np.zeros((len(x), len(template)), np.uint8)
+    left = np.full(len(x), len(template), np.int64)
+    last, total = _fill_tracks(x, template, rest, pace, switch, came, left)
+    return cast("NDArray[np.int64]", _trace_bins(came, left, last)), float(total)
+
+
+@compiled
+def _fill_tracks(x, template, rest, pace, switch, came, left):
+    frames, bins = came.shape
+    score, before = np.zeros(bins), np.empty(bins)
+    outside = 0.0
+    for t in range(frames):
+        before[:] = score
+        lowest = before.argmin()
+        enter = outside + (switch if t else 0.0)
+        for k in range(bins):
+            best, step = enter, MAX_ADVANCE + 1
+            for advance in range(MAX_ADVANCE + 1 if t else 0):
+                value = before[(k - advance) % bins] + pace * abs(advance - 1)
+                if value < best:
+                    best, step = value, advance
+            for d in range(x.shape[1]):
+                best += (x[t, d] - template[k, d]) ** 2
+            score[k], came[t, k] = best, step
+        if t and before[lowest] + switch < outside:
+            outside, left[t] = before[lowest] + switch, lowest
+        outside += rest[t]
+    last = score.argmin()
+    return (bins, outside) if outside < score[last] else (last, score[last])
+
+
+@compiled
+def _trace_bins(came, left, last):
+    frames, bins = came.shape
+    path = np.empty(frames, np.int64)
+    k = last
+    for t in range(frames - 1, -1, -1):
+        path[t] = k
+        if k == bins:
+            k = left[t]
+        elif came[t, k] == MAX_ADVANCE + 1:
+            k = bins
+        else:
+            k = (k - came[t, k]) % bins
+    return path

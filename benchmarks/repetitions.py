@@ -1,0 +1,142 @@
+"""Measure how well repetitions are found in workout_reps and quva_repetition, beside autocorrelation.
+
+python -m benchmarks.repetitions ROOT [--cache DIR] [--details]
+
+ROOT holds both folders. Settings were chosen on every other video of each index.csv, the first included ("chosen on");
+the others are "held out". Features: EfficientNet-Lite0, nothing trained. Per group: videos whose count is within one of
+the truth; the median distance from a true boundary to the nearest found one, in seconds; precision and recall at an
+overlap (intersection over union) of 0.5.
+
+  autocorrelation   the highest peak of the autocorrelation of eight principal components; cycles from the first frame
+  repetitions       `inphase cut SESSION`
+  like              `inphase cut SESSION --like CLIP`, where the clip is the first true cycle; videos of three or more
+
+In workout_reps a mark is the start position; the last repetition ends a median period later, or with the video. In
+quva_repetition a mark is the end of a cycle, and the first begins with the video.
+"""
+
+import argparse
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from inphase.apps.repetitions import Repetition, cut_embedding, find_spans, principal_basis
+from inphase.models import Embedding
+from inphase.models.embed_videos import embed_video
+from inphase.models.motion_encoder import PooledFeatures
+from inphase.storage.cache import open_cache
+
+PACKS = ("workout_reps", "quva_repetition")
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Session:
+    id: str
+    pack: str
+    chosen_on: bool
+    embedding: Embedding
+    count: int
+    boundaries: list[float]
+    spans: list[Span]
+
+
+def read_sessions(root: Path, cache: Path | None) -> Iterator[Session]:
+    encoder, kept = PooledFeatures(), open_cache(cache)
+    for pack in PACKS:
+        with (root / pack / "index.csv").open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        for number, row in enumerate(rows):
+            embedding = embed_video(encoder, root / pack / row["file"], cache=kept)
+            times, workout = embedding.times, pack == "workout_reps"
+            frames = [int(mark) for mark in row["rep_marks" if workout else "cycle_ends"].split()]
+            marks = np.interp(frames, np.arange(len(times)), times).tolist()
+            if workout:
+                period = float(np.median(np.diff(marks))) if len(marks) > 1 else np.inf
+                ends = [*marks, min(float(times[-1]), marks[-1] + period)]
+            else:
+                marks = ends = [0.0, *marks]
+            count = int(row["reps" if workout else "cycles"])
+            spans = list(pairwise(ends))
+            yield Session(row["id"], pack, number % 2 == 0, embedding, count, marks, spans)
+
+
+def autocorrelate(embedding: Embedding) -> list[Span]:
+    basis, mean = principal_basis(embedding.values, number=8)
+    x, times = (embedding.values - mean) @ basis, embedding.times
+    length = len(x)
+    power = np.abs(np.fft.rfft(x, 2 * length, axis=0)) ** 2
+    correlation = np.fft.irfft(power.sum(1))[:length] / np.arange(length, 0, -1)
+    least = max(4, int(0.2 * (length - 1) / (times[-1] - times[0])))
+    lags = range(least, length // 2 + 1)
+    peaks = [k for k in lags if correlation[k - 1] < correlation[k] >= correlation[k + 1]]
+    if not peaks:
+        return [(float(times[0]), float(times[-1]))]
+    period = max(peaks, key=lambda k: correlation[k])
+    number = max(1, round(length / period))
+    marks = np.interp(np.arange(number + 1) * period, np.arange(length), times).tolist()
+    return list(pairwise(marks))
+
+
+def overlap(a: Span, b: Span) -> float:
+    return max(0.0, min(a[1], b[1]) - max(a[0], b[0])) / (max(a[1], b[1]) - min(a[0], b[0]))
+
+
+def count_hits(truth: list[Span], found: list[Span]) -> int:
+    left, hits = list(found), 0
+    for span in truth:
+        best = max(left, key=lambda each: overlap(span, each), default=None)
+        if best is not None and overlap(span, best) >= 0.5:
+            left.remove(best)
+            hits += 1
+    return hits
+
+
+def find(session: Session, method: str) -> list[Span]:
+    if method == "autocorrelation":
+        return autocorrelate(session.embedding)
+    like = cut_embedding(session.embedding, Repetition(*session.spans[0], 1.0)) if method == "like" else None
+    return [(each.start, each.end) for each in find_spans(session.embedding, like)]
+
+
+def print_group(name: str, method: str, results: list[tuple[Session, list[Span]]]) -> None:
+    within = sum(abs(len(found) - session.count) <= 1 for session, found in results)
+    errors = [
+        min(abs(mark - edge) for span in found for edge in span)
+        for session, found in results
+        for mark in session.boundaries
+        if found
+    ]
+    hits = sum(count_hits(session.spans, found) for session, found in results)
+    found_in_all, true_in_all = sum(len(found) for _, found in results), sum(len(s.spans) for s, _ in results)
+    print(
+        f"| {name} | {method} | {within} of {len(results)} | {np.median(errors):.3f} s | {hits / found_in_all:.2f} | "
+        f"{hits / true_in_all:.2f} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", type=Path)
+    parser.add_argument("--cache", type=Path)
+    parser.add_argument("--details", action="store_true")
+    given = parser.parse_args()
+    sessions = list(read_sessions(given.root, given.cache))
+    print("| videos | method | count within one | boundary | precision | recall |\n|---|---|---|---|---|---|")
+    for method in ("autocorrelation", "repetitions", "like"):
+        results = [(each, find(each, method)) for each in sessions if method != "like" or len(each.spans) > 2]
+        for pack in PACKS:
+            print_group(pack, method, [each for each in results if each[0].pack == pack])
+        for name, chosen_on in (("chosen on", True), ("held out", False)):
+            print_group(name, method, [each for each in results if each[0].chosen_on == chosen_on])
+        print_group("all", method, results)
+        for session, found in results if given.details else ():
+            print(f"{method} {session.id}: {len(found)} of {session.count}")
+
+
+if __name__ == "__main__":
+    main()
