@@ -22,7 +22,7 @@ from warnings import warn
 
 from filelock import FileLock, Timeout
 
-from inphase.corpus.shards import SUFFIX, ShardRow, read_facts, read_rows, write_shard
+from inphase.corpus.shards import SUFFIX, ShardMergedError, ShardRow, read_facts, read_rows, write_shard
 from inphase.media.listing import ListedVideo
 from inphase.storage.errors import StoreError, import_extra
 from inphase.storage.files import atomic_write, explain_os_errors, is_draft, sweep_drafts
@@ -336,7 +336,7 @@ class EmbeddingStore:
     def require_shards(self, names: Iterable[str]) -> None:
         """Raise if another process merged some of these shards meanwhile: rows would be missing."""
         if not self.catalog.shards().issuperset(names):
-            raise StoreError(f"{self.folder} changed while it was read, since it is being filled: run this again")
+            raise ShardMergedError(f"{self.folder} changed while it was read, since it is being filled: run this again")
 
     def require_action(self, action: str | None) -> None:
         """Raise if no video of the store has this action."""
