@@ -22,7 +22,7 @@ from inphase.align.consensus import PairwiseMaps, align_pairwise, barycenter, tr
 from inphase.align.matching import match_many
 from inphase.data import golfdb
 from inphase.models.embed_videos import Model, embed_each, load_joint_encoder, open_encoder
-from inphase.models.encoder import Embedding
+from inphase.models.embedding import Embedding
 from inphase.models.joint_encoder import JointEncoder
 from inphase.storage.cache import open_cache
 

@@ -22,7 +22,7 @@ from benchmarks.consensus import LabeledClip, read_golf, read_signs
 from inphase.align.matching import match
 from inphase.apps.verdict import DOUBTFUL, GOOD, cost_ratio
 from inphase.models.embed_videos import embed_each, load_joint_encoder
-from inphase.models.encoder import Embedding
+from inphase.models.embedding import Embedding
 from inphase.storage.cache import open_cache
 
 PAIRS = 250  # of each kind

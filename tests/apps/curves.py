@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from inphase.models.encoder import Embedding
+from inphase.models.embedding import Embedding
 
 
 def on_curve(moments: ArrayLike, *, rate: float = 30.0, noise: float = 0.0, seed: int = 0) -> Embedding:

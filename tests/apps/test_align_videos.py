@@ -11,9 +11,8 @@ from torch import Tensor
 from inphase.align import matching
 from inphase.align.cost import contrastive_costs
 from inphase.apps.align_videos import Aligned, align_videos, medoid, synchronize
-from inphase.apps.alignment_files import OUTPUTS
+from inphase.apps.alignment_files import OUTPUTS, smooth_time_map
 from inphase.apps.labels import Event, Labels
-from inphase.apps.tracks import smooth_time_map
 from inphase.media.frames import read_clip
 from inphase.media.recording import probe
 from inphase.models import embed_videos as embed_videos_module

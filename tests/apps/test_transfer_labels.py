@@ -9,7 +9,7 @@ from inphase.align.consensus import align_pairwise, posterior
 from inphase.align.matching import match, pair_cost
 from inphase.apps.labels import Event, Labels, Segment
 from inphase.apps.transfer_labels import CONFIDENCE_TEMPERATURE, carry_by_votes, carry_labels, transfer_labels
-from inphase.models.encoder import Embedding
+from inphase.models.embedding import Embedding
 from inphase.storage.errors import MediaError
 from tests.apps.curves import on_curve
 from tests.apps.test_align_videos import fail_at

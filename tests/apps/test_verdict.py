@@ -5,7 +5,7 @@ import pytest
 
 from inphase.align.matching import align_with_itself, match
 from inphase.apps.verdict import Verdict, cost_ratio, judge
-from inphase.models.encoder import Embedding, Route
+from inphase.models.embedding import Embedding, Route
 from tests.apps.curves import on_curve
 
 ROUTES = (Route(6, 0.1), Route(6, 0.05))

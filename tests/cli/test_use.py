@@ -126,7 +126,7 @@ def test_a_short_action_is_found_inside_a_long_video(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("embedded before it was refused")
 
-    monkeypatch.setattr("inphase.apps.align_videos.embed_videos", refuse)
+    monkeypatch.setattr("inphase.apps.align_videos.embed_usable", refuse)
     capsys.readouterr()
     assert align(monkeypatch, place, a, b, "--subsequence", "--reference", 1) == 1
     assert "cannot be found inside" in capsys.readouterr().err
@@ -209,7 +209,7 @@ def test_one_frame_is_enough(place: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_very_long_video_is_aligned_piece_by_piece(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory for 100 × 100 frames has to do for 300 × 400, as that for 4000 × 4000 has to for longer ones."""
     from inphase.align.matching import match
-    from inphase.apps import tracks as track
+    from inphase.apps import alignment_files as track
 
     walk = [int(n) for n in np.random.default_rng(1).permutation(4000)[:100]]
     a = film(place / "a.mp4", [n for n in walk for _ in range(3)])

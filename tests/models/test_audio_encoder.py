@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from inphase.media.audio import Sound, log_mel_patches
 from inphase.media.sampling import Context
 from inphase.models.audio_encoder import AudioEncoder, load_vggish
-from inphase.models.encoder import embed
+from inphase.models.embedding import embed
 from inphase.models.weights import load_encoder, save_encoder
 from inphase.storage.errors import UnverifiedWeightsWarning
 

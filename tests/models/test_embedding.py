@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from inphase.media.frames import Clip
 from inphase.media.sampling import Context, context_frames
-from inphase.models.encoder import Embedding, Encoder, Modality, embed
+from inphase.models.embedding import Embedding, embed
+from inphase.models.encoder import Encoder, Modality
 
 OFFSETS = [(0,), (-15, 0), (-8, -4, 0, 4, 8), (3,), (-40, 40)]
 

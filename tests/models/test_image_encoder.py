@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from inphase.data.batches import apply_image_augmentation
 from inphase.media.frames import Clip
 from inphase.media.sampling import Context
-from inphase.models.encoder import embed
+from inphase.models.embedding import embed
 from inphase.models.image_encoder import Embedder, ImageEncoder, Mode
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import torch
 from inphase.align.cost import support_of
 from inphase.align.matching import match, pair_cost
 from inphase.models import ImageEncoder, PoseEncoder, load_encoder, save_encoder
-from inphase.models.encoder import Embedding
+from inphase.models.embedding import Embedding
 from inphase.models.joint_encoder import JointEncoder, has_route
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from inphase.models import Encoder, embed
 from inphase.models.embed_videos import embed_each, embed_videos
-from inphase.models.encoder import Embedding, unit
+from inphase.models.embedding import Embedding
+from inphase.models.encoder import unit
 from inphase.models.modality import MODALITIES, FrameProgress, ModalityReader, find_modality
 from inphase.storage.cache import Cache
 

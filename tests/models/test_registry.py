@@ -68,12 +68,13 @@ def test_an_encoder_is_found_by_its_name_or_by_where_it_is_defined(toys: str, tm
     [
         (
             "smell",
-            "no encoder 'smell': choose one of audio, image, motion, pose, or name your own package.module:Class",
+            "no encoder 'smell': choose one of audio, both, image, motion, pose, transformer, or name your own "
+            "package.module:Class",
         ),
         ("nowhere_at_all:Toy", "'nowhere_at_all:Toy' cannot be imported .No module named"),
         ("TOYS:Absent", "cannot be imported .*has no attribute 'Absent'"),
         ("TOYS:NotAnEncoder", "is not an encoder: make it a subclass of inphase.models.Encoder"),
-        ("TOYS:Unfinished", "it lacks features, modality .one of pose, image, audio."),
+        ("TOYS:Unfinished", "it lacks features, modality .one of pose, image, both, audio."),
     ],
 )
 def test_what_is_missing_in_a_class_is_listed(toys: str, name: str, message: str) -> None:

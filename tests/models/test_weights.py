@@ -15,10 +15,11 @@ SMALL: dict[str, dict[str, Any]] = {
     "image": {"mode": "scratch", "weights": None, "size": (32, 32), "convolutions": (4,), "hidden": (4,)},
     "motion": {"weights": None, "size": (32, 32), "hidden": (4,), "context": (-4, 0)},
     "pose": {"joints": ("left_hip", "right_hip", "left_shoulder", "right_shoulder"), "context": (-4, 0)},
+    "transformer": {"weights": None, "size": (32, 32), "width": 4, "layers": 1, "heads": 2, "context": (-4, 0)},
 }
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", [name for name in ENCODERS if name != "both"])  # test_joint_encoder has that one
 def test_an_encoder_comes_back_the_same(name: str, tmp_path: Path, device: torch.device) -> None:
     encoder = ENCODERS[name](**SMALL[name]).to(device)
     values = torch.rand(2, 3, 2, *encoder.shape, device=device)
@@ -60,7 +61,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         tmp_path / "new.safetensors",
         metadata={"inphase_encoder": '{"name": "smell", "config": {}}'},
     )
-    with pytest.raises(ValueError, match="no encoder 'smell': choose one of audio, image, motion, pose"):
+    with pytest.raises(ValueError, match="no encoder 'smell': choose one of audio, both, image, motion, pose"):
         load_encoder(tmp_path / "new.safetensors")
     (tmp_path / "pickled").write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(Exception, match=r"[Hh]eader"):

@@ -44,8 +44,9 @@ def test_a_graph_replays_the_eager_steps() -> None:
     eager, graphed = make_step(compiled=False, device="cuda"), make_step(compiled=True, device="cuda")
     assert graphed.graphs
     assert not eager.graphs
+    graphed.network._compiled.clear()  # compiled kernels round differently: this tests the graph alone
     expected = losses(eager, device="cuda")
-    assert losses(graphed, device="cuda") == pytest.approx(expected, rel=2e-2)
+    assert losses(graphed, device="cuda") == pytest.approx(expected, rel=1e-2)
     assert graphed._graph is not None
     # A batch of other shapes takes an eager step; the graph stays.
     graph = graphed._graph

@@ -1,5 +1,6 @@
 """Align videos of the same action: one is the reference and keeps its clock, the others follow it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,13 +13,22 @@ import numpy as np
 from inphase.align.consensus import agree_on_reference, align_pairwise
 from inphase.align.matching import PairCost, align_with_itself, match
 from inphase.align.path import Alignment
-from inphase.apps.alignment_files import OUTPUTS, Output, VideoStyle
+from inphase.apps.alignment_files import (
+    OUTPUTS,
+    Output,
+    Seconds,
+    make_curves,
+    make_pair,
+    make_time_map,
+    make_track,
+    smooth_time_map,
+)
 from inphase.apps.labels import Event, Labels, label_track, read_labels
-from inphase.apps.tracks import Seconds, make_curves, make_pair, make_time_map, make_track, smooth_time_map
 from inphase.apps.verdict import TOLERANCE_SECONDS, Verdict, describe_aligned, judge
 from inphase.media.recording import NamedVideo, names_of, open_recording, open_usable
 from inphase.models.embed_videos import Model, add_poses, embed_usable
-from inphase.models.encoder import Embedding, ModalityChoice, rate_of
+from inphase.models.embedding import Embedding, rate_of
+from inphase.models.encoder import ModalityChoice
 from inphase.playback import Pair, Playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, Summary, describe_left_out, ignore_progress
@@ -29,14 +39,40 @@ from inphase.storage.files import refuse_overwrite, require_folder
 MAX_VIDEOS = 9
 
 
+@dataclass(frozen=True)
+class VideoStyle:
+    """The look of aligned.mp4.
+
+    - `slow`    slow-motion factor
+    - `height`  of each video in pixels; None: 720 for upright videos, 360 for others
+    - `joints`  whether joints are drawn on the videos that have them
+    - `freeze`  whether the video stands still for a second at each key position
+    - `max_mb`  the largest size of the file in megabytes; None: as large as a good quality needs
+    """
+
+    slow: float = 1.0
+    height: int | None = None
+    joints: bool = False
+    freeze: bool = False
+    max_mb: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise if a value is out of range."""
+        if not 0 < self.slow < math.inf:
+            raise ValueError(f"slow must be above 0, got {self.slow:g}")
+        if self.height is not None and self.height < 2:
+            raise ValueError(f"height must be at least 2 pixels, got {self.height}")
+        if self.max_mb is not None and not 0 < self.max_mb < math.inf:
+            raise ValueError(f"max_mb must be above 0, got {self.max_mb:g}")
+
+
 @dataclass(frozen=True, eq=False)
 class Aligned:
     """Videos aligned with a reference, ready to be written.
 
     `alignments` and the columns of `seconds` [R, K] have the order of `recordings`; row r belongs to second `clock[r]`
     of recording number `reference`. `why` is a sentence on which modality was used and why. `labels` are those of the
-    reference, `style` is the look of aligned.mp4. `left_out` maps the paths of videos that could not be used to the
-    reasons.
+    reference, `style` is the look of aligned.mp4. `left_out` maps the paths of unusable videos to the reasons.
     """
 
     recordings: tuple[NamedVideo, ...]
@@ -71,8 +107,7 @@ class Aligned:
     @property
     def marks(self) -> tuple[Event, ...]:
         """Return the key positions of the reference: its events, or the starts of its segments."""
-        starts = tuple(Event(each.start, each.label) for each in self.labels.segments)
-        return self.labels.events or starts
+        return self.labels.events or tuple(Event(each.start, each.label) for each in self.labels.segments)
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
@@ -104,7 +139,8 @@ class Aligned:
         """Describe the aligned videos for the viewer; `media` are the paths of their files in its folder."""
         made = make_playback(self.recordings, media, self.embeddings, self.synchronization, pairs=self.pairs)
         tracks = list(made.tracks)
-        tracks[self.reference] = label_track(tracks[self.reference], self.labels)
+        if self.marks:
+            tracks[self.reference] = label_track(tracks[self.reference], self.labels)
         return made.replace(tracks=tuple(tracks))
 
     @cached_property

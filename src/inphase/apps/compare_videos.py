@@ -18,15 +18,16 @@ from inphase.align.consensus import medians_of, posterior
 from inphase.align.matching import align_with_itself, match
 from inphase.align.path import Alignment
 from inphase.apps.align_videos import Synchronization
+from inphase.apps.alignment_files import smooth_time_map
 from inphase.apps.comparison import ComparedPhase, ComparedStudents, Comparison, KeyPosition
 from inphase.apps.labels import Event, Labels, read_labels
-from inphase.apps.tracks import smooth_time_map
 from inphase.apps.transfer_labels import PLACING_TEMPERATURE, carry_labels
 from inphase.apps.verdict import Verdict, judge
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, open_recording, open_recordings
 from inphase.models.embed_videos import Model, add_poses, embed_each, embed_videos
-from inphase.models.encoder import Embedding, Encoder, ModalityChoice
+from inphase.models.embedding import Embedding
+from inphase.models.encoder import Encoder, ModalityChoice
 from inphase.models.joint_encoder import JointEncoder
 from inphase.models.modality import embed_pose
 from inphase.pose.angles import ANGLES, facing, joint_angles, mirror_pose, smooth_points, view_angles

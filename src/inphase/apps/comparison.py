@@ -12,7 +12,7 @@ from inphase.apps.align_videos import Synchronization
 from inphase.apps.comparison_files import write_comparison, write_students
 from inphase.apps.verdict import Verdict
 from inphase.media.recording import NamedVideo
-from inphase.models.encoder import Embedding
+from inphase.models.embedding import Embedding
 from inphase.pose.angles import ANGLES, angle_differences, joint_angles
 from inphase.pose.pose import Pose
 from inphase.progress import Progress, Summary, describe_left_out, ignore_progress

@@ -10,17 +10,16 @@ from urllib.parse import quote
 import numpy as np
 from PIL import Image, ImageDraw
 
-from inphase.apps.align_videos import make_pairs, make_playback
-from inphase.apps.alignment_files import VideoStyle, render_aligned
+from inphase.apps.align_videos import VideoStyle, make_pairs, make_playback
+from inphase.apps.alignment_files import add_video_file, make_overlay, render_aligned
 from inphase.apps.comparison_report import describe_comparison, fill_template, require_templates
 from inphase.apps.labels import Event, Labels, Segment, label_track
-from inphase.apps.tracks import add_video_file, make_overlay
 from inphase.apps.transfer_labels import name_tables
 from inphase.media.canvas import choose_font, draw_bones
 from inphase.media.frames import read_clip
 from inphase.media.recording import NamedVideo
 from inphase.media.sampling import shown_at
-from inphase.models.encoder import Embedding
+from inphase.models.embedding import Embedding
 from inphase.playback import write_playback
 from inphase.pose.angles import ANGLES, mirror_pose
 from inphase.pose.pose import Pose

@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 
 from inphase.align.numba.path_numba import track_template
 from inphase.apps.align_videos import make_pairs, make_playback, synchronize
-from inphase.apps.tracks import add_video_file, make_curves, make_track
+from inphase.apps.alignment_files import add_video_file, make_curves, make_track
 from inphase.media.recording import NamedVideo, open_recording, open_recordings
 from inphase.media.render import write_mp4
 from inphase.media.sampling import choose, shown_at
 from inphase.models.embed_videos import Model, embed_videos
-from inphase.models.encoder import Embedding, ModalityChoice
+from inphase.models.embedding import Embedding
+from inphase.models.encoder import ModalityChoice
 from inphase.playback import Phase, Playback, write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, Summary, ignore_progress

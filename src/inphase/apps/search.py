@@ -12,12 +12,13 @@ from PIL import Image
 from inphase.align.matching import align_with_itself, match
 from inphase.align.path import Alignment
 from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
-from inphase.apps.tracks import add_video_file
+from inphase.apps.alignment_files import add_video_file
 from inphase.media.frames import read_clip
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, names_of, open_named, open_recordings
 from inphase.models.embed_videos import Model, embed_each, embed_videos
-from inphase.models.encoder import Embedding, ModalityChoice
+from inphase.models.embedding import Embedding
+from inphase.models.encoder import ModalityChoice
 from inphase.playback import Playback, PlaybackMoment, Result, write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, Summary, describe_left_out, ignore_progress

@@ -38,12 +38,13 @@ from inphase.align.consensus import (
 from inphase.align.matching import align_with_itself, match
 from inphase.align.path import Alignment
 from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
+from inphase.apps.alignment_files import add_video_file
 from inphase.apps.labels import SECONDS_ROUNDING, Event, Labels, Segment, label_track, read_labels, tabulate
-from inphase.apps.tracks import add_video_file
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, open_recording, open_usable
 from inphase.models.embed_videos import Model, embed_usable
-from inphase.models.encoder import Embedding, ModalityChoice
+from inphase.models.embedding import Embedding
+from inphase.models.encoder import ModalityChoice
 from inphase.playback import write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, Summary, describe_left_out, ignore_progress

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from inphase.align.path import Alignment
 from inphase.media.recording import NamedVideo
-from inphase.models.encoder import Embedding
+from inphase.models.embedding import Embedding
 
 Judgment = Literal["good", "check", "do_not_trust"]
 # The logistic regression of the cost ratio (docs/lab/transfer.md).

@@ -20,7 +20,7 @@ from inphase.align.matching import Frames, match, match_many, shared_routes, ten
 from inphase.corpus.embedding_store import CatalogEntry, EmbeddingStore
 from inphase.corpus.engines import Engine
 from inphase.corpus.shards import SUFFIX, read_rows
-from inphase.models.encoder import Embedding, Route
+from inphase.models.embedding import Embedding, Route
 from inphase.storage.errors import StoreError, import_extra
 from inphase.storage.files import atomic_write, explain_os_errors
 from inphase.storage.processes import WorkerDied

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.models.encoder import Embedding, Route
+from inphase.models.embedding import Embedding, Route
 from inphase.storage.errors import StoreError, import_extra
 from inphase.storage.files import CHECKSUM, draft_file, explain_os_errors, write_checksum
 

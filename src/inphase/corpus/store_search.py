@@ -24,7 +24,8 @@ from inphase.corpus.vector_index import Candidate, Index
 from inphase.media.recording import names_of, open_recordings
 from inphase.models import Encoder, load_encoder
 from inphase.models.embed_videos import Model, embed_video
-from inphase.models.encoder import Embedding, ModalityChoice
+from inphase.models.embedding import Embedding
+from inphase.models.encoder import ModalityChoice
 from inphase.models.weights import fingerprint
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, ignore_progress, stage_progress

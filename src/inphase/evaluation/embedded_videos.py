@@ -34,7 +34,7 @@ from inphase.data.reading import Read, measured_length
 from inphase.data.video import Problem, Video
 from inphase.media.sampling import Context, Frames, clamped, context_frames
 from inphase.models import Embedding, Encoder, embed
-from inphase.models.encoder import rate_of
+from inphase.models.embedding import rate_of
 from inphase.models.joint_encoder import JointEncoder
 from inphase.models.modality import MIN_PERSON_FRACTION, find_modality
 from inphase.models.motion_encoder import PooledFeatures

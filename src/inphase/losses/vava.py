@@ -161,7 +161,7 @@ def transport(
     `log_prior` [B, M, N] is log Q, uniform by default; `epsilon` the weight of the divergence from it. Rows are exact,
     columns as exact as the `iterations` make them.
 
-    >>> transport(torch.tensor([[[0.0, 1.0], [1.0, 0.0]]]), epsilon=0.01)
+    >>> transport(torch.tensor([[[0.0, 1.0], [1.0, 0.0]]]), epsilon=0.01).round(decimals=3)
     tensor([[[0.5000, 0.0000],
              [0.0000, 0.5000]]])
     """

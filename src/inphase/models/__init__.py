@@ -1,7 +1,8 @@
 """Encoders, and `embed`, which embeds the frames of a recording."""
 
 from inphase.models.audio_encoder import AudioEncoder
-from inphase.models.encoder import Embedding, Encoder, embed
+from inphase.models.embedding import Embedding, embed
+from inphase.models.encoder import Encoder
 from inphase.models.image_encoder import ImageEncoder
 from inphase.models.motion_encoder import MotionEncoder
 from inphase.models.pose_encoder import PoseEncoder

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from inphase.media.recording import NamedVideo, reason_of, require_two_usable
-from inphase.models.encoder import Embedding, Encoder, ModalityChoice
+from inphase.models.embedding import Embedding
+from inphase.models.encoder import Encoder, ModalityChoice
 from inphase.models.joint_encoder import JointEncoder, has_route
 from inphase.models.modality import MODALITIES, FrameProgress, find_modality, require_video_encoder
 from inphase.models.motion_encoder import PooledFeatures

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from inphase.models.encoder import Embedding, Encoder, Route
+from inphase.models.embedding import Embedding, Route
+from inphase.models.encoder import Encoder
 from inphase.models.motion_encoder import PooledFeatures
 
 # The parts of a joint encoder, in the order of their columns.

@@ -19,7 +19,8 @@ from inphase.media.audio import Sound, log_mel_windows
 from inphase.media.frames import Clip, stream_clips
 from inphase.media.recording import open_recording
 from inphase.media.sampling import choose
-from inphase.models.encoder import Embedding, Encoder, embed
+from inphase.models.embedding import Embedding, embed
+from inphase.models.encoder import Encoder
 from inphase.models.joint_encoder import JointEncoder
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint

@@ -17,7 +17,8 @@ from torch.nn import functional as F
 
 from inphase.media.sampling import Edges
 from inphase.models.backbone import build_backbone
-from inphase.models.encoder import Embedding, Encoder, Modality, unit
+from inphase.models.embedding import Embedding
+from inphase.models.encoder import Encoder, Modality, unit
 from inphase.storage.settings import Grid, Offsets, Pixels, Width, Widths
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from inphase.apps.alignment_files import add_video_file
 from inphase.apps.pose3d.reconstruct import MIN_TRUST, reconstruct
 from inphase.apps.pose3d.reconstruction_files import (
     draw_reconstruction,
@@ -17,7 +18,6 @@ from inphase.apps.pose3d.reconstruction_files import (
     write_reconstruction,
 )
 from inphase.apps.pose3d.views import MIN_VIEWS, Performance, Reconstruction, choose_partners, gather
-from inphase.apps.tracks import add_video_file
 from inphase.data import DATASETS
 from inphase.data.frame_source import select_joints
 from inphase.data.video import Video

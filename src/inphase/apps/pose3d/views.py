@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.align.matching import match
-from inphase.models.encoder import Embedding, Encoder, embed
+from inphase.models.embedding import Embedding, embed
+from inphase.models.encoder import Encoder
 
 Array = NDArray[np.float64]
 
