@@ -1,4 +1,4 @@
-"""Output files of `align_videos`, each a function `write(aligned, file, progress)` in `OUTPUTS`; tracks of playbacks."""
+"""Output files of `align_videos`, functions `write(aligned, file, progress)` in `OUTPUTS`; tracks of playbacks."""
 
 import math
 from collections.abc import Callable, Sequence
