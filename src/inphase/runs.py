@@ -183,7 +183,7 @@ def save_checkpoint(
 
 
 def hash_beginning(file: Path, length: int | None = None) -> tuple[int, str]:
-    """Return a number of bytes and the BLAKE2 hash of so many bytes at the beginning of a file; None: all of them."""
+    """Return a number of bytes and the BLAKE2 hash of that many bytes at the start of a file; None: all of them."""
     content = file.read_bytes()[:length]
     return len(content), hashlib.blake2b(content, digest_size=32).hexdigest()
 
@@ -204,7 +204,7 @@ def load_checkpoint(file: Path) -> Checkpoint | None:
 
 
 class CheckpointDescription(msgspec.Struct):
-    """What the header of a checkpoint tells of the training; it holds more, of the encoders and the metrics."""
+    """The training state in the header of a checkpoint, which also describes the encoders and the metrics."""
 
     step: Annotated[int, msgspec.Meta(ge=0)]
     groups: list[dict[str, Any]]

@@ -152,7 +152,7 @@ def consensus_alignment(direct: Alignment, found: Consensus) -> Alignment:
 def agree_on_reference(
     direct: Sequence[Alignment], sequences: Sequence[Frames], *, reference: int, near: Sequence[float]
 ) -> tuple[Alignment, ...]:
-    """Replace the alignments of the reference with all sequences by the consensus of all; with itself, it stays.
+    """Replace the alignments of the reference with all sequences by the consensus of all, except that with itself.
 
     The confidence of a frame is the share of the paths that lie within `near` frames of the median, a number for each
     sequence.

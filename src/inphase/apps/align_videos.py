@@ -41,7 +41,7 @@ MAX_VIDEOS = 9
 
 @dataclass(frozen=True)
 class VideoStyle:
-    """The look of aligned.mp4.
+    """The style of aligned.mp4.
 
     - `slow`    slow-motion factor
     - `height`  of each video in pixels; None: 720 for upright videos, 360 for others
@@ -275,7 +275,7 @@ def _labels_of(video: NamedVideo, labels: Path | str | Labels | None) -> Labels:
 
 
 def require_reference(wish: str, paths: Sequence[Path], *, subsequence: bool) -> tuple[str, list[int]]:
-    """Return the wish for a reference by name, whichever videos are left out, and the number of that video, from 0.
+    """Return the requested reference by name, whichever videos are left out, and the number of that video, from 0.
 
     No video is required where the wish is "medoid" or, with `subsequence`, the shortest.
     """

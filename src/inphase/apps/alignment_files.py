@@ -186,7 +186,7 @@ def smooth_time_map(clock: Seconds, seconds: Seconds, *, period: float, bound: f
 
 Output = Callable[["Aligned", Path, Progress], object]
 
-# Colors from low to high cost: dark blue, blue, grey-green, pale yellow.
+# Colors from low to high cost: dark blue, blue, gray-green, pale yellow.
 COST_COLORS = np.array([(13, 17, 56), (39, 73, 128), (96, 148, 140), (190, 205, 150), (250, 245, 205)], np.float64)
 PATH_COLOR = (214, 39, 40)
 INK = (40, 40, 40)

@@ -1,6 +1,6 @@
 """Compare how two people perform the same action: tempo, and joint angles at equal phase.
 
-The professional is the reference: its clock counts, and the student's seconds follow by the alignment. Every difference
+The professional is the reference: the alignment maps its times to seconds of the student. Every difference
 is student minus professional. Angles are measured in the picture plane (`inphase.pose.angles`).
 """
 
@@ -234,7 +234,7 @@ def read_marks(video: NamedVideo, labels: LabelTable, *, phases: int) -> Marks:
     for each in labels.segments:
         if not moments or abs(moments[-1].second - each.start) > SAME_MOMENT_SECONDS:
             moments.append(Event(each.start, each.label))
-        else:  # the end of one phase is the start of the next, by whose name it is known
+        else:  # the end of one phase is the start of the next, which names it
             moments[-1] = Event(each.start, each.label)
         spans.append((each.label, len(moments) - 1, len(moments)))
         moments.append(Event(each.end, f"end of {each.label}"))
@@ -288,7 +288,7 @@ def _doubts(verdict: Verdict) -> Iterator[str]:
 def _warnings(
     poses: tuple[Pose | None, Pose | None], clock: Seconds, seconds: Seconds, placed: Sequence[KeyPosition]
 ) -> Iterator[str]:
-    """Yield what makes the comparison doubtful."""
+    """Yield a sentence for each reason to doubt the comparison."""
     doubtful = [each.label for each in placed if each.confidence is not None and each.confidence < MIN_CONFIDENCE]
     if doubtful:
         yield f"The student's {', '.join(doubtful)} may be misplaced (low confidence): check them, or label them."
@@ -307,7 +307,7 @@ def _warnings(
         advice = "use the mirror option if one is left-handed" if opposite else "film both from the same side"
         yield (f"The views differ (pro {seen[0]}, student {seen[1]}), and so do angles in the picture plane: {advice}.")
     elif moves_mirrored(pro, student, clock, seconds):
-        yield "The hands move to opposite sides: use the mirror option if one is left-handed, or leave it out."
+        yield "The hands move to opposite sides: use the mirror option if one is left-handed, and drop it if not."
 
 
 def describe_view(angles: NDArray[np.float64], side: str) -> str:

@@ -108,7 +108,7 @@ class Comparison:
     def angles(self) -> list[AngleDifference]:
         """Summarize every angle that is known in both videos, the largest difference first.
 
-        A difference must last for `SUSTAINED_SECONDS` to be the largest: a joint misread in one frame is not.
+        The largest difference must last for `SUSTAINED_SECONDS`, which excludes a joint misread in one frame.
         """
         inside = (self.clock >= self.span[0] - 1e-6) & (self.clock <= self.span[1] + 1e-6)
         step = float(np.median(np.diff(self.clock))) if len(self.clock) > 1 else 1.0
@@ -256,7 +256,7 @@ def _running_median(values: NDArray[np.float64], *, reach: int) -> NDArray[np.fl
 
 
 def _number(value: float) -> float | None:
-    """Convert to a number of JSON, which has no NaN."""
+    """Convert to a JSON number, or None for NaN."""
     return float(value) if np.isfinite(value) else None
 
 

@@ -146,7 +146,7 @@ def _stills(
     aspect: float,
     flip: bool,
 ) -> Iterator[Image.Image]:
-    """Yield the frames at some seconds, cropped and scaled to one size; what a crop has beyond the frame is dark."""
+    """Yield the frames at some seconds, cropped and scaled to one size; parts beyond the frame are dark."""
     clip = read_clip(video.path, seconds=np.unique(seconds))
     height, width = video.properties.size
     x, y, wide, high = box or (width / 2, height / 2, width, height)

@@ -1,7 +1,7 @@
 """Find every repetition of an action in a recording: of the action in a clip, or of whatever repeats.
 
-One cycle of the action is a template. The recording is matched with it as with a ring: the phase of a frame stays,
-advances, or, at a cost, leaves the ring where the recording shows something else. This is subsequence DTW for any
+The template is one cycle of the action, whose end is joined to its start. From frame to frame the phase stays,
+advances, or, at a cost, leaves the cycle where the recording shows something else. This is subsequence DTW for any
 number of repetitions at once, and it follows changes of tempo. The template is then the mean of all frames of equal
 phase, and both steps are repeated (a barycenter). Without a clip, the window that resembles its successor most is the
 first template, for every period that is tried; the period whose template explains the motion best wins. Two cycles in
@@ -33,9 +33,9 @@ from inphase.progress import Progress, Summary, ignore_progress
 from inphase.storage.cache import open_cache
 from inphase.storage.files import atomic_write, refuse_overwrite, require_folder
 
-# Recordings that last longer are embedded at fewer frames per second, unless told otherwise: an hour takes 150 MB.
+# Recordings that last longer are embedded at fewer frames per second, unless `fps` is given: an hour takes 150 MB.
 LONG_SECONDS, LONG_FPS = 600.0, 10.0
-# Chosen on every other video of two packs (benchmarks/repetitions.py): principal components; the cost of a step in
+# Chosen on every other video of two data sets (benchmarks/repetitions.py): principal components; the cost of a step in
 # phase that is a bin too short or too long; the cost of a frame outside, as a share of its energy and a constant; the
 # cost of leaving, in cycles; the width of the moving average that is removed, in cycles.
 COMPONENTS, PACE, REST_ENERGY, REST, SWITCH, DRIFT = 16, 0.1, 1.0, 0.1, 0.2, 2.0
@@ -153,7 +153,7 @@ def find_repetitions(
     pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> Repetitions:
-    """Find every repetition of an action in a recording: of the one in the clip `like`, or of what repeats.
+    """Find every repetition of an action in a recording: of the action in the clip `like`, or of whatever repeats.
 
     A repetition begins where the clip begins; without a clip, at the phase with which the repetitions begin. Those
     with a score below `min_score` are left out. `fps` is 10 for recordings of more than ten minutes, unless given.
@@ -180,7 +180,7 @@ def find_repetitions(
 
 
 def find_spans(session: Embedding, like: Embedding | None = None, *, min_score: float = MIN_SCORE) -> list[Repetition]:
-    """Find the repetitions in an embedded recording: of the clip `like`, or of what repeats."""
+    """Find the repetitions in an embedded recording: of the clip `like`, or of whatever repeats."""
     if len(session) < 4:
         raise ValueError(f"{len(session)} frames are too few for repetitions: give a longer recording, or more fps")
     basis, mean = principal_basis(session.values)

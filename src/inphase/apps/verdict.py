@@ -1,10 +1,9 @@
 """A verdict on an alignment: how probable it is that two videos show the same action and are aligned closely.
 
-Any two videos have a cheapest path, whatever they show. The mean cost along it over the mean of all costs tells a path
-worth following from one that is only the cheapest: it is near 1 where matched frames are hardly more alike than any
-others. A logistic regression of this ratio, fitted on right pairs of two domains and on wrong ones (`python -m
-benchmarks.verdict`), gives the probability. It holds for embeddings by pose and images together; those of one modality
-have other ratios.
+Any two videos have a cheapest path, whatever they show. The mean cost along it over the mean of all costs shows whether
+the path is worth following: it is near 1 where matched frames are hardly more alike than any others. A logistic
+regression of this ratio, fitted on right pairs of two domains and on wrong ones (`python -m benchmarks.verdict`), gives
+the probability. It holds for embeddings by pose and images together; those of one modality have other ratios.
 """
 
 import math
@@ -29,19 +28,19 @@ TOLERANCE_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Verdict:
-    """A judgment of an alignment, the probability that it is right, and what speaks against it, in sentences."""
+    """A judgment of an alignment, the probability that it is right, and the reasons against it, in sentences."""
 
     judgment: Judgment | None = None
     probability: float | None = None
     reasons: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; null where nothing can be said."""
+        """Return JSON-ready values; null without a verdict."""
         return {"verdict": self.judgment, "probability": self.probability, "reasons": list(self.reasons)}
 
 
 def judge(x: Embedding, y: Embedding, alignment: Alignment) -> Verdict:
-    """Judge the alignment of two whole videos; without a verdict where it has no cost matrix or one modality only."""
+    """Judge the alignment of two whole videos; the verdict is empty without a cost matrix, and for one modality."""
     m, n = alignment.shape
     whole = alignment.path[[0, -1]].tolist() == [[0, 0], [m - 1, n - 1]]
     if alignment.cost_matrix is None or not whole or min(len(x.routes), len(y.routes)) < 2:

@@ -141,7 +141,7 @@ def view_command(out: Path) -> str:
 
 
 def plain_help(command: Callable[..., None]) -> Callable[..., None]:
-    """Leave None and empty defaults out of a command's help: they mean what its text says."""
+    """Leave None and empty defaults out of a command's help: the help text explains them."""
     hints = get_type_hints(command, include_extras=True)
     for name, parameter in signature(command).parameters.items():
         if parameter.default in (None, "", ()):

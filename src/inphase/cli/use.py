@@ -74,9 +74,9 @@ def align(
 def cut(
     session: Video,
     *,
-    like: Annotated[Path | None, tyro.conf.arg(metavar="CLIP", help="the action; by default what repeats")] = None,
+    like: Annotated[Path | None, tyro.conf.arg(metavar="CLIP", help="one cycle; by default what repeats")] = None,
     out: Out = Path("out/cut"),
-    min_score: Annotated[float, tyro.conf.arg(help="leave out what resembles the others less, from 0 to 1")] = 0.2,
+    min_score: Annotated[float, tyro.conf.arg(help="leave out repetitions of a lower score (0 to 1)")] = 0.2,
     embedding: Embedding = IMAGE_EMBEDDING,
     json: Json = False,
 ) -> None:

@@ -1,7 +1,7 @@
 """Verify stores, caches and run folders: read every file again and name those that changed since they were written.
 
-Files carry their checksums (`inphase.storage.files`), lines of an index and pages of a shard have one each. What is
-derived from other files, as the catalog of a store and the encoders of a run, is compared with these.
+Files carry their checksums (`inphase.storage.files`), lines of an index and pages of a shard have one each. Derived
+files, such as the catalog of a store and the encoders of a run, are compared with their sources.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from inphase.storage.cache import INDEX, Entry, is_complete, parse_index_line, r
 from inphase.storage.errors import MediaError, MissingExtraError, import_extra
 from inphase.storage.files import SHA256SUMS, atomic_write, find_changed, is_draft, verify_checksum
 
-# A file and the function that returns what is wrong with it: empty if it is as it was written, None if nothing tells.
+# A file and the function that returns what is wrong with it: empty if it is as it was written, None without a checksum.
 Check = tuple[Path, Callable[[], str | None]]
 # Files that hold nothing: locks, and what SQLite writes beside its database.
 EMPTY = ("lock", ".lock", "-journal", "-wal", "-shm")
@@ -99,7 +99,7 @@ def verify_store(folder: Path | str, *, progress: Progress | None = None) -> Ver
             size += file.stat().st_size if file.is_file() else 0
             wrong = check()
         except OSError as error:
-            wrong = f"it cannot be read ({error.strerror or error}): check the disk and your rights"
+            wrong = f"it cannot be read ({error.strerror or error}): check the disk and the permissions"
         if wrong is None:
             unchecked.append(name)
         elif wrong:
@@ -166,9 +166,7 @@ def _check_index(folder: Path) -> str:
                 return f"it is not an index of this version: {fix}"
         except (ValueError, TypeError, AttributeError) as error:
             return f"line {number} is damaged ({error}): {fix}"
-    return (
-        f"its last line is unfinished: {fix}, or into this one, which makes that recording again" if lines[-1] else ""
-    )
+    return f"its last line is unfinished: {fix}, or into this one, which adds that recording again" if lines[-1] else ""
 
 
 def _check_entry(folder: Path, entry: Entry, frame_bytes: int) -> str:
@@ -195,7 +193,7 @@ def _check_sum(file: Path, *, fix: str) -> str | None:
 
 
 def _must_match(file: Path, *, fix: str) -> str:
-    """Check a file that always has a checksum: one without it has lost it."""
+    """Check a file that must have a checksum; a missing one is damage."""
     found = _check_sum(file, fix=fix)
     return f"it has no checksum: {fix}" if found is None else found
 
@@ -210,7 +208,7 @@ def _checks_of_embeddings(folder: Path) -> Iterator[Check]:
         yield folder / "catalog.sqlite", partial(_check_catalog, folder)
     for file in sorted((folder / "index").glob("*")):
         if not is_draft(file) and not file.name.endswith(EMPTY):
-            yield file, partial(_must_match, file, fix=f"remove {folder / 'index'}, and it is made again")
+            yield file, partial(_must_match, file, fix=f"remove {folder / 'index'}, and it is built again")
 
 
 def _check_mark(file: Path) -> str:
@@ -231,7 +229,7 @@ def _check_model(file: Path) -> str:
         same = model_name(load_encoder(file), fps) == file.stem
     except (OSError, ValueError, TypeError):
         same = False
-    return "" if same else f"it, or {file.stem}.json beside it, does not belong to its name: {fix}"
+    return "" if same else f"it, or {file.stem}.json beside it, does not match its name: {fix}"
 
 
 def _check_catalog(folder: Path) -> str:

@@ -6,8 +6,8 @@ middle of the frames of y that DTW matches with frame i of x, in frames s' of th
     q_ij = softmax_j(−(s'_j − π(i))² / 2σ²)        p_ij = softmax_j(x_i · y_j / τ)
     L = ½ mean_i KL(q_i ‖ p_i) + ½ the same from y to x + w · L_LAV(x, y)
 
-"Pair-wise position propagation": positions travel along the path from one video to the other, and no gradient through
-the path. L_LAV is soft-DTW with its regularizer, so that the path is right before the similarities are sharp.
+"Pair-wise position propagation": positions travel along the path from one video to the other; no gradient passes
+through the path. L_LAV is soft-DTW with its regularizer, meant to find the path before similarities are sharp.
 """
 
 import torch

@@ -20,10 +20,10 @@ class SCL(Loss):
     """Match two augmented views of the same video frame by frame, softly in time.
 
     Constants of the released code: σ² 10 frames², τ 0.1, negatives from the other view alone, a projection of 512
-    hidden units that is not part of the encoder. There each view is a crop of a video; of PennAction, whose videos are
-    shorter than the 80 frames of a view, the whole. Open, and chosen here: the first view is the plain draw over all of
-    a video and the second a draw from a random part of it, between the share `crop` and all; the projection has no
-    batch norm.
+    hidden units that is not part of the encoder. There each view is a crop of a video; for PennAction, whose videos are
+    shorter than the 80 frames of a view, the whole video. Open, and chosen here: the first view is the plain draw over
+    all of a video and the second a draw from a random part of it, between the share `crop` and all; the projection has
+    no batch norm.
 
     Frames: two blocks, each augmented by itself (`views`). Pairs: none.
     """

@@ -43,7 +43,7 @@ class LayoutPlan:
 
 
 def plan_layout(sizes: Sequence[tuple[int, int]], *, layout: Layout, height: int) -> LayoutPlan:
-    """Lay out images of the given (height, width) in rows of `height`, keeping every aspect."""
+    """Lay out images of the given (height, width) in rows of `height`, keeping aspect ratios."""
     if not sizes:
         raise ValueError("nothing to lay out: give at least one clip")
     widths = [max(2, round(height * w / h)) for h, w in sizes]

@@ -74,7 +74,7 @@ def video_stream(container: InputContainer, path: Path) -> VideoStream:
 
 
 def has_decoder(stream: Any) -> bool:
-    """Report whether a stream can be decoded: one of an unknown codec has no context, whatever the stubs promise."""
+    """Report whether a stream can be decoded: one with an unknown codec has no context, contrary to the type stubs."""
     return stream.codec_context is not None
 
 

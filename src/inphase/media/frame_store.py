@@ -216,7 +216,7 @@ def _sweep(folder: Path, entries: Mapping[str, Entry], *, suffix: str) -> None:
 
 @dataclass(frozen=True)
 class _Writing:
-    """How the sources of a store are written."""
+    """Settings for writing the sources of a store."""
 
     folder: Path
     write: Write

@@ -1,9 +1,9 @@
-"""Body pose and images together: the vectors of two encoders in one, so that each clip uses what it supports.
+"""Body pose and images together: the vectors of two encoders in one; each clip uses the modalities it supports.
 
-Pose and images fail on different clips: pose where the person is tiny, hidden or mistaken for another, images where the
-camera moves or others do. The two parts of a row are the routes of its embedding; `inphase.align.matching` adds up
-their costs. A frame supports pose as far as joints are visible in it; a clip without a person has zeros there and
-follows its images, whatever the other clips show. A clip in whose images nothing moves has zeros in the other part.
+Pose and images often fail on different clips: pose where the person is tiny, hidden or mistaken for another, images
+where the camera moves or others do. The two parts of a row are the routes of its embedding; `inphase.align.matching`
+adds up their costs. A frame supports pose as far as joints are visible in it; a clip without a person has zeros there
+and follows its images, whatever the other clips show. A clip in whose images nothing moves has zeros in the other part.
 """
 
 from collections.abc import Mapping

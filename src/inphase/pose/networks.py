@@ -1,10 +1,10 @@
 """The two networks of BlazePose: where their files come from, and how they run.
 
-The files are looked for in the folder named by `INPHASE_POSE_MODELS`, in an installed wheel of mediapipe 0.10.14, which
-is not imported, and in the user's cache folder, where they are downloaded to at the first use. Each must have the
-SHA-256 under which its publisher lists it: what is decoded from the outputs holds for these files alone.
+The files are searched for in the folder named by `INPHASE_POSE_MODELS`, in an installed wheel of mediapipe 0.10.14,
+which is not imported, and in the user's cache folder, into which they are downloaded at first use. Each must have the
+published SHA-256, since the decoding of the outputs is specific to these files.
 
-OpenVINO runs them on a CPU in about 60 % of the time that LiteRT takes, since outputs that nobody uses, such as the
+OpenVINO runs them on a CPU in about 60 % of the time that LiteRT takes, mostly since unused outputs, such as the
 person's outline, are cut off. On another device the same graph runs in torch.
 """
 
@@ -92,7 +92,7 @@ def open_network(model: ModelFile, *, device: str = "cpu") -> Network:
 
 
 def read_graph(openvino: Any, path: Path, *, outputs: Sequence[str]) -> Any:
-    """Read a `.tflite` file as a model of OpenVINO with some of its outputs alone."""
+    """Read a `.tflite` file as an OpenVINO model with only some of its outputs."""
     whole = openvino.Core().read_model(path)
     results = {result.any_name: result.get_node() for result in whole.outputs}
     return openvino.Model([results[name] for name in outputs], whole.get_parameters(), path.stem)
@@ -122,7 +122,7 @@ class OpenVinoNetwork:
 
 
 def find_model(model: ModelFile, *, publisher: str = PUBLISHER) -> Path:
-    """Return the path of a model's file, downloading it where it is nowhere on the machine."""
+    """Return the path of a model's file, downloading it if it is not on the machine."""
     folder = os.environ.get(MODEL_FOLDER_VARIABLE)
     if folder:
         named = Path(folder) / model.name

@@ -5,7 +5,7 @@ Each factor lies between 0 and 1 and is close to 1 for a person who is tracked w
 coverage      the fraction of the frames in which the person was found
 confidence    the visibility of the better half of the main joints
 upright       the torso does not hang upside down
-steadiness    the joints do not jump to and fro between frames
+steadiness    the joints do not jitter between frames
 constancy     the limbs keep their lengths, in meters where the estimator has them, and the torso its length in pixels
 size          the torso has enough pixels to read joints from, and fits into the picture
 """
@@ -17,7 +17,7 @@ from inphase.pose.pose import Pose
 
 # Jitter (second difference of the joints, in torso lengths) and relative changes of length at which a factor is 1/2.
 JITTER, LIMB_CHANGE, TORSO_CHANGE = 0.25, 0.3, 0.35
-# The factor of a torso that is always upside down: gymnasts are, but phantoms more often.
+# The factor of a torso that is always upside down: gymnasts are, but false detections more often.
 UPSIDE_DOWN = 0.2
 # Joints of a torso with fewer pixels than this cannot be read well; a torso longer than this fraction of the picture
 # does not leave room for a person.

@@ -136,7 +136,7 @@ def _pruned(nodes: Sequence[GraphNode], weights: dict[str, Tensor], outputs: Seq
 
 
 def _plain(value: Any) -> Any:
-    """Turn a setting into what JSON holds."""
+    """Convert a setting to a JSON-ready value."""
     return (
         value
         if isinstance(value, bool | int | float | str)

@@ -1,6 +1,6 @@
 """Work on videos that may hang, crash or fill the memory: limits for one video, and pools that survive their workers.
 
-A limit of time cannot be enforced inside a process that a codec keeps busy: `limited` ends the whole process. Its pool
+A time limit cannot be enforced inside a process that a codec keeps busy: `limited` ends the whole process. Its pool
 starts another one and runs the items under way again, one after the other; the video that was under way when the time
 ran out has left a mark and is not tried again.
 """
@@ -27,9 +27,9 @@ FATAL = "reading it ended the process, as a fault in a codec or too little memor
 
 @dataclass(frozen=True)
 class VideoLimits:
-    """What one video may take in a worker process: `seconds`, and `memory` in GiB beside what the process holds.
+    """Limits for one video in a worker process: `seconds`, and `memory` in GiB on top of what the process holds.
 
-    0 is no limit. Memory is limited on Linux only.
+    0 means no limit. Memory is limited on Linux only.
     """
 
     seconds: float = 3600.0
@@ -111,7 +111,7 @@ def limited(limits: VideoLimits, mark: Path) -> Iterator[None]:
 
 
 def _set_alarm() -> None:
-    """Let the process end at the first deadline; the watchdog is a thread of C, which needs no lock of Python."""
+    """End the process at the first deadline; the watchdog is a C thread, which does not need the GIL."""
     first = min(_under_way.values(), key=lambda each: each.deadline, default=None)
     if first is None or first.deadline == float("inf"):
         faulthandler.cancel_dump_traceback_later()
@@ -149,7 +149,7 @@ def _private_bytes() -> int | None:
 
 @dataclass(frozen=True)
 class WorkerDied(Generic[Item]):
-    """Stands in for the result of an item whose worker died twice, the second time with no other item under way."""
+    """The result of an item whose worker died twice, the second time with no other item under way."""
 
     item: Item
 

@@ -1,8 +1,8 @@
-"""Settings that people write: TOML files, and tables whose entries are keyword arguments.
+"""User-written settings: TOML files, and tables whose entries are keyword arguments.
 
 The signatures that receive the entries are the schema. msgspec checks each entry against its annotation, so that
-`steps = true` or `lr = nan` ends in one line before anything is built. An annotation with bounds, such as `Width`, also
-bounds what can be allocated.
+`steps = true` or `lr = nan` raises a one-line error before anything is built. An annotation with bounds, such as
+`Width`, also bounds what can be allocated.
 """
 
 import json
@@ -40,7 +40,7 @@ MAX_INTEGER = 2**53
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """Read a TOML file; raise one line where it is damaged, too large or nested too deeply."""
+    """Read a TOML file; raise a one-line error if it is damaged, too large or nested too deeply."""
     if not file.is_file():
         raise ValueError(f"{file} is not a file: name a TOML file")
     if file.stat().st_size > MAX_TOML_BYTES:

@@ -1,4 +1,4 @@
-"""One step of training: forward, backward and optimizer; compiled, and replayed as one CUDA graph, if asked for.
+"""One step of training: forward, backward and optimizer; optionally compiled, and replayed as one CUDA graph.
 
 A graph is recorded once the kernels are compiled and replayed for every batch of the same shapes. It begins after
 augmentation, whose random parameters change from batch to batch, and holds only losses without random choices.
@@ -24,7 +24,7 @@ EAGER_STEPS = 3  # before a graph is recorded: kernels are compiled and tuned, a
 class TrainStep:
     """Take optimizer steps on batches.
 
-    With `compiled`, `torch.compile` compiles the encoder; on one GPU the whole step becomes a CUDA graph besides.
+    With `compiled`, `torch.compile` compiles the encoder; on one GPU the whole step also becomes a CUDA graph.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TrainStep:
         return found
 
     def _on_side_stream(self, batch: Batch) -> dict[str, Tensor]:
-        """Replay the graph, record it first where it is due, or take an eager step where the shapes are others."""
+        """Replay the graph, after recording it where it is due; take an eager step for other shapes."""
         if self._graph is None and self._eager_steps < EAGER_STEPS:
             self._eager_steps += 1
             return self._eager(batch)

@@ -136,7 +136,7 @@ class Guard:
         self._app, self._hosts, self._cookie = app, hosts, cookie
 
     def _choose(self, scope: Scope) -> ASGIApp:
-        """Return what answers a request."""
+        """Choose the application that answers a request."""
         named = [value for name, value in scope["headers"] if name == b"host"]
         if len(named) != 1 or named[0].lower() not in self._hosts:
             return PlainTextResponse("This server accepts requests for its own address only.\n", 421)
@@ -164,7 +164,7 @@ class Guard:
 
 
 def _is_equal(given: str, token: str) -> bool:
-    """Compare in a time that does not depend on where they differ."""
+    """Compare in constant time."""
     return hmac.compare_digest(given.encode(errors="replace"), token.encode())
 
 
