@@ -321,7 +321,7 @@ def _embed(settings: EmbedSettings, encoder: Encoder, video: ListedVideo) -> Sha
     content = ""
     try:
         if name != video.path:
-            raise MediaError(f"{name}: its name is not text in UTF-8: rename it")
+            raise MediaError(f"{name}: the file name is not valid UTF-8: rename it")
         content = content_hash(Path(video.path))
         with nullcontext() if mark is None else limited(settings.limits, mark):
             embedding = embed_video(encoder, Path(video.path), cache=Cache(settings.cache), fps=settings.fps)

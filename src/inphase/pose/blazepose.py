@@ -27,8 +27,8 @@ from inphase.storage.errors import MissingExtraError, import_extra
 # needs the whole circle around a person inside the image.
 MARGIN = 0.25
 
-# An implausible figure is estimated again in a window that reaches so many torso lengths from its hips, enlarged so
-# many times, at most to so many pixels.
+# An implausible figure is estimated again in a window that reaches this many torso lengths from its hips, enlarged
+# by this factor, to at most this many pixels.
 CLOSER_TORSOS, CLOSER_SCALE, MAX_CLOSER_PIXELS = 2.6, 2.0, 1024
 
 # The detector: sides of its input and of its grids of anchors, with the number of anchors in a cell.
@@ -40,7 +40,7 @@ _MIN_SCORE, _MAX_OVERLAP = 0.5, 0.3
 _READ_SIDE, _READ_RADII = 256, 2.5
 _CENTER, _RIM = 33, 34  # landmarks that are not joints
 _MIN_PRESENCE = 0.5
-# A joint is refined by the heat map in a window of so many cells where the map is at least that sure.
+# A joint is refined by the heat map in a window of this many cells where the map has at least this confidence.
 _WINDOW, _MIN_HEAT = 9, 0.5
 
 

@@ -29,7 +29,7 @@ DEFAULT_ESTIMATOR = "blazepose"
 # A recording with a person in a smaller fraction of its frames has none.
 MIN_FOUND_FRACTION = 0.1
 # A less plausible pose is estimated again by an estimator that can, closer to the figure; that pose is taken if it is
-# so many times as plausible.
+# this many times as plausible.
 MIN_PLAUSIBILITY, MIN_GAIN = 0.45, 1.25
 # Frames in memory at a time.
 CLIP_LENGTH = 16

@@ -29,7 +29,7 @@ SEARCH_FRAMES, SEARCH_SECONDS = 8, 0.26
 # People to track at a time, the largest first, and the smallest radius as a fraction of the largest: no motion would
 # make smaller people the most prominent.
 MAX_PEOPLE, MIN_SIZE = 4, 0.4
-# People other than the most prominent are read in one of so many frames, once their track has that many.
+# People other than the most prominent are read in one of `SIDE_STRIDE` frames, once their track has `YOUNG_FRAMES`.
 SIDE_STRIDE, YOUNG_FRAMES = 4, 8
 # Recent frames by which the most prominent person is chosen while tracking.
 RECENT_FRAMES = 120
@@ -43,7 +43,7 @@ WIDE_MARGIN, CROP_SIZE = 0.5, 0.6
 MIN_CHANGE = 0.5
 # A person larger than this fraction of the shorter side of the image, as a radius, is not more prominent.
 MAX_RADIUS = 0.5
-# Motion is measured between moving averages over so many frames, which jitter does not change.
+# Motion is measured between moving averages over this many frames, which suppress jitter.
 MOTION_FRAMES = 5
 
 Crop = tuple[int, int, NDArray[np.uint8]]  # top, left, pixels
