@@ -34,7 +34,7 @@ def make_step(*, compiled: bool, device: str) -> TrainStep:
 
 
 def losses(step: TrainStep, *, device: str, steps: int = EAGER_STEPS + 4) -> list[float]:
-    return [float(step(make_batch(k, device=device), lr=1e-4 * (k + 1))["loss"]) for k in range(steps)]
+    return [float(step(make_batch(k, device=device), lr=1e-5 * (k + 1))["loss"]) for k in range(steps)]
 
 
 @pytest.mark.gpu
@@ -59,4 +59,4 @@ def test_steps_on_a_cpu_need_no_graph() -> None:
     found = losses(step, device="cpu", steps=2)
     assert not step.graphs
     assert all(0 < value < 1000 for value in found)
-    assert step.optimizer.param_groups[0]["lr"] == pytest.approx(2e-4)
+    assert step.optimizer.param_groups[0]["lr"] == pytest.approx(2e-5)
