@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from inphase.align.triton.strips_triton import Launcher, aligned
+from inphase.align.triton import Launcher, aligned
 
 
 class Kernel:

@@ -8,7 +8,6 @@ first template, for every period that is tried; the period whose template explai
 one template explain slightly more than one: the cost grows as (n / (n − 1))^`FEW_CYCLES` where only n cycles are found.
 """
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,7 +30,7 @@ from inphase.playback import Phase, Playback, write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, Summary, ignore_progress
 from inphase.storage.cache import open_cache
-from inphase.storage.files import atomic_write, refuse_overwrite, require_folder
+from inphase.storage.files import refuse_overwrite, require_folder, write_table
 
 # Recordings that last longer are embedded at fewer frames per second, unless `fps` is given: an hour takes 150 MB.
 LONG_SECONDS, LONG_FPS = 600.0, 10.0
@@ -92,10 +91,8 @@ class Repetitions:
         clips.mkdir(parents=True, exist_ok=True)
         for stale in set(clips.glob("[0-9]*.mp4")) - set(files):
             stale.unlink()
-        with atomic_write(table) as part, part.open("w", encoding="utf-8", newline="") as stream:
-            rows = csv.writer(stream)
-            rows.writerow(COLUMNS)
-            rows.writerows([f"{each.start:.3f}", f"{each.end:.3f}", f"{each.score:.3f}"] for each in self.spans)
+        rows = [(f"{each.start:.3f}", f"{each.end:.3f}", f"{each.score:.3f}") for each in self.spans]
+        write_table(table, [COLUMNS, *rows])
         write_clips(self.session, self.spans, files, progress=report)
         write_playback(out, self.playback(add_video_file(out, self.session, progress=report)))
         if len(files) > 1:

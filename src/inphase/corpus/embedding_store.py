@@ -238,11 +238,13 @@ class EmbeddingStore:
         there = {file.name.removesuffix(SUFFIX) for file in self.shards.glob(f"[!.]*{SUFFIX}")}
         for name in sorted(there - entered):
             try:
-                self.catalog.add_shard(name, read_facts(self.file(name)))
+                facts = read_facts(self.file(name))
             except FileNotFoundError:  # merged into another meanwhile
                 continue
             except StoreError as error:
                 warn(str(error), stacklevel=2)
+                continue
+            self.catalog.add_shard(name, facts)
         self.catalog.remove_shards(entered - there)
 
     def file(self, shard: str) -> Path:

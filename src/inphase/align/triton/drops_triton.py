@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from inphase.align.triton.strips_triton import two_floats
+from inphase.align.triton import two_floats
 
 SMOOTH, SOFT, HARD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 KINDS = {"smooth": 0, "soft": 1, "hard": 2}

@@ -24,8 +24,9 @@ from torch import Tensor
 from triton.language.extra.libdevice import mul_rn
 
 from inphase.align.cost import first_order_only
+from inphase.align.triton import Launcher, aligned, two_floats
 from inphase.align.triton.recursion_triton import BORDER, KINDS, low_size, sweep, sweep_back
-from inphase.align.triton.strips_triton import LANES, Launcher, aligned, steps_of, two_floats
+from inphase.align.triton.strips_triton import LANES, steps_of
 
 DEPTH = tl.constexpr(32)  # embedding dimensions at a time
 TINY = tl.constexpr(1e-12)  # the least norm a vector is divided by, as in torch.nn.functional.normalize

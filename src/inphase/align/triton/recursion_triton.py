@@ -28,10 +28,10 @@ from torch import Tensor
 from triton.language.extra.libdevice import fast_dividef
 
 from inphase.align.cost import first_order_only
+from inphase.align.triton import Launcher, two_floats
 from inphase.align.triton.strips_triton import (
     LANES,
     STEPS,
-    Launcher,
     by_step,
     cells,
     columns,
@@ -42,7 +42,6 @@ from inphase.align.triton.strips_triton import (
     rows_of,
     steps_of,
     tile,
-    two_floats,
     wait,
 )
 

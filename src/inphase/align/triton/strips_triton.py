@@ -1,71 +1,11 @@
-"""Launch Triton kernels, and the tiles of eight steps by 32 lanes that they work on.
+"""Tiles of eight steps by 32 lanes: loaded and stored as such, worked on a column at a time.
 
-A kernel is launched with one warp per program, without inspecting the same kind of arguments each time. Tiles are
-loaded and stored as such and worked on a column at a time. A lane holds its row of the tile in registers, so cutting it
-into columns and joining them again only renames registers; on the way from and to memory the compiler shuffles, and
-rows are read contiguously.
+A lane holds its row of the tile in registers, so cutting it into columns and joining them again only renames registers;
+on the way from and to memory the compiler shuffles, and rows are read contiguously.
 """
 
-from collections.abc import Hashable
-from functools import cache
-from typing import Any
-
-import torch
 import triton
 import triton.language as tl
-from torch import Tensor
-
-
-class Launcher:
-    """Launch a kernel through its compiled handle, which takes a fraction of the time of `kernel[grid](…)`.
-
-    Short sequences take the GPU less time than Python takes to launch. `alike` is the key of a
-    compiled kernel: constants, specialized values, types and alignment of the caller's tensors. The device is added.
-    `options` go to the compiler.
-    """
-
-    def __init__(self, kernel: Any, **options: object) -> None:
-        """Start with an empty cache of compiled kernels."""
-        self._kernel, self._options = kernel, options
-        self._compiled: dict[Hashable, Any] = {}
-
-    def __call__(self, programs: int, alike: Hashable, tensors: tuple[Tensor, ...], *rest: Any) -> None:
-        """Launch with tensors, then numbers, on the tensors' device, which need not be the current one."""
-        device = tensors[0].device
-        if device.index == torch.cuda.current_device():
-            self._launch(programs, (device.index, alike), tensors, rest)
-        else:
-            with torch.cuda.device(device):
-                self._launch(programs, (device.index, alike), tensors, rest)
-
-    def _launch(
-        self, programs: int, key: tuple[int, Hashable], tensors: tuple[Tensor, ...], rest: tuple[Any, ...]
-    ) -> None:
-        compiled = self._compiled.get(key)
-        if compiled is not None:
-            stream = torch._C._cuda_getCurrentRawStream(key[0])
-            addresses = [tensor.data_ptr() for tensor in tensors]
-            handle = compiled.function, compiled.packed_metadata, None, None, None  # no launch hooks
-            try:
-                compiled.run(programs, 1, 1, stream, *handle, *addresses, *rest)
-                return
-            except TypeError:  # raised before the launch: other versions of Triton take other arguments
-                pass
-        self._compiled[key] = self._kernel[(programs,)](*tensors, *rest, num_warps=1, **self._options)
-
-
-def aligned(tensor: Tensor) -> bool:
-    """Test whether a tensor starts at a multiple of 16 bytes, as newly allocated ones do; Triton loads those faster."""
-    return tensor.data_ptr() % 16 == 0
-
-
-@cache
-def two_floats(gamma: float) -> tuple[float, float]:
-    """Split γ into its float32 value and the rest: kernels take no other floats. The hard minimum needs none."""
-    gamma = gamma or 1.0
-    rounded = float(torch.tensor(gamma, dtype=torch.float32))
-    return rounded, gamma - rounded
-
 
 LANES = tl.constexpr(32)
 STEPS = tl.constexpr(8)  # columns of a tile
