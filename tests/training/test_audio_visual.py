@@ -1,7 +1,5 @@
 """Training on images and sound: two encoders, one loss, the same loop."""
 
-import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,12 @@ from torch import Tensor
 from inphase.data.stream import Batch
 from inphase.losses import GTA
 from inphase.models import AudioEncoder, PoseEncoder, load_encoder
-from inphase.training import Recipe, Status, read_recipe, train
+from inphase.training import Recipe, read_recipe, train
 from inphase.training.build import build_encoder_with_loss, build_stream, load_frame_sources
 from inphase.training.encoder_with_loss import EncoderWithLoss
 from inphase.training.metrics import read_metrics
 from tests.media.recordings import write_video
-from tests.processes import call_in_process
-from tests.training.conftest import make_recipe
+from tests.training.conftest import make_recipe, train_interrupted
 
 pytestmark = pytest.mark.slow
 
@@ -60,24 +57,10 @@ def test_training_lowers_the_loss(out: Path) -> None:
     assert sum(losses[-10:]) < 0.9 * sum(losses[:10])
 
 
-def is_interrupted(made: Recipe, out: Path) -> bool:
-    """Train, interrupt the process at step 5, and return whether that ended the training."""
-
-    def interrupt(status: Status) -> None:
-        if status.step == 5:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    try:
-        train(made, out, on_status=interrupt)
-    except KeyboardInterrupt:
-        return True
-    return False
-
-
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(out: Path, tmp_path: Path) -> None:
     made = recipe(augmentation={"flip": 0.5, "jitter": 0.01}, run={"steps": 8, "threads": 3})
     train(made, tmp_path / "whole")
-    assert call_in_process(is_interrupted, made, out)  # a process of its own: the signal would reach the test runner
+    train_interrupted(made, out, step=5)
     train(replace(made, run={**made.run, "threads": 1}), out)
     one, other = weights(out), weights(tmp_path / "whole")
     assert one.keys() == other.keys()

@@ -1,5 +1,3 @@
-import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +14,9 @@ from inphase.evaluation.evaluate import validate
 from inphase.models import Encoder, ImageEncoder, load_encoder
 from inphase.runs import CachedFeatures
 from inphase.training import train
-from inphase.training.metrics import Status, read_metrics
+from inphase.training.metrics import read_metrics
 from tests.commands import type_command
-from tests.training.conftest import make_recipe
+from tests.training.conftest import make_recipe, train_interrupted
 
 SMALL = {"size": (32, 32), "convolutions": (4,), "hidden": ()}
 
@@ -87,13 +85,7 @@ def test_a_head_on_kept_motion_trains_and_goes_on_as_if_never_interrupted(out: P
     kept = tmp_path / "features"
     train(recipe, tmp_path / "whole", features=kept)
     assert np.load(next(kept.glob("*[0-9a-f].npy")), mmap_mode="r").shape[1:] == (112, 3, 3)
-
-    def interrupt(status: Status) -> None:
-        if status.step == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        train(recipe, out, on_status=interrupt, features=kept)
+    train_interrupted(recipe, out, step=3, features=kept)
     train(recipe, out, features=kept)
     found, whole = (load_encoder(folder).state_dict() for folder in (out, tmp_path / "whole"))
     for name, value in whole.items():

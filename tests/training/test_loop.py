@@ -1,6 +1,4 @@
 import json
-import os
-import signal
 import sys
 import time
 from collections import Counter
@@ -25,7 +23,7 @@ from inphase.training.build import build_encoder_with_loss, load_frame_sources
 from inphase.training.encoder_with_loss import EncoderWithLoss, locate_row
 from inphase.training.metrics import read_metrics
 from tests.processes import kill_group, start_command
-from tests.training.conftest import make_recipe
+from tests.training.conftest import make_recipe, train_interrupted
 
 pytestmark = pytest.mark.slow
 
@@ -81,13 +79,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(out: Path, tmp_path: Pa
     # Shuffle-and-learn draws from torch's generator inside its loss: that has to be resumed as well.
     recipe = replace(make_recipe(augmentation={"flip": 0.5, "jitter": 0.01}), loss={"name": "sal"})
     train(recipe, tmp_path / "whole")
-
-    def interrupt(status: Status) -> None:
-        if status.step == 7:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        train(recipe, out, on_status=interrupt)
+    train_interrupted(recipe, out, step=7)
     assert read_metrics(out)[-1]["step"] == 7
     train(recipe, out)
     assert same(weights(out), weights(tmp_path / "whole"))
