@@ -295,7 +295,7 @@ def search_period(x: Values, *, fps: float) -> Values:
 
 
 def _search_part(x: Values, *, fps: float) -> PhaseTrack:
-    """Track every period in a part; of those that score about best, return the shortest."""
+    """Track every period in a part; return the shortest of the periods that score about best."""
     tracks: list[PhaseTrack] = []
     period = max(5.0, MIN_PERIOD * fps)
     while period <= min(0.55 * len(x), MAX_PERIOD * fps) or not tracks:

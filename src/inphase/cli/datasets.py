@@ -158,7 +158,7 @@ def verify_data(
     *,
     json: Json = False,
 ) -> None:
-    """Read all files of a store, a run folder or a cache, and name those that changed since they were written.
+    """Read all files of a store, a run folder or a cache, and name each that changed since it was written.
 
     Changes nothing. Exits with 1 if a file is damaged.
     """

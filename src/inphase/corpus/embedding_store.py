@@ -252,7 +252,7 @@ class EmbeddingStore:
         return self.shards / (shard + SUFFIX)
 
     def next_counter(self) -> int:
-        """Return a number above those that the names of all shards begin with."""
+        """Return the counter of the next shard: one above the highest in the names of all shards."""
         names = [file.name for file in self.shards.glob(f"[!.]*{SUFFIX}")] + list(self.catalog.shards())
         heads = (name.partition("-")[0].removesuffix(SUFFIX) for name in names)
         return 1 + max((int(head) for head in heads if head.isdecimal()), default=0)

@@ -1,4 +1,4 @@
-"""Verify stores, caches and run folders: read every file again and name those that changed since they were written.
+"""Verify stores, caches and run folders: read every file again and name each that changed since it was written.
 
 Files carry their checksums (`inphase.storage.files`), lines of an index and pages of a shard have one each. Derived
 files, such as the catalog of a store and the encoders of a run, are compared with their sources.

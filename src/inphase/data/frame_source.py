@@ -253,7 +253,7 @@ def _stored_images(videos: Sequence[Video], size: tuple[int, int], store: Path) 
 
 
 def _open_both(encoder: FrameEncoder, videos: Sequence[Video], store: Path | None) -> FrameSource:
-    """Open images of all videos, and poses of those that have any."""
+    """Open the images of all videos, and the poses of videos that have any."""
     parts: Mapping[str, FrameEncoder] = encoder.parts  # type: ignore[attr-defined]
     images = _open_images(parts["image"], videos, _if_present(store, Path()))
     with catch_warnings():

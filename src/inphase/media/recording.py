@@ -220,7 +220,7 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 
 
 def open_usable(paths: Sequence[Path], *, required: Sequence[int] = ()) -> tuple[list[NamedVideo], dict[str, str]]:
-    """Probe and name video files, like `open_recordings`; return those that can be read, and why each other cannot.
+    """Probe and name video files, like `open_recordings`; return the readable ones, and a reason for each other.
 
     Raise the error of a video whose number, from 0, is `required`, and where fewer than two can be read.
     """

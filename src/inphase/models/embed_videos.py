@@ -303,7 +303,7 @@ def _map_threads(
 def embed_usable(
     videos: Sequence[NamedVideo], left_out: dict[str, str], *, required: Sequence[NamedVideo] = (), **options: Any
 ) -> tuple[list[NamedVideo], EmbeddedVideos]:
-    """Embed videos, like `embed_videos` with the same `options`; enter those that fail into `left_out`.
+    """Embed videos, like `embed_videos` with the same `options`; record each failure in `left_out`.
 
     Raise the error of a `required` video, and where fewer than two can be embedded. After a failure every video is
     embedded alone, which the cache makes cheap: so each error is the video's own.

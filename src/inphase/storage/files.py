@@ -223,7 +223,7 @@ def write_sums(folder: Path, names: Iterable[str]) -> None:
 
 
 def find_changed(folder: Path) -> dict[str, bool]:
-    """Compare the files that SHA256SUMS names: True for those that have changed since it was written."""
+    """Compare the files that SHA256SUMS names: True for each that changed since then."""
     lines = (folder / SHA256SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
     listed = (line.partition("  ") for line in lines)
     return {name: not (folder / name).is_file() or _sha256(folder / name) != hashed for hashed, _, name in listed}
