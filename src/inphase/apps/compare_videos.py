@@ -102,7 +102,6 @@ def compare_students(
     pro: Path | str,
     *,
     labels: LabelTable = None,
-    student_labels: None = None,
     phases: int = 4,
     mirror: bool = False,
     model: Model = None,
@@ -115,10 +114,8 @@ def compare_students(
     """Compare students, given as video files or folders of them, with one professional, like `compare_videos`.
 
     A video that cannot be used is left out with the reason, and does not affect the others. Labels are always carried
-    over: `student_labels` are for `compare_videos` only.
+    over to the students.
     """
-    if student_labels is not None:
-        raise ValueError("student labels are those of one student: leave them out, they are carried over")
     paths = [path for path in videos_in([Path(each) for each in students]) if path.resolve() != Path(pro).resolve()]
     if not paths:
         where = f"in {', '.join(map(str, students))} " if students else ""

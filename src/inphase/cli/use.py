@@ -159,6 +159,8 @@ def compare(
     require_templates()
     *students, pro = options.pop("videos") or [Path()]
     one = len(students) == 1 and not students[0].is_dir()
+    if not one and options.pop("student_labels") is not None:
+        raise ValueError("student labels are those of one student: leave them out, they are carried over")
     work, given = (compare_videos, students[0]) if one else (compare_students, students)
     run(work, given, pro, **options, done="open {out}/report.html")
 
