@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from inphase.media.frames import Clip, read_clip
 from inphase.pose.blazepose import BlazePose
-from inphase.pose.networks import DETECTOR, LANDMARKS, find_model, read_graph
+from inphase.pose.networks import DETECTOR, LANDMARKS, convert, find_model, load_network, read_graph
 from inphase.pose.pose import Body, Region
-from inphase.pose.torch_network import convert, load_network
 from inphase.pose.tracking import track_person
 
 HIPS = [BlazePose.joints.index("left_hip"), BlazePose.joints.index("right_hip")]

@@ -27,9 +27,8 @@ from inphase.apps.pose3d.reconstruct import reconstruct
 from inphase.apps.pose3d.views import Performance, Views, gather
 from inphase.data import stage_videos, utd_mhad
 from inphase.data.frame_source import select_joints
-from inphase.data.reading import read_pose
 from inphase.data.stream import GroupStream
-from inphase.data.video import Video
+from inphase.data.video import Video, read_pose
 from inphase.losses import GTA
 from inphase.losses.loss import Sequences
 from inphase.media.sampling import Context

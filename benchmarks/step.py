@@ -16,9 +16,8 @@ from lightning.fabric import Fabric
 from inphase.data.stream import Batch, Group
 from inphase.losses import GTA, Sequences
 from inphase.models import ImageEncoder
-from inphase.training.encoder_with_loss import EncoderWithLoss, put_channels_last
 from inphase.training.recipe import OptimizerSettings
-from inphase.training.step import TrainStep
+from inphase.training.step import EncoderWithLoss, TrainStep, put_channels_last
 
 
 def make_batch(*, size: int) -> Batch:

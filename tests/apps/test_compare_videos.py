@@ -16,7 +16,7 @@ from inphase.media.recording import NamedVideo, Properties
 from inphase.models.modality import embed_pose
 from inphase.models.weights import load_shipped
 from inphase.playback import read_playback
-from inphase.pose.angles import ANGLES, mirror_pose
+from inphase.pose.body import ANGLES, mirror_pose
 from inphase.pose.pose import Pose
 from inphase.stage.physique import JOINT
 from inphase.stage.take import FPS, Take

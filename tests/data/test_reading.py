@@ -12,8 +12,10 @@ from inphase.data import stage_videos
 from inphase.data.audio_visual import AudioVisualStream, read_sounds
 from inphase.data.batches import augment_poses
 from inphase.data.frame_source import add_poses, select_joints
-from inphase.data.reading import (
+from inphase.data.stream import GroupStream
+from inphase.data.video import (
     RenderedFrames,
+    Video,
     annotated_length,
     file_length,
     measure,
@@ -24,8 +26,6 @@ from inphase.data.reading import (
     read_stored_pose,
     sources,
 )
-from inphase.data.stream import GroupStream
-from inphase.data.video import Video
 from inphase.media.audio import Sound
 from inphase.media.frame_store import FrameStore, fill_store
 from inphase.media.frames import Clip
@@ -210,7 +210,7 @@ sys.modules["av"] = None
 from inphase.data import stage_videos
 from inphase.data.stream import GroupStream
 from inphase.data.stream import prefetch
-from inphase.data.reading import RenderedFrames
+from inphase.data.video import RenderedFrames
 videos = stage_videos.load(split="train", actions=["kick"], videos=2, size=16)
 (batch,) = prefetch(GroupStream(videos, read=RenderedFrames(), frames=3), range(1))
 print(tuple(batch.groups[0].values.shape))

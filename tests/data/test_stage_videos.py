@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from inphase.data.check import check
-from inphase.data.reading import file_length
 from inphase.data.stage_videos import load, write
-from inphase.data.video import SPLITS, Problem
+from inphase.data.video import SPLITS, Problem, file_length
 from inphase.media.audio import read_sound
 from inphase.media.frames import read_clip
 from inphase.stage import ACTIONS, JOINTS

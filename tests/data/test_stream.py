@@ -16,9 +16,8 @@ from inphase.data.batches import (
     pad,
     sample_image_augmentation,
 )
-from inphase.data.reading import read_pose
 from inphase.data.stream import Batch, Group, GroupStream, prefetch
-from inphase.data.video import Video
+from inphase.data.video import Video, read_pose
 from inphase.media.sampling import Context
 from inphase.pose.pose import JOINTS13
 

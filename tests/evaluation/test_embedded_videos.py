@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from inphase.data.reading import read_pose
-from inphase.data.video import Problem, Video
+from inphase.data.video import Problem, Video, read_pose
 from inphase.evaluation.embedded_videos import EmbeddedVideo, embed_videos
 from inphase.media.sampling import Frames
 from inphase.models import PoseEncoder, embed

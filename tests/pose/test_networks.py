@@ -126,8 +126,7 @@ def test_estimating_imports_no_mediapipe() -> None:
 def test_torch_computes_the_same(tmp_path: Path, model: ModelFile, side: int) -> None:
     import openvino
 
-    from inphase.pose.networks import OpenVinoNetwork
-    from inphase.pose.torch_network import BatchedNetwork, convert, load_network
+    from inphase.pose.networks import BatchedNetwork, OpenVinoNetwork, convert, load_network
 
     graph = read_graph(openvino, find_model(model), outputs=model.outputs)
     network = convert(graph)
@@ -143,7 +142,7 @@ def test_torch_computes_the_same(tmp_path: Path, model: ModelFile, side: int) ->
 
 @needs_networks
 def test_an_operation_that_torch_lacks_is_named() -> None:
-    from inphase.pose.torch_network import GraphNode, TorchNetwork
+    from inphase.pose.networks import GraphNode, TorchNetwork
 
     with pytest.raises(ValueError, match="operations Roll have no counterpart in torch"):
         TorchNetwork([GraphNode("Parameter", (), {}), GraphNode("Roll", (0,), {})], {"0": torch.zeros(1)}, [1])

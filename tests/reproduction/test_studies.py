@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from inphase.cli.measurement import NAMES
+from inphase.cli.learn import NAMES
 from inphase.evaluation import TASKS
 from inphase.reproduction import STUDIES, Setup, Study
 from inphase.reproduction.results import Results

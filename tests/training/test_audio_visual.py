@@ -15,8 +15,8 @@ from inphase.losses import GTA
 from inphase.models import AudioEncoder, PoseEncoder, load_encoder
 from inphase.training import Recipe, read_recipe, train
 from inphase.training.build import build_encoder_with_loss, build_stream, load_frame_sources
-from inphase.training.encoder_with_loss import EncoderWithLoss
 from inphase.training.metrics import read_metrics
+from inphase.training.step import EncoderWithLoss
 from tests.media.recordings import write_video
 from tests.training.conftest import make_recipe, train_interrupted
 

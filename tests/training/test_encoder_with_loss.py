@@ -8,8 +8,8 @@ from inphase.data.frame_source import open_frame_source
 from inphase.data.stream import GroupStream
 from inphase.losses import GTA
 from inphase.models import PoseEncoder
-from inphase.training.encoder_with_loss import EncoderWithLoss, trainable_parameters
 from inphase.training.recipe import OptimizerSettings
+from inphase.training.step import EncoderWithLoss, trainable_parameters
 from tests.conftest import CUDA
 
 

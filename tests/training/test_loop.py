@@ -20,8 +20,8 @@ from inphase.storage.errors import StoreError
 from inphase.storage.files import exclusive_lock
 from inphase.training import Status, TrainingError, read_recipe, train
 from inphase.training.build import build_encoder_with_loss, load_frame_sources
-from inphase.training.encoder_with_loss import EncoderWithLoss, locate_row
 from inphase.training.metrics import read_metrics
+from inphase.training.step import EncoderWithLoss, locate_row
 from tests.processes import kill_group, start_command
 from tests.training.conftest import make_recipe, train_interrupted
 

@@ -6,9 +6,8 @@ import torch
 from inphase.data.stream import Batch, Group
 from inphase.losses import GTA
 from inphase.models import ImageEncoder
-from inphase.training.encoder_with_loss import EncoderWithLoss
 from inphase.training.recipe import OptimizerSettings
-from inphase.training.step import EAGER_STEPS, TrainStep
+from inphase.training.step import EAGER_STEPS, EncoderWithLoss, TrainStep
 
 
 def make_batch(seed: int, *, frames: int = 6, device: str) -> Batch:

@@ -30,7 +30,7 @@ from inphase.media.canvas import Color, JointOverlay
 from inphase.media.render import make_playable
 from inphase.models.embedding import Embedding
 from inphase.playback import Curves, Keypoints, TimeMap, VideoTrack, add_media, principal_curves
-from inphase.pose.angles import MIN_VISIBILITY
+from inphase.pose.body import MIN_VISIBILITY
 from inphase.pose.pose import bones
 
 # Knots of a time map: the viewer interpolates them at every tick of its clock.

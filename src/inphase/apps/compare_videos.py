@@ -1,7 +1,7 @@
 """Compare how two people perform the same action: tempo, and joint angles at equal phase.
 
 The professional is the reference: the alignment maps its times to seconds of the student. Every difference
-is student minus professional. Angles are measured in the picture plane (`inphase.pose.angles`).
+is student minus professional. Angles are measured in the picture plane (`inphase.pose.body`).
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, ModalityChoice
 from inphase.models.joint_encoder import JointEncoder
 from inphase.models.modality import embed_pose
-from inphase.pose.angles import ANGLES, facing, joint_angles, mirror_pose, smooth_points, view_angles
+from inphase.pose.body import ANGLES, facing, joint_angles, mirror_pose, smooth_points, view_angles
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.pose.pose import Pose
 from inphase.progress import Progress

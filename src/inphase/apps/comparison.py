@@ -13,7 +13,7 @@ from inphase.apps.comparison_files import write_comparison, write_students
 from inphase.apps.verdict import Verdict
 from inphase.media.recording import NamedVideo
 from inphase.models.embedding import Embedding
-from inphase.pose.angles import ANGLES, angle_differences, joint_angles
+from inphase.pose.body import ANGLES, angle_differences, joint_angles
 from inphase.pose.pose import Pose
 from inphase.progress import Progress, Summary, describe_left_out, ignore_progress
 
@@ -73,7 +73,7 @@ class Comparison:
 
     `clock` [R] are the seconds of the pro's frames, `seconds` [R] those of the student at equal phase, and
     `speed` [R] is the student's speed relative to the pro's: 2 is twice as fast. `pro_angles` and
-    `student_angles` [R, A] are degrees in the order of `inphase.pose.angles.ANGLES`, NaN where joints are not visible.
+    `student_angles` [R, A] are degrees in the order of `inphase.pose.body.ANGLES`, NaN where joints are not visible.
     With `mirrored`, the student is shown and measured as a mirror image. `embeddings` and `synchronization` are of the
     professional and the student, in this order.
     """

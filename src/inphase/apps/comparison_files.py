@@ -21,7 +21,7 @@ from inphase.media.recording import NamedVideo
 from inphase.media.sampling import shown_at
 from inphase.models.embedding import Embedding
 from inphase.playback import write_playback
-from inphase.pose.angles import ANGLES, mirror_pose
+from inphase.pose.body import ANGLES, mirror_pose
 from inphase.pose.pose import Pose
 from inphase.progress import Progress
 from inphase.storage.files import atomic_write, refuse_overwrite, require_folder, write_table

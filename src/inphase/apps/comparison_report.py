@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from inphase.pose.angles import ANGLES
+from inphase.pose.body import ANGLES
 from inphase.storage.errors import import_extra
 
 if TYPE_CHECKING:

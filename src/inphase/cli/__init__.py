@@ -12,7 +12,7 @@ from rich.markup import escape
 from tyro.extras import SubcommandApp
 
 from inphase import __version__
-from inphase.cli import corpora, datasets, learn, measurement, use
+from inphase.cli import corpora, learn, use
 from inphase.cli.options import plain_help
 from inphase.storage.files import explain_os_error
 
@@ -30,8 +30,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "align-all": corpora.align_all,
     "fit": learn.fit,
     "train": learn.train,
-    "evaluate": measurement.evaluate,
-    "reproduce": measurement.reproduce,
+    "evaluate": learn.evaluate,
+    "reproduce": learn.reproduce,
     "view": use.view,
     "export": use.export,
 }
@@ -39,7 +39,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 app = SubcommandApp()
 for name, command in COMMANDS.items():
     app.command(name=name)(plain_help(command))
-app.command(datasets.commands, name="data", help="Examine and prepare data sets.")
+app.command(corpora.commands, name="data", help="Examine and prepare data sets.")
 
 
 def main() -> None:

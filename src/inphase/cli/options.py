@@ -32,10 +32,7 @@ Videos = Annotated[
 Video = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="VIDEO", help="a video file")]
 Out = Annotated[Path, tyro.conf.arg(metavar="DIR", help="the folder to write")]
 Model = Annotated[
-    Path | None,
-    tyro.conf.arg(
-        metavar="RUN", help="a run folder or an encoder file; by default a shipped encoder", help_behavior_hint=""
-    ),
+    Path | None, tyro.conf.arg(metavar="RUN", help="a run or encoder file; default: shipped", help_behavior_hint="")
 ]
 RequiredModel = Annotated[Path, tyro.conf.arg(metavar="RUN", help="a run folder or an encoder file")]
 Modality = Annotated[
@@ -50,10 +47,7 @@ Device = Annotated[str, tyro.conf.arg(help="where networks run: auto, cpu or cud
 Workers = Annotated[int, tyro.conf.arg(metavar="N", help="parallel processes; 0 works in this one")]
 PoseEstimator = Annotated[str, tyro.conf.arg(metavar="NAME", help="a pose estimator, or an import path module:Class")]
 CacheFolder = Annotated[
-    Path | None,
-    tyro.conf.arg(
-        metavar="DIR", help="the folder of cached poses and embeddings; default ~/.cache/inphase", help_behavior_hint=""
-    ),
+    Path | None, tyro.conf.arg(metavar="DIR", help="the cache folder; default ~/.cache/inphase", help_behavior_hint="")
 ]
 
 

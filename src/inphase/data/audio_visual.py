@@ -25,9 +25,8 @@ from inphase.data.batches import (
     stack,
     try_reading,
 )
-from inphase.data.reading import Read, annotated_measure
 from inphase.data.stream import Group, Stream
-from inphase.data.video import Video
+from inphase.data.video import Read, Video, annotated_measure
 from inphase.media.audio import RATE, Sound, cut_sound, log_mel_windows, read_sound
 from inphase.media.sampling import Context, Rule, sample
 from inphase.progress import summarize

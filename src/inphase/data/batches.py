@@ -15,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inphase.data.reading import Read
-from inphase.data.video import Video
+from inphase.data.video import Read, Video
 from inphase.media.sampling import Context, Frames, context_frames, usable
 from inphase.pose.pose import mirrored
 from inphase.progress import summarize

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageOps
 
-from inphase.data.reading import Read, annotated_length, measured_length, read_images
-from inphase.data.video import Video
+from inphase.data.video import Read, Video, annotated_length, measured_length, read_images
 from inphase.media.canvas import choose_font
 from inphase.media.sampling import Frames
 from inphase.pose.pose import bones

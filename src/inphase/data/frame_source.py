@@ -17,9 +17,12 @@ import numpy as np
 
 from inphase.data import DATASETS, OWN_JOINTS
 from inphase.data.batches import augment_poses, sample_image_augmentation, sample_pose_augmentation
-from inphase.data.reading import (
+from inphase.data.video import (
+    Problem,
     Read,
     RenderedFrames,
+    Video,
+    find_present,
     measured_length,
     read_images,
     read_pose,
@@ -27,7 +30,6 @@ from inphase.data.reading import (
     read_stored,
     sources,
 )
-from inphase.data.video import Problem, Video, find_present
 from inphase.media.frame_store import FrameStore, Source
 from inphase.pose.pose import JOINTS13
 from inphase.pose.pose_store import FOLDER, PoseStore

@@ -33,8 +33,7 @@ from inphase.data.batches import (
     stack,
     try_reading,
 )
-from inphase.data.reading import Read, annotated_length
-from inphase.data.video import Video
+from inphase.data.video import Read, Video, annotated_length
 from inphase.media.sampling import Context, Frames, Rule, sample, usable
 from inphase.progress import summarize
 from inphase.storage.settings import Count

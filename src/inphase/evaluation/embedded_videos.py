@@ -30,8 +30,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from inphase.data.batches import Skip, try_reading
-from inphase.data.reading import Read, measured_length
-from inphase.data.video import Problem, Video
+from inphase.data.video import Problem, Read, Video, measured_length
 from inphase.media.sampling import Context, Frames, clamped, context_frames
 from inphase.models import Embedding, Encoder, embed
 from inphase.models.embedding import rate_of

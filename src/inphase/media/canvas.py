@@ -20,13 +20,7 @@ Cell = tuple[int, int, int, int]  # top, left, height and width on a canvas
 Color = tuple[int, int, int]
 
 # Pillow's own font has Latin letters only. These have many more, by their names on Linux, Windows and macOS.
-SYSTEM_FONTS = (
-    "DejaVuSans.ttf",
-    "NotoSans-Regular.ttf",
-    "LiberationSans-Regular.ttf",
-    "arial.ttf",
-    "Arial Unicode.ttf",
-)
+FONT_FILES = ("DejaVuSans.ttf", "NotoSans-Regular.ttf", "LiberationSans-Regular.ttf", "arial.ttf", "Arial Unicode.ttf")
 # Not a character: a font draws it like every character that it lacks.
 MISSING_GLYPH = "\uffff"
 # Lines of joints are drawn this many times as large and scaled down, for smooth edges.
@@ -91,7 +85,7 @@ def _fonts(text: str, size: int) -> Iterator[Font]:
 @cache
 def _installed(size: int) -> tuple[Font, ...]:
     found: list[Font] = []
-    for name in SYSTEM_FONTS:
+    for name in FONT_FILES:
         try:
             found.append(ImageFont.truetype(name, size))
         except OSError:

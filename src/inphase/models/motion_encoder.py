@@ -1,9 +1,8 @@
 """Image encoders on frozen ImageNet features, averaged over the cells of a coarse grid.
 
 `PooledFeatures` embeds images without any training; `MotionEncoder` trains a head on the differences between context
-frames, cell by cell, and `TransformerEncoder` one that attends to them. The maximum over the whole image, which the
-paper's embedder takes, loses where something moved; a grid keeps it, in two kilobytes per frame. The backbone is never
-trained, so its features can be cached.
+frames, cell by cell, and `TransformerEncoder` one that attends to them. The paper's maximum over the whole image loses
+where something moved; a grid keeps it, in two kilobytes per frame. The frozen backbone's features can be cached.
 """
 
 from collections.abc import Sequence

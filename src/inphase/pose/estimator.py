@@ -17,7 +17,7 @@ import numpy as np
 from inphase.media.frames import Clip, in_clips, read_clip, spliced, warn_of_damage
 from inphase.media.recording import Recording, open_recording
 from inphase.media.sampling import choose
-from inphase.pose.plausibility import plausibility
+from inphase.pose.body import plausibility
 from inphase.pose.pose import Pose
 from inphase.progress import Progress, ignore_progress
 from inphase.storage.errors import NoPersonError

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.media.frames import Clip
-from inphase.pose.plausibility import plausibility
+from inphase.pose.body import plausibility
 from inphase.pose.pose import Body, Pose, Region, assemble, blend
 
 # Two circles around the same person: the distance of their centers in radii (a radius is about half a person's height),

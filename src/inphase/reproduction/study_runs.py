@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 from inphase.data.frame_source import FrameSource, load_videos, open_frame_source
-from inphase.data.reading import read_pose
 from inphase.data.stream import GroupStream
+from inphase.data.video import read_pose
 from inphase.evaluation.evaluate import Evaluation, measure
 from inphase.models import Encoder, load_encoder
 from inphase.progress import Progress

@@ -11,18 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from inphase.data import frame_source as sources
 from inphase.data.audio_visual import AudioVisualStream, LogMelReader
-from inphase.data.frame_source import (
-    FRAME_SOURCES,
-    FrameSource,
-    augmentation_arguments,
-    fill_joints,
-    load_videos,
-    open_frame_source,
-)
-from inphase.data.reading import measure
+from inphase.data.frame_source import FrameSource, load_videos
 from inphase.data.stream import GroupStream, Stream
-from inphase.data.video import Video
+from inphase.data.video import Video, measure
 from inphase.losses import LOSSES, Loss
 from inphase.models import ENCODERS, Encoder, load_encoder, load_shipped, save_encoder
 from inphase.models.joint_encoder import JointEncoder
@@ -30,9 +23,9 @@ from inphase.models.weights import check_encoder, resolve_encoder
 from inphase.runs import Run
 from inphase.storage.errors import MissingExtraError
 from inphase.storage.settings import Table, call, check_value, choose
-from inphase.training.encoder_with_loss import EncoderWithLoss
 from inphase.training.metrics import Trained
 from inphase.training.recipe import Recipe, RunSettings, ValidationSettings, write_run_recipe
+from inphase.training.step import EncoderWithLoss
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -50,7 +43,7 @@ class TrainingSources:
 
 def build_encoder_with_loss(recipe: Recipe) -> EncoderWithLoss:
     """Build the networks of a recipe; weights come from torch's generator unless the recipe names a start."""
-    encoder = build_encoder(fill_joints(recipe.encoder, recipe.data))
+    encoder = build_encoder(sources.fill_joints(recipe.encoder, recipe.data))
     audio = None if recipe.audio is None else call(ENCODERS["audio"], recipe.audio, where="[audio]")
     # Without augmentation the features of a frozen network never change, so they are computed once.
     precomputed = encoder.is_frozen and recipe.augmentation is None
@@ -112,8 +105,8 @@ def load_frame_sources(recipe: Recipe, encoder: Encoder) -> TrainingSources:
         train = limit_videos(train, per_action=_require_pair(recipe.data["max_videos_per_action"]))
     validation = limit_videos(validation, per_action=settings.videos)
     return TrainingSources(
-        open_frame_source(encoder, train, store=store),
-        open_frame_source(encoder, validation, store=store) if validation else None,
+        sources.open_frame_source(encoder, train, store=store),
+        sources.open_frame_source(encoder, validation, store=store) if validation else None,
     )
 
 
@@ -186,10 +179,10 @@ def _augmentation(recipe: Recipe, encoder: Encoder) -> dict[str, Any]:
     if recipe.augmentation is None:
         return {}
     settings = dict(recipe.augmentation)
-    sample = FRAME_SOURCES[encoder.modality].sample_augmentation
+    sample = sources.FRAME_SOURCES[encoder.modality].sample_augmentation
     if sample is not None:
         call(sample, settings, where="[augmentation]", rng=np.random.default_rng(0))
-    return augmentation_arguments(encoder.modality, settings)
+    return sources.augmentation_arguments(encoder.modality, settings)
 
 
 def launch(settings: RunSettings) -> "Fabric":

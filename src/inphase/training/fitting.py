@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from inphase.data import folder as collection
-from inphase.data.reading import sources
-from inphase.data.video import Problem, Video
+from inphase.data.video import Problem, Video, sources
 from inphase.media.frame_store import FillSummary, fill_store
 from inphase.pose.pose_store import fill_poses
 from inphase.progress import Progress, ignore_progress, summarize

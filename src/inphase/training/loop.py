@@ -32,14 +32,6 @@ from inphase.runs import (
 from inphase.storage.files import exclusive_lock
 from inphase.storage.settings import call
 from inphase.training.build import build_encoder_with_loss, build_stream, launch, load_frame_sources, train_parts
-from inphase.training.encoder_with_loss import (
-    FIRST_NAN,
-    as_floats,
-    locate_row,
-    put_channels_last,
-    synchronize_batch_norms,
-    trainable_parameters,
-)
 from inphase.training.metrics import COLLAPSED, Clock, Metrics, Status, Trained, TrainingError, read_metrics
 from inphase.training.recipe import (
     OptimizerSettings,
@@ -50,7 +42,15 @@ from inphase.training.recipe import (
     read_recipe,
     write_run_recipe,
 )
-from inphase.training.step import TrainStep
+from inphase.training.step import (
+    FIRST_NAN,
+    TrainStep,
+    as_floats,
+    locate_row,
+    put_channels_last,
+    synchronize_batch_norms,
+    trainable_parameters,
+)
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from inphase.pose.plausibility import plausibility, plausibility_factors
+from inphase.pose.body import plausibility, plausibility_factors
 from inphase.pose.pose import Pose
 from tests.pose.people import JOINTS
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from inphase.pose.angles import ANGLES, angle_differences, facing, joint_angles, mirror_pose, view_angles
+from inphase.pose.body import ANGLES, angle_differences, facing, joint_angles, mirror_pose, view_angles
 from inphase.pose.pose import JOINTS13, Pose
 
 # A person of 100 pixels' trunk, seen from the front: their left is on the right of the picture.
