@@ -38,7 +38,7 @@ bench: $(VENV)/bench  ## time the recursion beside its peers, into the README's 
 	$(BIN)/python -m benchmarks.recursion --write
 	$(BIN)/python -m benchmarks.loading
 
-soak: $(VENV)/ready  ## kill commands and damage their inputs for an hour, into docs/reliability.md; then watch the memory
+soak: $(VENV)/ready  ## kill commands and damage their inputs for an hour, into docs/engineering/reliability.md; then watch the memory
 	$(BIN)/python -m tools.soak --minutes 60 --write
 	$(BIN)/python -m benchmarks.scale soak --minutes 10
 

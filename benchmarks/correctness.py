@@ -27,7 +27,7 @@ def random_cost(shape: Shape, device: str) -> Tensor:
 
 def _require_reference(cost: Tensor, kind: Kind) -> None:
     shape = tuple(cost.shape)
-    # Reference gradients of long tables take minutes and, with smoothMin, are inaccurate: see docs/numerics.md.
+    # Reference gradients of long tables take minutes and, with smoothMin, are inaccurate: see docs/lab/numerics.md.
     dense = max(shape[1:]) <= 64
     exact, ours = cost[:4].double().requires_grad_(dense), cost[:4].clone().requires_grad_(dense)
     tables = accumulate_reference(exact, kind, GAMMA, False), accumulate(ours, kind=kind, gamma=GAMMA)

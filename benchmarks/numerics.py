@@ -26,7 +26,7 @@ Accumulate = Callable[[Tensor], Tensor]
 
 
 def main() -> None:
-    """Print the tables of docs/numerics.md."""
+    """Print the tables of docs/lab/numerics.md."""
     parser = argparse.ArgumentParser(description="Measure the lengths up to which gradients are accurate.")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     device = parser.parse_args().device

@@ -31,7 +31,7 @@ def measure() -> str:
         _least(),
         _gta(),
     ]
-    errors = "Error of gradients by length, a motion and its warped copy (explained in docs/numerics.md):"
+    errors = "Error of gradients by length, a motion and its warped copy (explained in docs/lab/numerics.md):"
     tables = [_against_peers(peers), _memory(peers), "\n".join(notes), errors, table(warped, "cuda", longest=256)]
     return "\n\n".join(tables)
 

@@ -50,7 +50,7 @@ def test_python_block_runs(block: str, films: list[Path], tmp_path: Path, monkey
 def test_five_lines_do_what_the_align_command_does(
     films: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "engineering" / "api.md").read_text(encoding="utf-8")
     block = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
     assert len(block.splitlines()) <= 5
     for name, film in zip(("student.mp4", "pro.mp4"), films, strict=True):

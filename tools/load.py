@@ -3,7 +3,7 @@
     python -m tools.load view [--clients 200] [--minutes 10]     # requests, failures, latency, memory of the server
     python -m tools.load store [--minutes 60]                    # one process embeds, another searches
 
-`--write` enters the line into docs/reliability.md. Linux only: memory is read from /proc.
+`--write` enters the line into docs/engineering/reliability.md. Linux only: memory is read from /proc.
 """
 
 import argparse
@@ -202,7 +202,7 @@ def load_store(minutes: float) -> tuple[str, bool]:
 
 
 def write_line(name: str, line: str) -> None:
-    """Replace the line of a measurement in docs/reliability.md."""
+    """Replace the line of a measurement in docs/engineering/reliability.md."""
     mark = f"<!-- load {name} -->"
     before, _, after = PAGE.read_text(encoding="utf-8").partition(mark)
     PAGE.write_text(f"{before}{mark} {line}\n" + after.partition("\n")[2], encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Attack the commands for an hour: kill them, damage their inputs, and write the counts to docs/reliability.md.
+"""Attack the commands for an hour: kill them, damage their inputs, and count it in docs/engineering/reliability.md.
 
     python -m tools.soak                                   # one hour: 1,000 kills, 10,000 damaged inputs
     python -m tools.soak --minutes 5 --only labels recipe  # less of it
@@ -106,7 +106,7 @@ def run(
 
 
 def write_page(found: dict[tuple[str, str], Counts], *, command: str, minutes: float) -> None:
-    """Write the counts between the marks of docs/reliability.md."""
+    """Write the counts between the marks of docs/engineering/reliability.md."""
     kills = sum(counts.kills for counts in found.values())
     damaged = sum(counts.cases for (kind, _), counts in found.items() if kind == "damage")
     problems = [case for counts in found.values() for case in counts.problems]
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", nargs="+", default=[], choices=[*COMMANDS, *TARGETS], metavar="NAME")
     parser.add_argument("--seeds", nargs="+", type=int, default=[], help="only these cases of --only")
-    parser.add_argument("--write", action="store_true", help="write the counts to docs/reliability.md")
+    parser.add_argument("--write", action="store_true", help="write the counts to docs/engineering/reliability.md")
     given = parser.parse_args()
     jobs = plan(given.only, given.kills, given.cases)
     if given.seeds:

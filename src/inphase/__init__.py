@@ -32,7 +32,7 @@ Below them are nouns and the functions between them:
     Playback    the document the viewer plays     read_playback(folder), write_playback(folder, playback)
 
 `load_encoder(run)` loads an encoder, `read_recipe(name)` a recipe for `train`.
-`GTA`, `smooth_dtw` and `soft_dtw` are the losses. docs/api.md has examples.
+`GTA`, `smooth_dtw` and `soft_dtw` are the losses. docs/engineering/api.md has examples.
 """
 
 from importlib import import_module

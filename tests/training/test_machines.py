@@ -61,7 +61,7 @@ def machines() -> Iterator[tuple[str, str]]:
 
 
 def start(name: str, rank: int, file: Path, out: Path, log: Path) -> BaseProcess:
-    """Type the command of docs/scale.md on one machine."""
+    """Type the command of docs/engineering/corpora.md on one machine."""
     device = subprocess.run(["ip", "-n", name, "-o", "-4", "addr"], capture_output=True, text=True, check=True).stdout
     interface = next(line.split()[1] for line in device.splitlines() if " lo " not in line)
     torchrun = ["--nnodes=2", "--nproc-per-node=1", f"--node-rank={rank}", f"--master-addr={FIRST}"]

@@ -197,7 +197,7 @@ def _few_shot_figure(scores: Sequence[Score]) -> tuple[Figure, ...]:
     return (render_figure(plot_few_shot(curves), title="Few-shot classification", caption=NOTES["few_shot"]),)
 
 
-# How to read the scores of a task; docs/evaluation.md has the definitions.
+# How to read the scores of a task; docs/research/evaluation.md has the definitions.
 NOTES = {
     "kendall_tau": "Order of nearest neighbors; rewards anything that grows with time. unclamped: only frames whose "
     "whole context exists, in both videos; unclamped_queries: in the first video only.",

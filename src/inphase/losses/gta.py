@@ -24,8 +24,8 @@ class GTA(PairLoss):
     L = cycle_weight · L_GCC(x, y) + align_weight · (L_smoothDTW(x, y) + L_smoothDTW(y, x))
 
     The defaults are the paper's. `variant="released"` computes the loss of the authors' code, whose cycle term is
-    averaged, label-smoothed and confined to about [2.2, 3.1] (docs/gta.md compares the two). The ablation of Table 1 is
-    `cost="cosine"`, `cycle_weight=0` and `minimum="soft"` (min^γ).
+    averaged, label-smoothed and confined to about [2.2, 3.1] (docs/research/gta.md compares the two). The ablation of
+    Table 1 is `cost="cosine"`, `cycle_weight=0` and `minimum="soft"` (min^γ).
 
     Frames: the plain draw, 20 of them in the paper. Pairs: open in the paper; the released code takes the first of
     four videos with each of the others, which is `pairs="anchor"`, and averages over them.

@@ -4,7 +4,7 @@
     write_playback(folder, Playback("Two swings", tracks=(track, …)))    # playback.json and its arrays
     playback = read_playback(folder)                                     # or a PlaybackError that names the field
 
-Every part is immutable and checks itself. docs/playback.md describes the files.
+Every part is immutable and checks itself. docs/reference/playback.md describes the files.
 """
 
 from inphase.playback.document import (

@@ -15,8 +15,8 @@ Each strip of a pair is a program, a few columns behind the strip above, which h
 words that are 0 until written: no flags, no fences.
 
 State is a pair of floats, high + low, whose sum carries 48 bits: float32 alone loses the differences r − lo after a few
-dozen frames (docs/numerics.md). `high` is the table; `low` is kept for the backward pass as float16 in units of γ/64,
-in the order of the steps: a little more than half the size of the table.
+dozen frames (docs/lab/numerics.md). `high` is the table; `low` is kept for the backward pass as float16 in units of
+γ/64, in the order of the steps: a little more than half the size of the table.
 """
 
 from typing import Any, cast
