@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from inphase.playback import (
+    Certainty,
     Curves,
     Keypoints,
     Pair,
@@ -53,7 +54,13 @@ def whole() -> Playback:
         overlay="heat.mp4",
     )
     second = VideoTrack(
-        "b", 0.5, 29.97, (64, 96), media="b ü%#?.webm", time_map=TimeMap(A([0, 0.1, 0.2]), A([0, 0, 0.4]))
+        "b",
+        0.5,
+        29.97,
+        (64, 96),
+        media="b ü%#?.webm",
+        time_map=TimeMap(A([0, 0.1, 0.2]), A([0, 0, 0.4])),
+        certainty=Certainty(times, np.linspace(0, 1, 7), "check", 0.625, ("Check 0.0 to 0.1 s.",)),
     )
     pair = Pair(0, 1, RNG.random((7, 5)), times, np.arange(5) / 10, A([[0, 0], [1, 1], [6, 4]]))
     skeleton = Skeleton("a", times, points, JOINTS, ((0, 1),), up="-y")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inphase.playback import (
+    Certainty,
     Curves,
     Keypoints,
     Pair,
@@ -55,6 +56,10 @@ WRONG: list[tuple[str, Callable[[], object]]] = [
         lambda: TimeMap(A([0, 1]), A([0, 1, 2])),
     ),
     (r"own\[1\] is nan", lambda: TimeMap(A([0, 1]), A([0, np.nan]))),
+    (r"probability must be \[3\], one for each time; got \[2\]", lambda: Certainty(TIMES, A([0, 1]), "good", 1.0)),
+    (r"probability is from 0 to 1.5: it must be in \[0, 1\]", lambda: Certainty(TIMES, A([0, 1, 1.5]), "good", 1.0)),
+    (r"whole is from -1 to -1: it must be in \[0, 1\]", lambda: Certainty(TIMES, A([0, 1, 1]), "good", -1.0)),
+    (r"judgment is 'bad': choose one of good, check, do_not_trust", lambda: Certainty(TIMES, A([0, 1, 1]), "bad", 1.0)),
     (r"reference must be a list of seconds", lambda: TimeMap(A([]), A([]))),
     (r"reference must be an array of numbers", lambda: TimeMap(A(["x"]), A([0]))),
     (r"reference\[1\] is None: it must be a finite number", lambda: TimeMap([0, None], [0, 1])),  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ Every part is immutable and checks itself. docs/reference/playback.md describes 
 """
 
 from inphase.playback.document import (
+    Certainty,
     Curves,
     Keypoints,
     Pair,
@@ -33,6 +34,7 @@ from inphase.playback.playback_folder import (
 
 __all__ = [
     "INDEX",
+    "Certainty",
     "Curves",
     "Keypoints",
     "OpenedPlayback",

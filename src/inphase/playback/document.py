@@ -26,6 +26,7 @@ MAX_TRACKS = 9
 MAX_CURVES = 8
 # Longer costs are written as means of blocks: a screen shows no more cells.
 MAX_COST_LENGTH = 2048
+Judgment = Literal["good", "check", "do_not_trust"]
 Up = Literal["x", "-x", "y", "-y", "z", "-z"]
 
 
@@ -76,6 +77,26 @@ class PlaybackEvent(Part, frozen=True):
     def check(self) -> None:
         """Raise if the confidence is outside [0, 1]."""
         _check_confidence(self.confidence)
+
+
+class Certainty(Part, frozen=True):
+    """How far the time map of a track can be trusted: at each moment, and as a whole."""
+
+    times: Doubles  # [T] seconds of the reference
+    probability: Floats  # [T] that the moment is within a tenth of a second, in [0, 1]
+    judgment: str  # "good", "check" or "do_not_trust"
+    whole: float  # the probability that the whole alignment is right, in [0, 1]
+    reasons: tuple[str, ...] = ()  # sentences against it
+
+    def check(self) -> None:
+        """Raise if a probability is outside [0, 1], lengths differ, or the judgment is unknown."""
+        _check_times("times", self.times)
+        _check_shape("probability", self.probability, (len(self.times),), "one for each time")
+        for name, values in (("probability", self.probability), ("whole", np.array(self.whole))):
+            if not (values.min() >= 0 and values.max() <= 1):
+                raise PlaybackError(f"{name} is from {values.min():g} to {values.max():g}: it must be in [0, 1]")
+        if self.judgment not in get_args(Judgment):
+            raise PlaybackError(f"judgment is {self.judgment!r}: choose one of {', '.join(get_args(Judgment))}")
 
 
 class Curves(Part, frozen=True):
@@ -130,6 +151,7 @@ class VideoTrack(Part, frozen=True):
     curves: Curves | None = None
     keypoints: Keypoints | None = None
     overlay: str | None = None  # a heat map video with the same timestamps as `media`
+    certainty: Certainty | None = None  # of the time map
 
     def check(self) -> None:
         """Raise if the track has no extent or nothing to show."""
