@@ -1,20 +1,53 @@
 """Embed a corpus on a Ray cluster of three simulated nodes, of which one is killed once shards appear; then align all.
 
+The codec never returns from the video hang.mp4, and ends its process at crash.mp4.
+
 A script of its own: Ray's warnings are not ours, and it leaves threads behind. Writes what came of it as JSON.
 """
 
 import json
+import os
 import sys
 import threading
 import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import ray
 from ray.cluster_utils import Cluster
 
 from inphase.cli import main as inphase_command
+from inphase.corpus import embed_corpus as embed_corpus_module
 from inphase.corpus.embed_corpus import embed_corpus
 from inphase.corpus.engines import RayCluster
+from inphase.models.embed_videos import embed_video
+from inphase.storage.processes import VideoLimits
+
+
+def spoil(start: Any, device: str) -> Any:
+    """Spoil the codec of this worker."""
+    work, module = start(device), embed_corpus_module
+
+    def embed_or_fail(encoder: Any, file: Path, **rest: Any) -> Any:
+        if file.name == "hang.mp4":
+            sum(range(10**13))  # in C, holding the lock of the interpreter
+        if file.name == "crash.mp4":
+            os.abort()
+        return embed_video(encoder, file, **rest)
+
+    module.embed_video = embed_or_fail  # type: ignore[attr-defined]
+    return work
+
+
+@dataclass(frozen=True)
+class FaultyCluster(RayCluster):
+    """A cluster whose workers have a faulty codec."""
+
+    def map(self, start: Any, items: Iterable[Any]) -> Iterator[Any]:
+        return super().map(partial(spoil, start), items)
 
 
 def with_actors() -> set[str]:
@@ -43,7 +76,8 @@ def main(place: Path) -> None:
         place / "gym",
         place / "store",
         model=place / "model.safetensors",
-        engine=RayCluster(cluster.address, workers=3),
+        engine=FaultyCluster(cluster.address, workers=3),
+        limits=VideoLimits(seconds=10),
         shard_videos=1,
     )
     killer.join(timeout=5)
@@ -51,7 +85,7 @@ def main(place: Path) -> None:
     sys.argv = ["inphase", "align-all", str(place / "store"), "--action", "vault", "--out", str(place / "aligned")]
     sys.argv += ["--ray", cluster.address, "--device", "cpu"]
     inphase_command()
-    result = {"done": came.done, "failed": came.failed, "killed_at": killed, "alive": alive}
+    result = {"done": came.done, "failed": came.failed, "broken": came.broken, "killed_at": killed, "alive": alive}
     (place / "result.json").write_text(json.dumps(result))
     ray.shutdown()
     cluster.shutdown()

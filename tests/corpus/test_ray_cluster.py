@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -13,6 +14,7 @@ import pytest
 from inphase.corpus.align_corpus import align_action
 from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.engines import Threads
+from inphase.storage.processes import FATAL
 from tests.corpus.made import small_corpus, small_encoder
 
 ROOT = Path(__file__).parents[2]
@@ -20,11 +22,13 @@ FILE = "alignments.parquet"
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'inphase[cluster]'")
-def test_a_node_that_dies_loses_nothing_and_nothing_is_there_twice(tmp_path: Path) -> None:
-    """Three simulated nodes, one killed in the middle."""
+def test_nodes_and_videos_that_fail_lose_nothing_and_nothing_is_there_twice(tmp_path: Path) -> None:
+    """Three simulated nodes, one killed in the middle; a video that hangs and one that crashes its process."""
     small_encoder(tmp_path / "model.safetensors")
     small_corpus(tmp_path / "gym", actions={"vault": 12, "beam": 12})
     (tmp_path / "gym" / "beam" / "broken.mp4").write_bytes(b"no video at all")
+    for name in ("hang", "crash"):
+        shutil.copy(tmp_path / "gym" / "beam" / "00.mp4", tmp_path / "gym" / "beam" / f"{name}.mp4")
     command = [sys.executable, "-m", "tests.corpus.ray_cluster", str(tmp_path)]
     # Ray's workers give way to everything else on a machine by default, and would wait for a busy one for ever.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
@@ -32,12 +36,14 @@ def test_a_node_that_dies_loses_nothing_and_nothing_is_there_twice(tmp_path: Pat
     assert done.returncode == 0, done.stderr[-3000:]
     came = json.loads((tmp_path / "result.json").read_text())
     assert came["alive"] == 3  # of four with the head
-    assert came["killed_at"][0] < 25
-    assert (came["done"], came["failed"]) == (25, 1)
+    assert came["killed_at"][0] < 27
+    assert (came["done"], came["failed"]) == (27, 3)
+    assert "took longer than 10 s" in came["broken"]["gym/beam/hang.mp4"]
+    assert came["broken"]["gym/beam/crash.mp4"] == FATAL
     with EmbeddingStore(tmp_path / "store") as store:
         names = [fact.id for fact in store.catalog.current(embedded=False)]
-        assert len(names) == len(set(names)) == 25
-        assert sum(store.catalog.length(shard) for shard in store.catalog.shards()) == 25
+        assert len(names) == len(set(names)) == 27
+        assert sum(store.catalog.length(shard) for shard in store.catalog.shards()) == 27
         assert store.catalog.totals()[0] == 24
         same = align_action(store, "vault", tmp_path / "here", engine=Threads(workers=1, device="cpu"))
     _require_equal_alignments(tmp_path / "here", tmp_path / "aligned" / "vault")

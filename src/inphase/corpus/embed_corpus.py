@@ -36,6 +36,7 @@ from inphase.storage.processes import (
     FATAL,
     VideoLimits,
     WorkerDied,
+    count_crashes,
     limited,
     mark_of,
     this_process,
@@ -49,6 +50,8 @@ MAX_REASONS = 1000
 
 # Broken videos that a summary names.
 MAX_NAMED = 5
+# Processes that may end at a video before it is recorded as broken: an engine such as Ray would start them for ever.
+MAX_CRASHES = 4
 
 
 @dataclass(frozen=True)
@@ -274,15 +277,20 @@ def _run_jobs(engine: Engine, settings: EmbedSettings, jobs: Iterable[EmbedJob])
 def _record_fatal(job: EmbedJob, settings: EmbedSettings) -> EmbedJobResult:
     """Record a video that ended the process that read it."""
     (video,) = job.videos
-    row = _timeout_row(settings, video) or _row(video, settings, stamp=stamp_of(video), reason=FATAL)
+    row = _fatal_row(settings, video) or _row(video, settings, stamp=stamp_of(video), reason=FATAL)
     write_shard(settings.store / "shards", job.shard, [row])
     return EmbedJobResult(job.shard, 1, 0, {row.id: row.reason})
 
 
-def _timeout_row(settings: EmbedSettings, video: ListedVideo) -> ShardRow | None:
-    """Return the row of a video whose time was over in an earlier process; None if it was not."""
-    if settings.marks is None or not timed_out(mark_of(settings.marks, video.id)):
+def _fatal_row(settings: EmbedSettings, video: ListedVideo) -> ShardRow | None:
+    """Return the row of a video that ended earlier processes, by taking too long or by a fault; None if it did not."""
+    if settings.marks is None:
         return None
+    mark = mark_of(settings.marks, video.id)
+    if not timed_out(mark):
+        return (
+            _row(video, settings, stamp=stamp_of(video), reason=FATAL) if count_crashes(mark) >= MAX_CRASHES else None
+        )
     reason = settings.limits.explain_timeout(path_text(video.path))
     return _row(video, settings, stamp=f"{stamp_of(video)} {settings.limits}", reason=reason)
 
@@ -298,6 +306,8 @@ def run_job(settings: EmbedSettings, encoder: Encoder, job: EmbedJob, *, threads
     """Embed the videos of a job and write their shard, with a few of them in memory."""
     broken: dict[str, str] = {}
     frames = 0
+    if settings.marks is not None and any(count_crashes(mark_of(settings.marks, each.id)) > 1 for each in job.videos):
+        threads = 1  # a crash counts against all videos under way: one at a time, only the faulty one reaches the limit
 
     def counted() -> Iterator[ShardRow]:
         nonlocal frames
@@ -316,7 +326,7 @@ def _embed(settings: EmbedSettings, encoder: Encoder, video: ListedVideo) -> Sha
     row, name = partial(_row, video, settings), path_text(video.path)
     is_worker = settings.marks is not None and settings.caller != this_process()
     mark = mark_of(settings.marks, video.id) if settings.marks is not None and is_worker else None
-    if is_worker and (late := _timeout_row(settings, video)):
+    if is_worker and (late := _fatal_row(settings, video)):
         return late
     content = ""
     try:

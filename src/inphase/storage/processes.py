@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import IO, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 Item = TypeVar("Item")
 GIB = 2**30
@@ -75,12 +75,17 @@ def timed_out(mark: Path) -> bool:
         return False
 
 
+def count_crashes(mark: Path) -> int:
+    """Return how many processes ended while they worked on this video; a run that finishes removes its mark."""
+    return mark.stat().st_size if mark.exists() else 0  # every attempt adds a byte
+
+
 @dataclass
 class _UnderWay:
-    """A video under way in this process: when its time is over, and its open mark."""
+    """A video under way in this process: when its time is over, and its open mark, a binary file."""
 
     deadline: float
-    mark: IO[bytes]
+    mark: Any
 
 
 _lock = threading.Lock()
@@ -95,7 +100,8 @@ def limited(limits: VideoLimits, mark: Path) -> Iterator[None]:
 
     Several threads may each work on a video. `mark` is a file for this video, which `timed_out` reads later.
     """
-    with mark.open("wb") as opened:
+    with mark.open("ab", buffering=0) as opened:
+        opened.write(b".")
         with _lock:
             _limit_memory(limits, videos=len(_under_way) + 1)
             _under_way[mark] = _UnderWay(time.monotonic() + (limits.seconds or float("inf")), opened)
