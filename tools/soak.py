@@ -30,7 +30,13 @@ PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
 CASES_AT_A_TIME = {"kill": 10, "damage": 50}
 
-Case = Killed | Damaged
+
+@dataclass(frozen=True)
+class NotRun:
+    """Cases that could not be run, by a fault of this tool or of the machine."""
+
+    seed: int
+    problem: str
 
 
 @dataclass
@@ -40,10 +46,13 @@ class Counts:
     cases: int = 0
     kills: int = 0
     endings: Counter[str] = field(default_factory=Counter)
-    problems: list[Case] = field(default_factory=list)
+    problems: "list[Case]" = field(default_factory=list)
 
-    def add(self, case: Case) -> None:
+    def add(self, case: "Case") -> None:
         """Count a case."""
+        if isinstance(case, NotRun):
+            self.problems.append(case)
+            return
         self.cases += 1
         if isinstance(case, Killed):
             self.kills += case.kills
@@ -53,14 +62,27 @@ class Counts:
             self.problems.append(case)
 
 
+Case = Killed | Damaged | NotRun
+
+
 def attack(kind: str, name: str, seeds: list[int]) -> list[Case]:
-    """Run cases of one command or one kind of input in this process."""
-    with tempfile.TemporaryDirectory() as place:
-        if kind == "kill":
-            killer = Killer(name, Path(place) / "kill")
-            return [killer.kill(seed) for seed in seeds]
-        fuzzer = Fuzzer(name, Path(place) / "damage")
-        return [fuzzer.damage(seed) for seed in seeds]
+    """Run cases of one command or one kind of input in this process; go on with the others if one cannot be run."""
+    found: list[Case] = []
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        try:
+            run = (
+                Killer(name, Path(place) / "kill").kill
+                if kind == "kill"
+                else Fuzzer(name, Path(place) / "damage").damage
+            )
+        except Exception as error:  # such as an extra that is not installed
+            return [NotRun(seeds[0], f"not run: {type(error).__name__}: {error}")]
+        for seed in seeds:
+            try:
+                found.append(run(seed))
+            except Exception as error:
+                found.append(NotRun(seed, f"not run: {type(error).__name__}: {error}"))
+    return found
 
 
 def plan(only: list[str], kills: int, cases: int) -> Iterator[tuple[str, str, list[int]]]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import ray
 from ray.cluster_utils import Cluster
@@ -29,7 +29,7 @@ from inphase.storage.processes import VideoLimits
 
 def spoil(start: Any, device: str) -> Any:
     """Spoil the codec of this worker."""
-    work, module = start(device), embed_corpus_module
+    work, module = start(device), cast("Any", embed_corpus_module)
 
     def embed_or_fail(encoder: Any, file: Path, **rest: Any) -> Any:
         if file.name == "hang.mp4":
@@ -38,7 +38,7 @@ def spoil(start: Any, device: str) -> Any:
             os.abort()
         return embed_video(encoder, file, **rest)
 
-    module.embed_video = embed_or_fail  # type: ignore[attr-defined]
+    module.embed_video = embed_or_fail
     return work
 
 
@@ -77,7 +77,7 @@ def main(place: Path) -> None:
         place / "store",
         model=place / "model.safetensors",
         engine=FaultyCluster(cluster.address, workers=3),
-        limits=VideoLimits(seconds=10),
+        limits=VideoLimits(seconds=5),
         shard_videos=1,
     )
     killer.join(timeout=5)

@@ -341,14 +341,14 @@ class HangingCodec:
 
 def test_a_video_that_takes_too_long_is_recorded_and_the_others_are_kept(place: Path, tmp_path: Path) -> None:
     given: Any = {"model": place / "model.safetensors", "shard_videos": 3, "cache": tmp_path / "cache"}
-    engine, limits = HangingCodec(str(place / "gym/beam/01.mp4")), VideoLimits(seconds=10)
+    engine, limits = HangingCodec(str(place / "gym/beam/01.mp4")), VideoLimits(seconds=5)
     came = embed_corpus(place / "gym", place / "store", engine=engine, limits=limits, **given)
     assert (came.done, came.failed) == (5, 2)
-    assert "took longer than 10 s" in came.broken["gym/beam/01.mp4"]
+    assert "took longer than 5 s" in came.broken["gym/beam/01.mp4"]
     assert "00.mp4 cannot be read (AttributeError: a bug)" in came.broken["gym/vault/00.mp4"]
     assert {frames for frames, reason in contents(place / "store").values() if not reason} == {12, 13, 14}
     assert not [path for path in (place / "store" / "writers").rglob("*") if path.name != "lock" and path.is_file()]
     again = embed_corpus(place / "gym", place / "store", engine=engine, limits=limits, **given)
     assert (again.kept, again.done) == (5, 0)
-    other = embed_corpus(place / "gym", place / "store", workers=0, limits=VideoLimits(seconds=9), **given)
+    other = embed_corpus(place / "gym", place / "store", workers=0, limits=VideoLimits(seconds=4), **given)
     assert (other.changed, other.failed) == (1, 0)

@@ -38,7 +38,7 @@ def test_nodes_and_videos_that_fail_lose_nothing_and_nothing_is_there_twice(tmp_
     assert came["alive"] == 3  # of four with the head
     assert came["killed_at"][0] < 27
     assert (came["done"], came["failed"]) == (27, 3)
-    assert "took longer than 10 s" in came["broken"]["gym/beam/hang.mp4"]
+    assert "took longer than 5 s" in came["broken"]["gym/beam/hang.mp4"]
     assert came["broken"]["gym/beam/crash.mp4"] == FATAL
     with EmbeddingStore(tmp_path / "store") as store:
         names = [fact.id for fact in store.catalog.current(embedded=False)]

@@ -118,10 +118,9 @@ def limited(limits: VideoLimits, mark: Path) -> Iterator[None]:
 
 def _set_alarm() -> None:
     """End the process at the first deadline; the watchdog is a C thread, which does not need the GIL."""
+    faulthandler.cancel_dump_traceback_later()
     first = min(_under_way.values(), key=lambda each: each.deadline, default=None)
-    if first is None or first.deadline == float("inf"):
-        faulthandler.cancel_dump_traceback_later()
-    else:
+    if first is not None and first.deadline < float("inf"):
         left = max(1e-3, first.deadline - time.monotonic())
         faulthandler.dump_traceback_later(left, exit=True, file=first.mark)
 
