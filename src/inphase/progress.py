@@ -1,6 +1,6 @@
 """What functions of the package report: progress while they run, and a summary of their result."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +21,33 @@ def stage_progress(progress: Progress | None, stage: str) -> Callable[[int, int]
 
 @dataclass(frozen=True)
 class Summary:
-    """A result in words: warnings, lines, and a table whose columns named with a leading ">" hold numbers."""
+    """A result in words: warnings, lines, and a table whose columns named with a leading ">" hold numbers.
+
+    `caption` stands below the table, and further summaries `then` follow it. One that `is_detail` is shown on request.
+    """
 
     lines: Sequence[str] = ()
     warnings: Sequence[str] = ()
     title: str = ""
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
+    caption: str = ""
+    then: "Sequence[Summary]" = ()
+    is_detail: bool = False
+
+    def split(self, width: int) -> "Iterator[Summary]":
+        """Split a table into tables of at most about `width` characters, each with the first column."""
+        widths = [3 + max(map(len, column)) for column in zip(self.columns, *self.rows, strict=True)]
+        first = 1
+        while first < len(widths) or first == 1:
+            last = first + 1
+            while last < len(widths) and widths[0] + sum(widths[first : last + 1]) < width:
+                last += 1
+            kept = (0, *range(first, min(last, len(widths))))
+            columns, *rows = ([row[place] for place in kept] for row in (self.columns, *self.rows))
+            caption = self.caption * (last >= len(widths))
+            yield Summary((), (), self.title * (first == 1), columns, rows, caption)
+            first = last
 
 
 def summarize(names: Iterable[str], *, show: int = 3) -> str:

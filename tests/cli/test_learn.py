@@ -45,15 +45,20 @@ def test_a_folder_without_people_is_learned_by_image(
     assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small) == 0
     said, err = capsys.readouterr()
     assert "Using images (a person was found in only 0 of 10 videos)." in err
-    assert "untrained" in said
-    assert "time only" in said
+    assert "On held-out clips, frames matched there and back now return to within" in said
+    assert "frames (before, with the shipped model: " in said
+    assert "untrained" not in said
     words = shlex.split(said.splitlines()[-1])
     assert words[words.index("--model") + 1] == str(out)
     encoder = load_encoder(out)
     assert (encoder.modality, encoder.shape) == ("image", (32, 32, 3))  # what was decoded is as large as what is seen
     assert (out / "evaluation" / "report.html").exists()
-    assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small) == 0
-    assert "This run is finished" in capsys.readouterr().err
+    assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small, "--details") == 0
+    said, err = capsys.readouterr()
+    assert "This run is finished" in err
+    for column in ("this run", "shipped", "untrained", "time only"):
+        assert column in said
+    assert said.index("time only") < said.index("On held-out clips")
 
 
 def test_what_cannot_be_fitted_is_refused(

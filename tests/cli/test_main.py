@@ -3,6 +3,8 @@
 import inspect
 import io
 import json
+import shlex
+import subprocess
 import sys
 import typing
 from pathlib import Path
@@ -11,8 +13,11 @@ import pytest
 from rich.console import Console
 
 import inphase
-from inphase.cli import COMMANDS, options
-from inphase.cli.options import DEFAULT_EMBEDDING, view_command
+from inphase.cli import COMMANDS, load_command, output
+from inphase.cli.corpora import DATASET_NAMES
+from inphase.cli.options import DEFAULT_EMBEDDING
+from inphase.cli.output import view_command
+from inphase.data import DATASETS
 from inphase.playback import Playback, PlaybackMoment, Result, write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from tests.commands import type_command as run
@@ -50,27 +55,105 @@ def test_a_command_is_one_documented_function(command: str, names: tuple[str, st
     assert f"| `{names[1]}` | `inphase {command}` |" in page
 
 
-def test_the_help_lists_every_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_lists_every_command_in_groups(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(monkeypatch, "--help") == 0
+    lines = capsys.readouterr().out.splitlines()
+    for title in ("Use", "Learn", "Measure", "Research"):
+        assert title in lines
+    for name, command in COMMANDS.items():
+        assert f"  {name:<13} {command.purpose}" in lines
+    assert run(monkeypatch) == 2
+    assert capsys.readouterr().err.splitlines() == lines
+    assert run(monkeypatch, "data", "--help") == 0
+    family = capsys.readouterr().out
+    assert "  data verify" in family
+    assert "  align" not in family
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_shows_an_example_that_it_can_parse(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, *name.split(), "--help") == 0
     shown = capsys.readouterr().out
-    assert all(command in shown for command in FUNCTIONS)
+    assert f"  inphase {name} {COMMANDS[name].example}" in shown
+    assert "None" not in shown
+    assert "(default: False)" not in shown
+    for flag in ("--json", "--quiet", "--verbose"):
+        assert flag in shown
+
+    class Parsed(Exception):  # noqa: N818
+        pass
+
+    def stop(*_: object, **__: object) -> None:
+        raise Parsed
+
+    monkeypatch.setattr("inphase.cli.options.OutputOptions.start_logging", stop)
+    with pytest.raises(Parsed):
+        run(monkeypatch, *name.split(), *shlex.split(COMMANDS[name].example))
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["alin", "a.mp4"], "inphase alin: there is no such command; did you mean align or "),
+        (["data", "chek"], "inphase data chek: there is no such command; did you mean data check"),
+        (["xyzzy"], "inphase xyzzy: there is no such command; `inphase --help` lists all."),
+        (["align", "a.mp4", "b.mp4", "--referense", "a"], "--reference"),
+        (["align", "a.mp4", "b.mp4", "--slow", "very"], "--slow"),
+    ],
+)
+def test_a_usage_error_names_what_is_near_and_exits_with_2(
+    words: list[str], advice: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, *words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert advice in err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["align", "--help"], ["alin"], ["align", "--referense"]])
+def test_help_and_usage_errors_import_nothing_of_the_library(words: list[str]) -> None:
+    code = (
+        "import sys, inphase\n"
+        "from inphase.cli import main\n"
+        f"sys.argv = ['inphase', *{words!r}]\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'scipy', 'numba', 'numpy', 'av', 'inphase.storage', 'inphase.data'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_completion_script_holds_every_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--tyro-print-completion", "bash") == 0
+    script = capsys.readouterr().out
+    assert all(word in script for name in COMMANDS for word in name.split())
+    assert "--subsequence" in script
+
+
+def test_the_data_sets_named_in_the_help_exist() -> None:
+    assert tuple(DATASETS) == DATASET_NAMES
 
 
 # An evaluation is written into its run folder, a reproduction into a folder of its data set.
 @pytest.mark.parametrize("command", [command for command in FUNCTIONS if command not in ("evaluate", "reproduce")])
 def test_the_output_folder_is_optional(command: str) -> None:
-    default = inspect.signature(COMMANDS[command]).parameters["out"].default
+    default = inspect.signature(load_command(command)).parameters["out"].default
     assert default == Path("out") / command
 
 
-@pytest.mark.parametrize("command", [("search",), ("evaluate",), ("fit",), ("data", "pose")])
-def test_the_help_shows_no_empty_default(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+def test_the_help_names_the_values_of_an_optional_option(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, *command, "--help") == 0
-    shown = capsys.readouterr().out
-    assert "None" not in shown
-    assert "--steps INT  training steps; by default those of the recipe.  " in shown or command != ("fit",)
+    assert run(monkeypatch, "fit", "--help") == 0
+    assert "--steps INT  training steps; by default those of the recipe.  " in capsys.readouterr().out
 
 
 def test_a_missing_labels_table_is_named(
@@ -97,8 +180,8 @@ def test_an_unreadable_playback_is_not_said_to_play(
 def test_a_log_file_gets_a_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(options, "LINE_INTERVAL", 0.0)
-    with options.show_progress() as progress:
+    monkeypatch.setattr(output, "LINE_INTERVAL", 0.0)
+    with output.show_progress() as progress:
         progress("embedding a [b].mp4", 3, 40)
         progress("listing", 1, 0)
     out, err = capsys.readouterr()
@@ -108,8 +191,8 @@ def test_a_log_file_gets_a_line_now_and_then(
 
 def test_a_terminal_shows_the_stages_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(options, "Console", lambda **_: Console(file=screen, force_terminal=True, width=100))
-    with options.show_progress() as progress:
+    monkeypatch.setattr(output, "_console", lambda **_: Console(file=screen, force_terminal=True, width=100))
+    with output.show_progress() as progress:
         progress("embedding a [b].mp4", 40, 40)
         progress("rendering", 3, 7)
     last = screen.getvalue().split("embedding")[-1]

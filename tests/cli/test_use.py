@@ -85,7 +85,7 @@ def test_the_help_says_that_videos_are_several_and_needed(
     for command in ("align", "transfer"):
         assert run(monkeypatch, command, "--help") == 0
         words = capsys.readouterr().out.split()
-        assert "VIDEO… video files (required)" in " ".join(words)
+        assert "VIDEO… video files, folders of them, or patterns such as 'clips/*.mp4' (required)" in " ".join(words)
 
 
 def test_the_command_that_opens_the_viewer_can_be_copied(

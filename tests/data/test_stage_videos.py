@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from inphase.data.check import check
-from inphase.data.stage_videos import load, write
+from inphase.data.stage_videos import WrittenStage, load, write
 from inphase.data.video import SPLITS, Problem, file_length
 from inphase.media.audio import read_sound
 from inphase.media.frames import read_clip
@@ -121,7 +121,7 @@ def test_no_two_splits_share_a_body_or_an_appearance() -> None:
 
 _DIGEST = """
 import hashlib
-from inphase.data.stage_videos import load
+from inphase.data.stage_videos import WrittenStage, load
 total = hashlib.sha256()
 for video in load(split="test", videos=1, actions=["serve", "shelf_lift", "clean_and_jerk"], level="hard"):
     for array in (video.render().frames, video.keypoints, video.joints3d, video.visibility, video.synthesize().samples):
@@ -169,7 +169,7 @@ WRITTEN = ("golf_swing", "squat")
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stage")
-    assert write(folder, actions=WRITTEN, videos=1, size=48) == (6, 0)
+    assert write(folder, actions=WRITTEN, videos=1, size=48) == WrittenStage(folder, 6, 0)
     return folder
 
 
@@ -248,7 +248,8 @@ def test_complete_recordings_are_kept_and_missing_ones_written(root: Path, tmp_p
     (folder / "videos" / f"{labels[1].stem}.mp4").unlink()
     before = (folder / "videos" / f"{labels[2].stem}.mp4").stat().st_mtime_ns
     reports: list[tuple[str, int, int]] = []
-    assert write(folder, actions=WRITTEN, videos=1, size=48, progress=lambda *at: reports.append(at)) == (2, 4)
+    again = write(folder, actions=WRITTEN, videos=1, size=48, progress=lambda *at: reports.append(at))
+    assert again == WrittenStage(folder, 2, 4)
     assert reports == [("rendering videos", done, 6) for done in range(1, 7)]
     assert (folder / "videos" / f"{labels[2].stem}.mp4").stat().st_mtime_ns == before
     assert [video.id for video in load(folder, split="all")] == [video.id for video in load(root, split="all")]
@@ -268,7 +269,7 @@ def test_interrupted_writing_leaves_complete_recordings_and_resumes(tmp_path: Pa
     draft.mkdir()
     (draft / "x.mp4").write_bytes(b"killed half-way")
     assert len(load(tmp_path, split="all")) == 2
-    assert write(tmp_path, **how) == (1, 2)
+    assert write(tmp_path, **how) == WrittenStage(tmp_path, 1, 2)
     assert check(load, tmp_path, name="stage", frame_count=file_length).whole
     assert not list(tmp_path.rglob(".*"))
 
@@ -298,4 +299,5 @@ def test_two_processes_do_not_write_into_one_folder(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=r"another process is filling .*: wait for it, or use another folder"):
             write(tmp_path, split="train", actions=["squat"], videos=1, size=16)
 
-    assert write(tmp_path, split="train", actions=["squat"], videos=1, size=16, progress=meanwhile) == (1, 0)
+    written = write(tmp_path, split="train", actions=["squat"], videos=1, size=16, progress=meanwhile)
+    assert written == WrittenStage(tmp_path, 1, 0)

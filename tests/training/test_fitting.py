@@ -85,6 +85,7 @@ def test_images_are_used_where_few_videos_show_a_person(
         "split": "train",
         "labeled": False,
         "messages": list(fitted.messages),
+        "measured": None,
     }
 
 

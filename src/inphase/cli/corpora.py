@@ -1,54 +1,37 @@
 """Commands for corpora of any number of videos, embed and align-all, and for data sets, `inphase data …`."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import tyro
-from tyro.extras import SubcommandApp
+from tyro.conf import Positional, arg
 
 from inphase.cli.options import (
     DEFAULT_LIMITS,
     CacheFolder,
     Device,
     Fps,
-    Json,
     Limits,
     Modality,
     Model,
     Out,
     Workers,
-    plain_help,
-    print_line,
-    print_table,
-    run,
-    show_progress,
 )
-from inphase.data import DATASETS
+from inphase.cli.output import run
 
 if TYPE_CHECKING:
     from inphase.corpus.engines import Engine
 
 
-EngineWorkers = Annotated[
-    int | None, tyro.conf.arg(metavar="N", help="parallel processes or threads; by default one per core or GPU")
-]
-EngineName = Annotated[str, tyro.conf.arg(metavar="NAME", help="threads, processes or ray")]
-Ray = Annotated[
-    str | None,
-    tyro.conf.arg(metavar="ADDRESS", help="use the Ray cluster at an address; auto: the one of this machine"),
-]
+EngineWorkers = Annotated[int | None, arg(metavar="N", help="processes or threads; default: one per core or GPU")]
+EngineName = Annotated[str, arg(metavar="NAME", help="threads, processes or ray")]
+Ray = Annotated[str | None, arg(metavar="ADDRESS", help="a Ray cluster's address; auto: the one of this machine")]
+CORPUS_HELP = "a folder of videos, a sub-folder per action, or a .csv of path and action"
 
 
 def embed(
-    corpus: Annotated[
-        tyro.conf.Positional[Path],
-        tyro.conf.arg(
-            metavar="CORPUS", help="a folder of videos, a sub-folder per action, or a .csv of path and action"
-        ),
-    ],
+    corpus: Annotated[Positional[Path], arg(metavar="CORPUS", help=CORPUS_HELP)],
     *,
-    out: Annotated[Path, tyro.conf.arg(metavar="STORE", help="the store to fill")] = Path("out/embed"),
+    out: Annotated[Path, arg(metavar="STORE", help="the store to fill")] = Path("out/embed"),
     model: Model = None,
     modality: Modality = "auto",
     fps: Fps = None,
@@ -59,7 +42,6 @@ def embed(
     cache: CacheFolder = None,
     shard_videos: int = 32,
     limits: Limits = DEFAULT_LIMITS,
-    json: Json = False,
 ) -> None:
     """Embed every frame of any number of videos into a store, for search and for `inphase align-all`.
 
@@ -77,7 +59,7 @@ def embed(
 
 
 def align_all(
-    store: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STORE", help="made by `inphase embed`")],
+    store: Annotated[Positional[Path], arg(metavar="STORE", help="made by `inphase embed`")],
     *,
     out: Out = Path("out/align-all"),
     action: tuple[str, ...] = (),
@@ -87,7 +69,6 @@ def align_all(
     workers: EngineWorkers = None,
     engine: EngineName = "threads",
     ray: Ray = None,
-    json: Json = False,
 ) -> None:
     """Align every video of an action with one reference and all pairs with each other; show which do not fit.
 
@@ -113,23 +94,16 @@ def _choose_engine(name: str, ray: str | None, workers: int | None) -> "str | En
     return name if ray is None else RayCluster(ray, workers=workers)
 
 
-commands = SubcommandApp()
-
-Name = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help=f"one of {', '.join(DATASETS)}")]
-Root = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="ROOT", help="the folder of the data set")]
-OptionalRoot = Annotated[
-    tyro.conf.Positional[Path | None],
-    tyro.conf.arg(metavar="ROOT", help="the folder of the data set; the stage is drawn if there is none"),
-]
-Store = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STORE", help="the folder to write")]
-Split = Annotated[str, tyro.conf.arg(help="train, val, test or all")]
-
-MAX_LISTED_ACTIONS = 30
+DATASET_NAMES = ("finegym", "folder", "golfdb", "keypoints", "penn_action", "stage", "utd_mhad", "vggsound")
+Name = Annotated[Positional[str], arg(metavar="NAME", help=f"one of {', '.join(DATASET_NAMES)}")]
+Root = Annotated[Positional[Path], arg(metavar="ROOT", help="the folder of the data set")]
+DRAWN_HELP = "the folder of the data set; the stage is drawn if there is none"
+OptionalRoot = Annotated[Positional[Path | None], arg(metavar="ROOT", help=DRAWN_HELP)]
+Store = Annotated[Positional[Path], arg(metavar="STORE", help="the folder to write")]
+Split = Annotated[str, arg(help="train, val, test or all")]
 
 
-@commands.command(name="check")
-@plain_help
-def check_data(name: Name, root: OptionalRoot = None, *, open: bool = False) -> None:
+def data_check(name: Name, root: OptionalRoot = None, *, open: bool = False) -> None:
     """Examine a data set: videos, frames, actions, splits, and missing or broken files.
 
     Args:
@@ -139,25 +113,15 @@ def check_data(name: Name, root: OptionalRoot = None, *, open: bool = False) -> 
     from inphase.data.frame_source import find_loader
     from inphase.data.video import file_length
 
-    report = check(find_loader(name, root), root, name=name, frame_count=file_length if open else None)
-    columns, rows = report.count_table(max_actions=MAX_LISTED_ACTIONS)
-    title = f"{report.name} · {report.root or 'drawn'}"
-    print_table(title, (columns[0], *(f">{name}" for name in columns[1:])), rows)
-    print_line(f"labels: {', '.join(f'{kind} ({n:,})' for kind, n in report.labels.items()) or 'none'}")
-    if report.findings:
-        print_table("findings", ("", "finding", "fix"), [(each.kind, each.what, each.fix) for each in report.findings])
-    else:
-        print_line(f"Nothing is missing or broken.{'' if report.opened else ' No file was opened.'}")
-    sys.exit(0 if report.whole else 1)
+    count = file_length if open else None
+    run(check, find_loader(name, root), root, name=name, frame_count=count)
 
 
-@commands.command(name="show")
-@plain_help
-def show_data(
+def data_show(
     name: Name,
     root: OptionalRoot = None,
     *,
-    out: Annotated[Path, tyro.conf.arg(metavar="IMAGE", help="the image to write")] = Path("out/data/sheet.png"),
+    out: Annotated[Path, arg(metavar="IMAGE", help="the image to write")] = Path("out/data/sheet.png"),
     split: Split = "all",
     action: str = "",
     rows: int = 8,
@@ -170,21 +134,13 @@ def show_data(
         rows: how many videos.
         columns: how many frames of each.
     """
-    from inphase.data.contact_sheet import write_contact_sheet
-    from inphase.data.frame_source import find_loader
+    options = dict(locals())
+    from inphase.data.contact_sheet import show_dataset
 
-    videos = find_loader(name, root)(root, split=split)
-    found = [video for video in videos if action in ("", video.action)]
-    if not found:
-        known = ", ".join(sorted({video.action for video in videos})) or "none"
-        raise ValueError(f"no video of action {action!r} in split {split!r}; actions there: {known}")
-    write_contact_sheet(out, found, rows=rows, columns=columns)
-    print_line(f"{min(rows, len(found))} of {len(found)} videos → {out}")
+    run(show_dataset, options.pop("name"), options.pop("root"), file=options.pop("out"), **options)
 
 
-@commands.command(name="cache")
-@plain_help
-def cache_data(
+def data_cache(
     name: Name,
     root: Root,
     store: Store,
@@ -193,7 +149,6 @@ def cache_data(
     split: Split = "all",
     workers: Workers = 1,
     limits: Limits = DEFAULT_LIMITS,
-    json: Json = False,
 ) -> None:
     """Decode and resize a data set once, for training without a codec; an interrupted run is resumed.
 
@@ -204,12 +159,10 @@ def cache_data(
     from inphase.media.frame_store import fill_store
 
     sources = list_sources(name, root, split=split)
-    run(fill_store, store, sources, size=size, workers=workers, limits=limits, json=json)
+    run(fill_store, store, sources, size=size, workers=workers, limits=limits)
 
 
-@commands.command(name="pose")
-@plain_help
-def pose_data(
+def data_pose(
     name: Name,
     root: Root,
     store: Store,
@@ -220,7 +173,6 @@ def pose_data(
     workers: Workers = 1,
     limits: Limits = DEFAULT_LIMITS,
     cache: CacheFolder = None,
-    json: Json = False,
 ) -> None:
     """Estimate the pose of the person in every video of a data set, once; an interrupted run is resumed.
 
@@ -237,32 +189,24 @@ def pose_data(
     sources, kept = list_sources(name, root, split=split), Cache(cache or default_cache_folder())
     options = {} if complexity is None else {"complexity": complexity}
     how: dict[str, Any] = {"estimator": estimator, "options": options, "workers": workers, "limits": limits}
-    run(fill_poses, store, sources, cache=kept, json=json, **how)
+    run(fill_poses, store, sources, cache=kept, **how)
 
 
-@commands.command(name="verify")
-@plain_help
-def verify_data(
-    store: Annotated[
-        tyro.conf.Positional[Path],
-        tyro.conf.arg(metavar="STORE", help="a store of frames, poses or embeddings, a run folder or a cache"),
-    ],
-    *,
-    json: Json = False,
-) -> None:
+VERIFIED_HELP = "a store of frames, poses or embeddings, a run folder or a cache"
+
+
+def data_verify(store: Annotated[Positional[Path], arg(metavar="STORE", help=VERIFIED_HELP)]) -> None:
     """Read all files of a store, a run folder or a cache, and name each that changed since it was written.
 
     Changes nothing. Exits with 1 if a file is damaged.
     """
     from inphase.corpus.verify_store import verify_store
 
-    sys.exit(0 if run(verify_store, store, json=json).whole else 1)
+    run(verify_store, store)
 
 
-@commands.command(name="stage")
-@plain_help
-def write_stage(
-    root: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="ROOT", help="the folder to write")],
+def data_stage(
+    root: Annotated[Positional[Path], arg(metavar="ROOT", help="the folder to write")],
     *,
     split: Split = "all",
     actions: tuple[str, ...] = (),
@@ -283,6 +227,4 @@ def write_stage(
     options = dict(locals()) | {"actions": actions or None}
     from inphase.data import stage_videos
 
-    with show_progress() as progress:
-        new, kept = stage_videos.write(options.pop("root"), **options, progress=progress)
-    print_line(f"{new + kept:,} videos in {root} ({new:,} new)")
+    run(stage_videos.write, options.pop("root"), **options)

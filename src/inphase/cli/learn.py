@@ -2,58 +2,44 @@
 
 import shlex
 import time
-import warnings
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import tyro
-from rich.console import Console
-from rich.markup import escape
+from tyro.conf import Positional, arg
 
 from inphase.cli.options import (
     DEFAULT_LIMITS,
-    LINE_INTERVAL,
     CacheFolder,
     Changes,
-    Json,
+    Details,
+    Device,
     Limits,
     Modality,
     Out,
     Workers,
-    print_json,
-    print_line,
-    run,
-    show_progress,
-    video_limits,
 )
+from inphase.cli.output import LINE_INTERVAL, print_line, run, warn_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from inphase.training import Status
-from typing import TYPE_CHECKING, Literal
 
-from inphase.cli.options import Device, print_table, warn_line
-
-if TYPE_CHECKING:
-    from inphase.evaluation.report import Table
-
-
-Root = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help="the folder of the data set")]
-Store = Annotated[Path | None, tyro.conf.arg(metavar="STORE", help="a store of its frames or poses")]
-RunArgument = Annotated[
-    tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN", help="a run or encoder file, or shipped")
-]
+Root = Annotated[Path | None, arg(metavar="DIR", help="the folder of the data set")]
+Store = Annotated[Path | None, arg(metavar="STORE", help="a store of its frames or poses")]
+FOLDER_HELP = "videos of one action, or a sub-folder of them for each action"
+RunArgument = Annotated[Positional[Path], arg(metavar="RUN", help="a run or encoder file, or shipped")]
 
 NAMES = ("ablation", "recognition", "events", "few-shot", "synchronization", "per-class", "minima")
-Name = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help=f"one of {', '.join(NAMES)}")]
+Name = Annotated[Positional[str], arg(metavar="NAME", help=f"one of {', '.join(NAMES)}")]
 
 
 def evaluate(
-    run: RunArgument,
+    model: RunArgument,
     *,
     tasks: tuple[str, ...] = (),
-    modality: Literal["auto", "pose", "image", "both"] = "auto",
+    modality: Modality = "auto",
     data: str | None = None,
     root: Root = None,
     store: Store = None,
@@ -66,9 +52,8 @@ def evaluate(
     pairs: int = 10_000,
     neighbors: int = 0,
     controls: bool = True,
-    details: bool = False,
+    details: Details = False,
     device: Device = "auto",
-    json: Json = False,
 ) -> None:
     """Evaluate a run: embed its videos once, run tasks on them, print tables, write a report.
 
@@ -85,42 +70,29 @@ def evaluate(
         pairs: at most this many pairs of videos of an action for the errors.
         neighbors: let this many videos of the action vote on each transferred event as well.
         controls: score an untrained network, position alone and clamping alone as well.
-        details: also print the scores of each action and event; the report has them.
     """
-    import inphase
+    options = dict(locals())
     from inphase.evaluation.embedded_videos import CONTROLS
+    from inphase.evaluation.evaluate import evaluate as evaluate_run
     from inphase.models.encoder import choose_device
     from inphase.runs import Run
 
-    options: dict[str, dict[str, Any]] = {
-        "kendall_tau": {"setting": setting, "stride": stride, "distance": distance},
-        "event_error": {"events": events or None, "pairs": pairs, "neighbors": neighbors},
-        "alignment_error": {"pairs": pairs},
-        "cycle_error": {"pairs": pairs},
+    of_tasks: dict[str, dict[str, Any]] = {
+        "kendall_tau": {name: options.pop(name) for name in ("setting", "stride", "distance")},
+        "event_error": {"events": options.pop("events") or None, "pairs": options.pop("pairs")},
     }
-    with show_progress() as progress:
-        evaluation = inphase.evaluate(
-            run,
-            tasks=tasks,
-            modality=modality,
-            data=data,
-            root=root,
-            store=store,
-            split=split,
-            options=options,
-            compare=CONTROLS if controls else (),
-            device=choose_device(device),
-            progress=progress,
-        )
-    files = evaluation.write(out or Run(run if run.is_dir() else Path()).evaluation)
-    if json:
-        return print_json(evaluation)
-    for table in evaluation.report.tables:
-        if details or not table.detail:
-            _print_report_table(table)
-    for name, reason in evaluation.left_out.items():
-        print_line(f"{name} left out: {reason}")
-    return print_line(f"{files[-1]}, and as report.md and report.json")
+    of_tasks["event_error"]["neighbors"] = options.pop("neighbors")
+    of_tasks |= {task: {"pairs": pairs} for task in ("alignment_error", "cycle_error")}
+    options["compare"] = CONTROLS if options.pop("controls") else ()
+    options["device"] = choose_device(device)
+    options["out"] = out or Run(model if model.is_dir() else Path()).evaluation
+    run(
+        evaluate_run,
+        options.pop("model"),
+        **options,
+        options=of_tasks,
+        done="{out}/report.html, and as report.md and report.json",
+    )
 
 
 def reproduce(
@@ -129,14 +101,13 @@ def reproduce(
     data: str = "stage",
     root: Root = None,
     store: Store = None,
-    modality: Literal["auto", "pose", "image", "both"] = "auto",
+    modality: Modality = "auto",
     seeds: int = 3,
     budget: str = "small",
     out: Path | None = None,
     methods: tuple[str, ...] = (),
     workers: int | None = None,
     set: Changes = (),
-    json: Json = False,
 ) -> None:
     """Train and measure what a table or figure of the paper needs, and report it beside the paper's numbers.
 
@@ -151,41 +122,20 @@ def reproduce(
         methods: only these, such as gta tcc.
         workers: how many runs are trained at a time; by default one per core for pose, one for images.
     """
-    options = {key: value for key, value in locals().items() if key not in ("modality", "out", "set", "json")}
+    options = dict(locals())
     from inphase.reproduction import STUDY_DATA
     from inphase.reproduction import reproduce as run_study
 
     if modality == "auto" and data in STUDY_DATA:
-        modality = STUDY_DATA[data].modality
-    folder = out or Path("out/reproduce") / f"{data}_{modality}"
-    with show_progress() as progress:
-        result = run_study(options.pop("name"), folder, modality=modality, changes=set, **options, progress=progress)
-        result.write(folder / name, progress=progress)
-    if json:
-        return print_json(result)
-    for table in result.report.tables[0].split(Console().width):
-        _print_report_table(table)
-    for note in result.report.notes:
-        print_line(note)
-    for failed, reason in result.failed.items():
-        warn_line(f"{failed} failed: {reason}")
-    if result.runs:
-        print_line(f"{result.runs} runs and controls, {result.kept} of them from before")
-    return print_line(f"{folder / name / 'report.html'}, and as report.md and report.json")
-
-
-def _print_report_table(table: "Table") -> None:
-    """Print a table of a report."""
-    columns = (table.head[0], *(f">{name}" for name in table.head[1:]))
-    rows = [["–" if cell is None else str(cell) for cell in row] for row in table.rows]
-    print_table(table.title, columns, rows, caption=table.note)
+        options["modality"] = STUDY_DATA[data].modality
+    folder = out or Path("out/reproduce") / f"{data}_{options['modality']}"
+    options |= {"out": folder / name, "changes": options.pop("set")}
+    done = "{out}/report.html, and as report.md and report.json"
+    run(run_study, options.pop("name"), folder, **options, done=done)
 
 
 def fit(
-    folder: Annotated[
-        tyro.conf.Positional[Path],
-        tyro.conf.arg(metavar="FOLDER", help="videos of one action, or a sub-folder of them for each action"),
-    ],
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER", help=FOLDER_HELP)],
     *,
     out: Out = Path("out/fit"),
     modality: Modality = "auto",
@@ -195,7 +145,7 @@ def fit(
     seed: int = 0,
     set: Changes = (),
     cache: CacheFolder = None,
-    json: Json = False,
+    details: Details = False,
 ) -> None:
     """Train an encoder on your own videos, without labels: a folder, or a sub-folder for each action.
 
@@ -206,58 +156,44 @@ def fit(
         steps: training steps; by default those of the recipe.
         seed: another seed, another run.
     """
-    from inphase.data.video import Problem
+    from inphase.evaluation.evaluate import measure_fit
     from inphase.training import fit as fit_folder
 
     if (steps is not None and steps < 1) or workers < 0:
         raise ValueError(f"--steps must be at least 1 and --workers 0, got {steps} and {workers}")
     changes = [f"run.seed={seed}", *([] if steps is None else [f"run.steps={steps}"]), *set]
-    with show_progress() as progress:
-        how: dict[str, Any] = {"changes": changes, "workers": workers, "limits": video_limits(limits), "cache": cache}
-        fitted = fit_folder(folder, out, modality=modality, on_status=print_status(), progress=progress, **how)
-    if json:
-        return print_json(fitted)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Problem)  # the messages of `fit` name the videos left out
-        evaluate(out, tasks=fitted.tasks, split=fitted.split)
-    return print_line(f"done: inphase align A.mp4 B.mp4 --model {shlex.quote(str(out))} --out aligned")
+    how: dict[str, Any] = {"modality": modality, "workers": workers, "limits": limits, "cache": cache}
+    how |= {"changes": changes, "measure": measure_fit, "on_status": print_status(), "details": details}
+    fitted = partial(fit_folder, folder, out)
+    run(fitted, **how, done=f"Use it: inphase align A.mp4 B.mp4 --model {shlex.quote(str(out))}")
 
 
 def train(
-    recipe: Annotated[
-        tyro.conf.Positional[str], tyro.conf.arg(metavar="RECIPE", help="a TOML file, or the name of a shipped recipe")
-    ],
+    recipe: Annotated[Positional[str], arg(metavar="RECIPE", help="a TOML file, or the name of a shipped recipe")],
     *,
     out: Out = Path("out/train"),
     set: Changes = (),
-    json: Json = False,
 ) -> None:
     """Train the encoder of a recipe into a run folder; the same command resumes an interrupted run."""
     from inphase.evaluation.evaluate import validate
     from inphase.training import read_recipe
     from inphase.training import train as train_recipe
 
-    with show_progress() as progress:
-        settings = read_recipe(recipe, changes=set)
-        trained = train_recipe(settings, out, validate=validate, on_status=print_status(), progress=progress)
-    if json:
-        print_json(trained)
+    settings = read_recipe(recipe, changes=set)
+    run(train_recipe, settings, out, validate=validate, on_status=print_status())
 
 
 def print_status() -> "Callable[[Status], None]":
     """Return a callback that prints messages, and the metrics of a run now and then."""
-    console, printed = Console(stderr=True), 0.0
+    printed = 0.0
 
     def on_status(status: "Status") -> None:
         nonlocal printed
         for message in status.messages:
-            console.print(f"[yellow]{escape(message)}[/yellow]", soft_wrap=True)
-        last = status.step == status.steps
-        if status.terms and (last or time.monotonic() - printed > LINE_INTERVAL):
+            warn_line(message)
+        if status.terms and (status.step == status.steps or time.monotonic() - printed > LINE_INTERVAL):
             printed = time.monotonic()
-            console.print(str(status), soft_wrap=True, highlight=False, markup=False)
-        if status.terms and last:
-            console.print("[green]trained[/green]")
+            print_line(str(status), stderr=True)
 
     return on_status
 
@@ -265,11 +201,7 @@ def print_status() -> "Callable[[Status], None]":
 def demo(
     *,
     out: Out = Path("out/demo"),
-    modalities: Annotated[tuple[str, ...], tyro.conf.arg(metavar="MODALITY", help="pose, image or both")] = (
-        "pose",
-        "image",
-    ),
-    json: Json = False,
+    modalities: Annotated[tuple[str, ...], arg(metavar="MODALITY", help="pose or image; default: both")] = (),
 ) -> None:
     """Train on drawn people at four actions, evaluate on people not in the training data, and align two of them.
 
@@ -278,6 +210,11 @@ def demo(
     """
     from inphase.reproduction.demo import run_demo
 
-    with show_progress() as progress:
-        found = run_demo(out, modalities=modalities, on_status=print_status(), progress=progress)
-    run(lambda progress: found, out=out / "aligned", json=json, done="watch {out}/aligned.mp4, or: {view}")
+    done = "watch {out}/aligned.mp4, or: {view}"
+    run(
+        partial(run_demo, out),
+        modalities=modalities or ("pose", "image"),
+        on_status=print_status(),
+        out=out / "aligned",
+        done=done,
+    )

@@ -1,53 +1,42 @@
-"""Options that several commands share, each with one meaning; how commands run, show progress and print results."""
+"""Options that several commands share, each with one meaning, and how the words of a command are parsed."""
 
-import json
-import shlex
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from inspect import signature
+from functools import wraps
+from inspect import Parameter, cleandoc, signature
 from pathlib import Path
-from threading import Lock
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import tyro
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
-from rich.table import Table
+from tyro.conf import Positional, UseAppendAction, arg
+from tyro.constructors import PrimitiveConstructorSpec
 
-from inphase.progress import Progress
-from inphase.storage.files import require_folder
+from inphase.cli.output import OUTPUT, OutputOptions
 
-if TYPE_CHECKING:
-    from inphase.storage.processes import VideoLimits
-
+VIDEOS_HELP = "video files, folders of them, or patterns such as 'clips/*.mp4'"
 Videos = Annotated[
-    tyro.conf.Positional[tuple[Path, ...]],
-    tyro.conf.arg(metavar="VIDEO…", help="video files", help_behavior_hint="(required)"),
+    Positional[tuple[Path, ...]], arg(metavar="VIDEO…", help=VIDEOS_HELP, help_behavior_hint="(required)")
 ]
-Video = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="VIDEO", help="a video file")]
-Out = Annotated[Path, tyro.conf.arg(metavar="DIR", help="the folder to write")]
-Model = Annotated[
-    Path | None, tyro.conf.arg(metavar="RUN", help="a run or encoder file; default: shipped", help_behavior_hint="")
-]
-RequiredModel = Annotated[Path, tyro.conf.arg(metavar="RUN", help="a run folder or an encoder file")]
+Video = Annotated[Positional[Path], arg(metavar="VIDEO", help="a video file")]
+Out = Annotated[Path, arg(metavar="DIR", help="the folder to write")]
+Model = Annotated[Path | None, arg(metavar="RUN", help="a run or encoder file; default: shipped")]
+RequiredModel = Annotated[Path, arg(metavar="RUN", help="a run folder or an encoder file")]
 Modality = Annotated[
     Literal["auto", "pose", "image", "both"],
-    tyro.conf.arg(help="what to embed; auto: images, and the pose of each video that shows a person"),
+    arg(help="what to embed; auto: images, and the pose of each video that shows a person"),
 ]
-Fps = Annotated[
-    float | None,
-    tyro.conf.arg(metavar="FPS", help="frames per second to embed; by default every frame", help_behavior_hint=""),
-]
-Device = Annotated[str, tyro.conf.arg(help="where networks run: auto, cpu or cuda")]
-Workers = Annotated[int, tyro.conf.arg(metavar="N", help="parallel processes; 0 works in this one")]
-PoseEstimator = Annotated[str, tyro.conf.arg(metavar="NAME", help="a pose estimator, or an import path module:Class")]
-CacheFolder = Annotated[
-    Path | None, tyro.conf.arg(metavar="DIR", help="the cache folder; default ~/.cache/inphase", help_behavior_hint="")
+Fps = Annotated[float | None, arg(metavar="FPS", help="frames per second to embed; by default every frame")]
+Device = Annotated[str, arg(help="where networks run: auto, cpu or cuda")]
+Workers = Annotated[int, arg(metavar="N", help="parallel processes; 0 works in this one")]
+PoseEstimator = Annotated[str, arg(metavar="NAME", help="a pose estimator, or an import path module:Class")]
+CacheFolder = Annotated[Path | None, arg(metavar="DIR", help="the cache folder; default ~/.cache/inphase")]
+At = Annotated[float | None, arg(metavar="SECONDS", help="a second of the query")]
+Top = Annotated[int, arg(metavar="N", help="how many results to return")]
+Details = Annotated[bool, arg(help="print the detailed tables too")]
+Changes = Annotated[
+    UseAppendAction[tuple[str, ...]],
+    arg(name="set", metavar="TABLE.KEY=VALUE", help="change an entry of the recipe; repeatable"),
 ]
 
 
@@ -66,84 +55,76 @@ class EmbeddingOptions:
 class LimitOptions:
     """The options of commands that process each of many videos in a process that can be ended."""
 
-    video_seconds: Annotated[float, tyro.conf.arg(metavar="SECONDS", help="time for one video; 0: no limit")] = 3600
-    video_memory: Annotated[float, tyro.conf.arg(metavar="GIB", help="memory for one video; 0: no limit")] = 4
+    video_seconds: Annotated[float, arg(metavar="SECONDS", help="time for one video; 0: no limit")] = 3600
+    video_memory: Annotated[float, arg(metavar="GIB", help="memory for one video; 0: no limit")] = 4
 
 
-DEFAULT_EMBEDDING, DEFAULT_LIMITS = EmbeddingOptions(), LimitOptions()
+DEFAULT_EMBEDDING, DEFAULT_LIMITS, DEFAULT_OUTPUT = EmbeddingOptions(), LimitOptions(), OutputOptions()
 IMAGE_EMBEDDING = EmbeddingOptions(modality="image")
-Limits = Annotated[LimitOptions, tyro.conf.arg(name="")]
-Embedding = Annotated[EmbeddingOptions, tyro.conf.arg(name="")]  # without a prefix: --model, not --embedding.model
-Json = Annotated[bool, tyro.conf.arg(help="print the result as JSON instead of a table", name="json")]
-At = Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help="a second of the query")]
-Top = Annotated[int, tyro.conf.arg(metavar="N", help="how many results to return")]
-Changes = Annotated[
-    tyro.conf.UseAppendAction[tuple[str, ...]],
-    tyro.conf.arg(name="set", metavar="TABLE.KEY=VALUE", help="change an entry of the recipe; repeatable"),
-]
+Limits = Annotated[LimitOptions, arg(name="")]
+Embedding = Annotated[EmbeddingOptions, arg(name="")]  # without a prefix: --model, not --embedding.model
+OUTPUT_PARAMETER = Parameter(
+    "output", Parameter.KEYWORD_ONLY, default=DEFAULT_OUTPUT, annotation=Annotated[OutputOptions, arg(name="")]
+)
 
 
-class JsonReady(Protocol):
-    """A result of the library."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-
-
-def run(work: Callable[..., Any], *arguments: Any, done: str = "", **options: Any) -> Any:
-    """Call a function of the library, write its result into the folder `out`, print its summary, or JSON; return it.
-
-    `options` are those of the command, by the names of the function's parameters, and `out` and `json`. `done` is the
-    last line; {out} stands for the folder, and {view} for the command that plays it.
-    """
-    out, json = options.pop("out", None), options.pop("json", False)
-    if "embedding" in options:
-        options |= vars(options.pop("embedding"))
-    if "limits" in options:
-        options["limits"] = video_limits(options["limits"])
-    if out is not None:
-        require_folder(out)
-    with show_progress() as progress:
-        result = work(*arguments, progress=progress, **options)
-        if out is not None:
-            result.write(out, progress=progress)
-    summary = result.summary()
-    for sentence in summary.warnings:
-        warn_line(sentence)
-    if json:
-        print_json(result)
-        return result
-    for line in summary.lines:
-        print_line(line)
-    if summary.columns:
-        print_table(summary.title, summary.columns, summary.rows)
-    if done:
-        print_line(done.format(out=out, view="" if out is None else view_command(out)))
-    return result
+def parse(command: Callable[..., None], words: Sequence[str], *, name: str, example: str) -> None:
+    """Parse the words after a command's name, and call it; print its help, or exit with 2, where they ask for it."""
+    about = cleandoc(command.__doc__ or "").partition("\nArgs:")[0].rstrip()
+    about += f"\n\nExample:\n  inphase {name} {example}"
+    tyro.cli(prepare(command), prog=f"inphase {name}", args=words, description=about)
 
 
-def video_limits(options: LimitOptions) -> "VideoLimits":
-    """Return the limits in the form of the library."""
-    from inphase.storage.processes import VideoLimits
+def prepare(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of the output to a command, and leave empty defaults out of its help: the text explains them."""
 
-    return VideoLimits(options.video_seconds, options.video_memory)
+    @wraps(command)
+    def prepared(*arguments: Any, output: OutputOptions, **options: Any) -> None:
+        OUTPUT.set(output)
+        output.start_logging()
+        command(*arguments, **options)
 
-
-def view_command(out: Path) -> str:
-    """Return the shell command that opens a written folder in the viewer."""
-    return f"inphase view {shlex.quote(str(out))}"
-
-
-def plain_help(command: Callable[..., None]) -> Callable[..., None]:
-    """Leave None and empty defaults out of a command's help: the help text explains them."""
     hints = get_type_hints(command, include_extras=True)
-    for name, parameter in signature(command).parameters.items():
-        if parameter.default in (None, "", ()):
-            kind, *extras = get_args(hints[name]) if get_origin(hints[name]) is Annotated else [hints[name]]
-            hidden = tyro.conf.arg(help_behavior_hint="", metavar=_metavar(kind))
-            hints[name] = Annotated[(kind, hidden, *extras)]
-    command.__annotations__ = hints
-    return command
+    parameters = [*signature(command).parameters.values(), OUTPUT_PARAMETER]
+    hints[OUTPUT_PARAMETER.name] = OUTPUT_PARAMETER.annotation
+    for structure in (EmbeddingOptions, LimitOptions, OutputOptions):
+        structure.__annotations__ = _hide_defaults(get_type_hints(structure, include_extras=True), vars(structure))
+    defaults = {each.name: each.default for each in parameters}
+    prepared.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
+    prepared.__annotations__ = _hide_defaults(hints, defaults)
+    del prepared.__wrapped__  # whose hints tyro would read
+    return tyro.conf.configure(tyro.conf.FlagCreatePairsOff)(prepared)
+
+
+def _hide_defaults(hints: dict[str, Any], defaults: Any) -> dict[str, Any]:
+    """Annotate the options whose default is empty: no default in the help, and no None among the values."""
+    made = dict[str, Any]()
+    for name, hint in hints.items():
+        kind, *extras = get_args(hint) if get_origin(hint) is Annotated else [hint]
+        if name in defaults and any(defaults[name] is empty for empty in (None, False, "", ())):
+            extras.insert(0, arg(help_behavior_hint="", metavar=_metavar(kind)))
+        # tyro checks defaults of other types by typeguard, which takes long to import.
+        if isinstance(kind, UnionType):
+            kind = Union[get_args(kind)]  # noqa: UP007
+        elif get_origin(kind) is tuple and get_args(kind)[1:] == (Ellipsis,) and APPENDED not in extras:
+            extras.append(_several(get_args(kind)[0]))
+            kind = tuple
+        made[name] = Annotated[(kind, *extras)] if extras else kind
+    return made
+
+
+APPENDED = get_args(UseAppendAction[int])[1]
+
+
+def _several(kind: Callable[[str], Any]) -> PrimitiveConstructorSpec[Any]:
+    """Describe how several words are parsed, each as a value of one kind."""
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="VALUE…",
+        instance_from_str=lambda words: tuple(map(kind, words)),
+        is_instance=lambda value: isinstance(value, tuple),
+        str_from_instance=lambda value: [str(each) for each in value],
+    )
 
 
 def _metavar(kind: Any) -> str | None:
@@ -153,66 +134,3 @@ def _metavar(kind: Any) -> str | None:
             return "{" + ",".join(map(str, get_args(option))) + "}"
         return str(option.__name__).upper()
     return None
-
-
-def print_json(result: JsonReady) -> None:
-    """Print a result as one JSON document on standard output."""
-    print(json.dumps(result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "") -> None:
-    """Print a table whose columns named with a leading ">" are aligned to the right."""
-    table = Table(title=escape(title), title_justify="left", caption=escape(caption), caption_justify="left")
-    for heading in columns:
-        table.add_column(heading.lstrip(">"), justify="right" if heading[:1] == ">" else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*map(escape, row))
-    Console().print(table)
-
-
-def print_line(text: str) -> None:
-    """Print a line as it is, whatever its length."""
-    Console(highlight=False).print(text, soft_wrap=True, markup=False)
-
-
-def warn_line(text: str) -> None:
-    """Print a warning on standard error."""
-    Console(stderr=True).print(f"[yellow]{escape(text)}[/yellow]", soft_wrap=True)
-
-
-# Seconds between two lines of a log file.
-LINE_INTERVAL = 10.0
-
-
-@contextmanager
-def show_progress() -> Iterator[Progress]:
-    """Show every stage that is reported, until it is finished."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _lines(console)
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    tasks: dict[str, TaskID] = {}
-    lock = Lock()  # stages may be reported from several threads
-    with Bars(*columns, console=console, transient=True) as bars:
-
-        def update(stage: str, done: int, total: int) -> None:
-            with lock:
-                if stage not in tasks:
-                    tasks[stage] = bars.add_task(escape(stage), total=None)
-                bars.update(tasks[stage], completed=done, total=total or None, visible=not total or done < total)
-
-        yield update
-
-
-def _lines(console: Console) -> Progress:
-    """Print at most a line every `LINE_INTERVAL` seconds."""
-    printed = time.monotonic()
-
-    def update(stage: str, done: int, total: int) -> None:
-        nonlocal printed
-        if time.monotonic() - printed >= LINE_INTERVAL:
-            printed = time.monotonic()
-            console.print(f"{done:>6}/{total or '?'}  {stage}", soft_wrap=True, markup=False, highlight=False)
-
-    return update

@@ -1,11 +1,10 @@
 """Commands for one's own videos: align, cut, transfer, compare, search, retrieve, activations, pose3d, view, export."""
 
 import contextlib
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
+from tyro.conf import Positional, UseAppendAction, arg
 
 from inphase.cli.options import (
     DEFAULT_EMBEDDING,
@@ -14,19 +13,19 @@ from inphase.cli.options import (
     CacheFolder,
     Embedding,
     Fps,
-    Json,
     Model,
     Out,
     RequiredModel,
     Top,
     Video,
     Videos,
-    print_line,
-    run,
-    warn_line,
 )
+from inphase.cli.output import OUTPUT, print_json, print_line, run, warn_line
 
-Folder = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR", help="a folder with a playback.json")]
+CORPUS_HELP = "folders of videos, video files"
+STUDENTS_HELP = "videos, folders or patterns of students, then the video of the pro"
+QUERY_HELP = "video files: the query, then others of the same action"
+Folder = Annotated[Positional[Path], arg(metavar="DIR", help="a folder with a playback.json")]
 
 
 def align(
@@ -36,8 +35,8 @@ def align(
     embedding: Embedding = DEFAULT_EMBEDDING,
     reference: str = "",
     subsequence: bool = False,
-    drop: Annotated[float | None, tyro.conf.arg(metavar="SHARE")] = None,
-    smooth: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 0.0,
+    drop: Annotated[float | None, arg(metavar="SHARE")] = None,
+    smooth: Annotated[float, arg(metavar="SECONDS")] = 0.0,
     cost: Literal["contrastive", "cosine"] = "contrastive",
     labels: Path | None = None,
     joints: bool = False,
@@ -45,7 +44,6 @@ def align(
     slow: float = 1.0,
     height: int | None = None,
     max_mb: float | None = None,
-    json: Json = False,
 ) -> None:
     """Align two to nine videos of the same action and write them side by side, synchronized.
 
@@ -74,11 +72,10 @@ def align(
 def cut(
     session: Video,
     *,
-    like: Annotated[Path | None, tyro.conf.arg(metavar="CLIP", help="one cycle; by default what repeats")] = None,
+    like: Annotated[Path | None, arg(metavar="CLIP", help="one cycle; by default what repeats")] = None,
     out: Out = Path("out/cut"),
-    min_score: Annotated[float, tyro.conf.arg(help="leave out repetitions of a lower score (0 to 1)")] = 0.2,
+    min_score: Annotated[float, arg(help="leave out repetitions of a lower score (0 to 1)")] = 0.2,
     embedding: Embedding = IMAGE_EMBEDDING,
-    json: Json = False,
 ) -> None:
     """Find every repetition of an action in a long recording; write repetitions.csv, clips and playbacks."""
     options = dict(locals())
@@ -87,9 +84,7 @@ def cut(
     run(find_repetitions, options.pop("session"), **options, done="clips are in {out}/clips: {view}")
 
 
-def activations(
-    video: Video, *, model: RequiredModel, out: Out = Path("out/activations"), height: int = 360, json: Json = False
-) -> None:
+def activations(video: Video, *, model: RequiredModel, out: Out = Path("out/activations"), height: int = 360) -> None:
     """Show which parts of the frames an image encoder responds to.
 
     Writes activations.mp4, the activation maps laid over the frames, and a playback in which they can be faded.
@@ -100,19 +95,18 @@ def activations(
     from inphase.apps.activation_maps import activation_maps
 
     done = "watch {out}/activations.mp4, or: {view}"
-    run(activation_maps, video, model, height=height, out=out, json=json, done=done)
+    run(activation_maps, video, model, height=height, out=out, done=done)
 
 
 def transfer(
-    source: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LABELED", help="the labeled video")],
-    labels: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LABELS.csv", help="its labels")],
+    source: Annotated[Positional[Path], arg(metavar="LABELED", help="the labeled video")],
+    labels: Annotated[Positional[Path], arg(metavar="LABELS.csv", help="its labels")],
     targets: Videos,
     *,
-    reference: tyro.conf.UseAppendAction[tuple[tuple[Path, Path], ...]] = (),
+    reference: UseAppendAction[tuple[tuple[Path, Path], ...]] = (),
     neighbors: int = 20,
     out: Out = Path("out/transfer"),
     embedding: Embedding = DEFAULT_EMBEDDING,
-    json: Json = False,
 ) -> None:
     """Transfer the labels of one video to others of the same action, files or folders, with a confidence each.
 
@@ -127,14 +121,11 @@ def transfer(
 
     options = {"references": reference, "neighbors": neighbors, **vars(embedding)}
     done = "tables and a playback are in {out}: {view}"
-    run(transfer_labels, source, labels, targets, **options, out=out, json=json, done=done)
+    run(transfer_labels, source, labels, targets, **options, out=out, done=done)
 
 
 def compare(
-    videos: Annotated[
-        tyro.conf.Positional[tuple[Path, ...]],
-        tyro.conf.arg(metavar="STUDENT… PRO", help="videos or folders of students, then the video of the pro"),
-    ] = (),
+    videos: Annotated[Positional[tuple[Path, ...]], arg(metavar="STUDENT… PRO", help=STUDENTS_HELP)] = (),
     *,
     out: Out = Path("out/compare"),
     labels: Path | None = None,
@@ -142,7 +133,6 @@ def compare(
     phases: int = 4,
     mirror: bool = False,
     embedding: Embedding = DEFAULT_EMBEDDING,
-    json: Json = False,
 ) -> None:
     """Compare students with a pro in tempo and joint angles; write report.html, tables, stills and a playback.
 
@@ -168,19 +158,13 @@ def compare(
 def search(
     query: Video,
     *,
-    within: Annotated[
-        tuple[Path, ...],
-        tyro.conf.arg(
-            name="in", metavar="FOLDER", help="folders of videos, video files, or a store of `inphase embed`"
-        ),
-    ],
+    within: Annotated[tuple[Path, ...], arg(name="in", metavar="FOLDER", help=f"{CORPUS_HELP}, or a store")],
     at: At = None,
     top: Top = 10,
     subsequence: bool = False,
     action: str | None = None,
     out: Out = Path("out/search"),
     embedding: Embedding = DEFAULT_EMBEDDING,
-    json: Json = False,
 ) -> None:
     """Find the moments nearest to one of a video, or without --at the videos that align best with it.
 
@@ -196,20 +180,16 @@ def search(
 
 def retrieve(
     *,
-    within: Annotated[
-        tuple[str, ...],
-        tyro.conf.arg(name="in", metavar="FOLDER", help="folders of videos, video files, or the name of a data set"),
-    ],
+    within: Annotated[tuple[str, ...], arg(name="in", metavar="FOLDER", help=f"{CORPUS_HELP}, or a data set")],
     model: RequiredModel,
-    sound: Annotated[str | None, tyro.conf.arg(metavar="QUERY")] = None,
-    image: Annotated[str | None, tyro.conf.arg(metavar="QUERY")] = None,
+    sound: Annotated[str | None, arg(metavar="QUERY")] = None,
+    image: Annotated[str | None, arg(metavar="QUERY")] = None,
     at: At = None,
     top: Top = 5,
     split: str = "test",
     out: Out = Path("out/retrieve"),
     fps: Fps = None,
     cache: CacheFolder = None,
-    json: Json = False,
 ) -> None:
     """Find the frames that match a second of sound, or the seconds of sound that match a frame.
 
@@ -225,10 +205,7 @@ def retrieve(
 
 
 def pose3d(
-    videos: Annotated[
-        tyro.conf.Positional[tuple[Path, ...]],
-        tyro.conf.arg(metavar="QUERY OTHERS…", help="video files: the query, then others of the same action"),
-    ] = (),
+    videos: Annotated[Positional[tuple[Path, ...]], arg(metavar="QUERY OTHERS…", help=QUERY_HELP)] = (),
     *,
     out: Out = Path("out/pose3d"),
     model: Model = None,
@@ -240,7 +217,6 @@ def pose3d(
     fps: float = 30.0,
     flips: bool = True,
     cache: CacheFolder = None,
-    json: Json = False,
 ) -> None:
     """Reconstruct the body in 3-D at every frame of a video, from other videos of the same action.
 
@@ -285,18 +261,18 @@ def view(folder: Folder, *, port: int = 0, open: bool = True) -> None:
         raise ValueError(f"the viewer needs {error.name}: pip install 'inphase[viewer]'") from error
 
     def on_ready(url: str) -> None:
-        print_line(f"{folder} {plays} at {url} (Ctrl-C to stop)")
-        sys.stdout.flush()
+        if OUTPUT.get().json:
+            return print_json({"folder": str(folder), "url": url, "token": url.partition("token=")[2]}, indent=None)
+        return print_line(f"{folder} {plays} at {url} (Ctrl-C to stop)")
 
     # The server handles Ctrl-C itself; depending on the moment, it also raises KeyboardInterrupt.
     with contextlib.suppress(KeyboardInterrupt):
         serve(folder, port=port, on_ready=on_ready, open_browser=open)
-    print_line("Closed.")
+    if not OUTPUT.get().json:
+        print_line("Closed.")
 
 
-def export(
-    folder: Folder, *, out: Out = Path("out/export"), single: bool = False, zip: bool = False, json: Json = False
-) -> None:
+def export(folder: Folder, *, out: Out = Path("out/export"), single: bool = False, zip: bool = False) -> None:
     """Export a playback as a web page for any static host; it also opens as a file. The folder must be new or empty.
 
     Args:
@@ -305,4 +281,4 @@ def export(
     """
     from inphase.viewer.page import export as export_playback
 
-    run(export_playback, folder, out, single=single, zipped=zip, json=json)
+    run(export_playback, folder, out, single=single, zipped=zip)

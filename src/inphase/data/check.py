@@ -5,14 +5,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from inphase.data.video import Problem, Video, find_present
 from inphase.media.listing import IMAGE_SUFFIXES
-from inphase.progress import summarize
+from inphase.progress import Progress, Summary, stage_progress, summarize
 
+# Actions with a line of their own in the printed table.
+MAX_LISTED_ACTIONS = 30
 FindingKind = Literal["missing", "broken", "remark"]
 
 
@@ -47,6 +49,34 @@ class DataReport:
         """List the actions by name."""
         return sorted({action for action, _ in self.videos})
 
+    def summary(self) -> Summary:
+        """Return the counts, the kinds of labels, and the findings with their fixes."""
+        columns, rows = self.count_table(max_actions=MAX_LISTED_ACTIONS)
+        title = f"{self.name} · {self.root or 'drawn'}"
+        labels = f"labels: {', '.join(f'{kind} ({n:,})' for kind, n in self.labels.items()) or 'none'}"
+        found = Summary([f"Nothing is missing or broken.{'' if self.opened else ' No file was opened.'}"])
+        if self.findings:
+            faults = [(each.kind, each.what, each.fix) for each in self.findings]
+            found = Summary((), (), "findings", ("", "finding", "fix"), faults)
+        headings = (columns[0], *(f">{name}" for name in columns[1:]))
+        return Summary((), (), title, headings, rows, then=[Summary([labels]), found])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts and the findings as JSON-ready values."""
+        videos: dict[str, dict[str, int]] = {action: {} for action in self.actions}
+        for (action, split), number in self.videos.items():
+            videos[action][split] = number
+        return {
+            "name": self.name,
+            "root": None if self.root is None else str(self.root),
+            "videos": videos,
+            "frames": dict(self.frames),
+            "labels": dict(self.labels),
+            "opened": self.opened,
+            "whole": self.whole,
+            "findings": [vars(each) for each in self.findings],
+        }
+
     def count_table(self, *, max_actions: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Tabulate videos and frames by action and split: the headings, and the rows with the totals last."""
         splits = [split for split in ("train", "val", "test") if any(split == found for _, found in self.videos)]
@@ -73,6 +103,7 @@ def check(
     *,
     name: str,
     frame_count: Callable[[Video], int] | None = None,
+    progress: Progress | None = None,
 ) -> DataReport:
     """Load a data set and check every video; with `frame_count`, open or render each as well."""
     folder = None if root is None else Path(root)
@@ -94,7 +125,11 @@ def check(
         what = f"absent files ({len(files):,}) of {len(absent):,} videos: {summarize(files)}"
         findings.append(Finding("missing", what, "download or copy them; until then they are skipped"))
     counted: dict[str, int] = {}
-    faults = (fault for video in here for fault in _examine(video, frame_count=frame_count, counted=counted))
+    report = stage_progress(progress, f"examining {name}")
+    faults = list[tuple[FindingKind, str, str, str]]()
+    for number, video in enumerate(here, start=1):
+        faults += _examine(video, frame_count=frame_count, counted=counted)
+        report(number, len(here))
     findings += _gather(faults)
     findings += _compare(videos)
     return DataReport(

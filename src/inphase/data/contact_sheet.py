@@ -2,18 +2,22 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageOps
 
+from inphase.data.frame_source import find_loader
 from inphase.data.video import Read, Video, annotated_length, measured_length, read_images
 from inphase.media.canvas import choose_font
 from inphase.media.sampling import Frames
 from inphase.pose.pose import bones
+from inphase.progress import Progress, Summary, stage_progress
 from inphase.storage.errors import MediaError
 from inphase.storage.files import atomic_write
 
@@ -34,6 +38,46 @@ UNLABELED = (200, 200, 200)
 _INK, _PAPER, _LEFT, _RIGHT, _HIDDEN = (30, 30, 30), (255, 255, 255), (0, 114, 178), (213, 94, 0), (190, 190, 190)
 _NAMES, _BAND, _GAP, _LEGEND = 150, 16, 4, 22  # pixels
 _LETTERS = 22  # of a name
+
+
+@dataclass(frozen=True)
+class ContactSheet:
+    """A written contact sheet: its file, and how many of the videos it shows."""
+
+    file: Path
+    shown: int
+    videos: int
+
+    def summary(self) -> Summary:
+        """Return the counts and the file."""
+        return Summary([f"{self.shown} of {self.videos} videos → {self.file}"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {"file": str(self.file), "shown": self.shown, "videos": self.videos}
+
+
+def show_dataset(
+    name: str,
+    root: Path | None,
+    *,
+    file: Path,
+    split: str = "all",
+    action: str = "",
+    rows: int = 8,
+    columns: int = 10,
+    progress: Progress | None = None,
+) -> ContactSheet:
+    """Write a contact sheet of a data set, or of one action of it, as an image file."""
+    videos = find_loader(name, root)(root, split=split)
+    found = [video for video in videos if action in ("", video.action)]
+    if not found:
+        known = ", ".join(sorted({video.action for video in videos})) or "none"
+        raise ValueError(f"no video of action {action!r} in split {split!r}; actions there: {known}")
+    write_contact_sheet(file, found, rows=rows, columns=columns)
+    shown = min(rows, len(found))
+    stage_progress(progress, "drawing")(shown, shown)
+    return ContactSheet(file, shown, len(found))
 
 
 def write_contact_sheet(file: Path, videos: Sequence[Video], *, rows: int = 8, columns: int = 10) -> None:

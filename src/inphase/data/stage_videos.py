@@ -10,8 +10,10 @@ The labels of a recording are written after its video, so a recording with label
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 from warnings import warn
 from zipfile import BadZipFile
 
@@ -22,7 +24,7 @@ from inphase.data.video import SPLITS, Problem, Video, check_split, read_json
 from inphase.media.audio import Sound
 from inphase.media.frames import Clip
 from inphase.media.render import SOUND_RATE, write_mp4
-from inphase.progress import Progress, stage_progress
+from inphase.progress import Progress, Summary, stage_progress
 from inphase.stage.actions import ACTIONS
 from inphase.stage.physique import JOINTS
 from inphase.stage.take import FPS, Slate, Take, sample_take
@@ -56,6 +58,23 @@ def load(
     return [label_take(sample_take(slate), size=size) for slate in _list_slates(split, actions, videos, level, seed)]
 
 
+@dataclass(frozen=True)
+class WrittenStage:
+    """A written data set: its folder, and the numbers of new and of kept videos."""
+
+    root: Path
+    new: int
+    kept: int
+
+    def summary(self) -> Summary:
+        """Return the counts."""
+        return Summary([f"{self.new + self.kept:,} videos in {self.root} ({self.new:,} new)"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {"root": str(self.root), "new": self.new, "kept": self.kept}
+
+
 def write(
     root: Path | str,
     *,
@@ -66,8 +85,8 @@ def write(
     size: int = 128,
     seed: int = 0,
     progress: Progress | None = None,
-) -> tuple[int, int]:
-    """Write recordings as mp4 with sound, and their labels, to `root`; return the numbers of new and of kept ones.
+) -> WrittenStage:
+    """Write recordings as mp4 with sound, and their labels, to `root`.
 
     An interrupted call leaves complete recordings only, and the next call writes the missing ones. A lock admits one
     process at a time.
@@ -82,7 +101,7 @@ def write(
                 _write_video(root, label_take(sample_take(slate), size=size))
                 new += 1
             report(done, len(slates))
-    return new, len(slates) - new
+    return WrittenStage(root, new, len(slates) - new)
 
 
 def label_take(take: Take, *, size: int) -> Video:

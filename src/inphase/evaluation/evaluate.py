@@ -1,5 +1,6 @@
 """Evaluate a run: embed the videos of its data once, run tasks on them and on controls, and report the scores."""
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,9 +29,9 @@ from inphase.models import Encoder
 from inphase.models.embed_videos import load_joint_encoder, open_encoder
 from inphase.models.encoder import ModalityChoice
 from inphase.models.joint_encoder import JointEncoder
-from inphase.progress import Progress, ignore_progress
+from inphase.progress import Progress, Summary, ignore_progress
 from inphase.runs import Run, cache_features
-from inphase.storage.errors import MissingExtraError
+from inphase.storage.errors import MediaError, MissingExtraError
 
 # The name of the encoders that ship, in place of a run.
 SHIPPED = "shipped"
@@ -57,7 +58,12 @@ class Evaluation:
             self.scores, title=self.title, left_out=self.left_out, sizes=self.sizes, recipe=self.recipe
         )
 
-    def write(self, folder: Path | str) -> list[Path]:
+    def summary(self) -> Summary:
+        """Return the tables of the report, those by action and event as details, and the tasks left out."""
+        reasons = [f"{name} left out: {reason}" for name, reason in self.left_out.items()]
+        return Summary(then=[*(table.summary() for table in self.report.tables), Summary(reasons)])
+
+    def write(self, folder: Path | str, *, progress: Progress | None = None) -> list[Path]:
         """Write report.md, report.json and report.html into a folder; return the files."""
         return write_report(self.report, Path(folder))
 
@@ -75,6 +81,80 @@ class Evaluation:
     def from_dict(cls, content: Mapping[str, Any]) -> "Evaluation":
         """Read what `to_dict` returned."""
         return cls(**{**content, "scores": [Score.from_dict(row) for row in content["scores"]]})
+
+
+@dataclass(frozen=True, eq=False)
+class FitEvaluation(Evaluation):
+    """An evaluation of a fitted run beside the encoders that ship, and its outcome in a sentence.
+
+    `frames` is the error in frames of the run, `shipped_frames` that of the shipped encoders: the median event error,
+    or without labels the cycle error.
+    """
+
+    frames: float = math.nan
+    shipped_frames: float = math.nan
+    sentence: str = ""
+
+    def summary(self) -> Summary:
+        """Return the sentence; the tables are details."""
+        found = super().summary()
+        return replace(found, then=[*(replace(each, is_detail=True) for each in found.then), Summary([self.sentence])])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values: the scores, the two errors and the sentence."""
+        errors = {"frames": self.frames, "shipped_frames": self.shipped_frames}
+        known = {name: None if math.isnan(value) else value for name, value in errors.items()}
+        return {**super().to_dict(), **known, "sentence": self.sentence}
+
+
+def measure_fit(
+    run: Path | str, *, modality: ModalityChoice, tasks: Sequence[str], split: str, progress: Progress | None = None
+) -> FitEvaluation:
+    """Evaluate the run of a fit beside the shipped encoders of its modality; write the report into the run folder."""
+    own = evaluate(run, tasks=tasks, split=split, progress=progress)
+    shipped, left_out, data = list[Score](), dict(own.left_out), choose_data(Path(run))
+    for store in (data.store, None):  # its frames may have another size than those of the shipped encoder
+        try:
+            encoder = open_encoder(None, modality) or load_joint_encoder()
+            source = partial(replace(data, store=store).open, encoder, split)
+            found = measure(encoder, test=source, train=source, tasks=tasks, compare=(), progress=progress)
+        except (ValueError, MissingExtraError, MediaError) as error:
+            left_out[SHIPPED] = str(error)
+        else:
+            shipped = [replace(score, control=SHIPPED) for score in found.scores]
+            left_out.pop(SHIPPED, None)
+            break
+    mine = [score for score in own.scores if score.control is None]
+    controls = [score for score in own.scores if score.control is not None]
+    scores = [score for task in tasks for score in select([*mine, *shipped, *controls], task=task)]
+    labeled = "event_error" in tasks
+    kind: dict[str, Any] = {"task": "event_error", "metric": "median", "setting": "dtw"}
+    kind = kind if labeled else {"task": "cycle_error", "metric": "frames", "setting": None}
+    frames, before = (
+        next((score.value for score in select(scores, **kind, control=control, action=None, event=None)), math.nan)
+        for control in (None, SHIPPED)
+    )
+    made = FitEvaluation(
+        scores,
+        left_out,
+        own.sizes,
+        own.title,
+        own.recipe,
+        frames,
+        before,
+        _describe_fit(frames, before, labeled, split),
+    )
+    made.write(Run(run).evaluation, progress=progress)
+    return made
+
+
+def _describe_fit(frames: float, before: float, labeled: bool, split: str) -> str:
+    """Describe the error of a run, and of the shipped encoders, in a sentence."""
+    where = "On held-out clips" if split == "test" else "On the training clips, since none is held out"
+    what = "moments are now matched to within" if labeled else "frames matched there and back now return to within"
+    earlier = "" if math.isnan(before) else f" (before, with the shipped model: {before:.1f})"
+    measure_name = "median of the labeled moments" if labeled else "mean cycle error, since there are no labels"
+    return f"{where}, {what} {frames:.1f} frames{earlier}; {measure_name}."
 
 
 def evaluate(

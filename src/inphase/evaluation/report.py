@@ -17,6 +17,7 @@ import numpy as np
 
 from inphase.evaluation.scores import Score, select
 from inphase.evaluation.tasks.few_shot import plot_few_shot
+from inphase.progress import Summary
 from inphase.storage.errors import MissingExtraError
 from inphase.storage.files import SHA256SUMS, atomic_write, explain_os_errors, write_sums
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 UNDEFINED = "undefined"
-# Characters of a mean and a deviation in a printed table.
-COLUMN_WIDTH = 19
 
 
 @dataclass(frozen=True)
@@ -91,18 +90,11 @@ class Table:
             if len(row) != len(self.head):
                 raise ValueError(f"table {self.title!r} has {len(self.head)} columns, a row has {len(row)}: {row}")
 
-    def split(self, width: int) -> "list[Table]":
-        """Cut the table into tables, to be shown one below the other, of at most about `width` characters."""
-        names = 5 + max((len(str(row[0])) for row in self.rows), default=0)
-        count = max(1, (width - names) // COLUMN_WIDTH)
-        parts = []
-        for first in range(1, len(self.head), count):
-            kept = (0, *range(first, min(first + count, len(self.head))))
-            rows = tuple(tuple(row[place] for place in kept) for row in self.rows)
-            head = tuple(self.head[place] for place in kept)
-            note = self.note * (kept[-1] == len(self.head) - 1)
-            parts.append(replace(self, title=self.title * (first == 1), head=head, rows=rows, note=note))
-        return parts
+    def summary(self) -> Summary:
+        """Return the table as text; an absent number is a dash."""
+        rows = [["–" if cell is None else str(cell) for cell in row] for row in self.rows]
+        columns = (self.head[0], *(f">{name}" for name in self.head[1:]))
+        return Summary((), (), self.title, columns, rows, caption=self.note, is_detail=self.detail)
 
 
 @dataclass(frozen=True)

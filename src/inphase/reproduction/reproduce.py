@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inphase.evaluation.report import Cell, Number, Report, write_report
-from inphase.progress import Progress, ignore_progress, stage_progress
+from inphase.progress import Progress, Summary, ignore_progress, stage_progress
 from inphase.reproduction.figures import report_minima
 from inphase.reproduction.results import Results, summarize_study
 from inphase.reproduction.studies import STUDIES
@@ -41,6 +41,12 @@ class Reproduction:
         files = write_report(self.report, Path(folder))
         stage_progress(progress, "writing the report")(len(files), len(files))
         return files
+
+    def summary(self) -> Summary:
+        """Return the table beside the paper's numbers, the notes, and a warning for every run that failed."""
+        failed = [f"{name} failed: {reason}" for name, reason in self.failed.items()]
+        runs = [f"{self.runs} runs and controls, {self.kept} of them from before"] if self.runs else []
+        return Summary((), failed, then=[self.report.tables[0].summary(), Summary([*self.report.notes, *runs])])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as JSON-ready rows: a mean, a deviation and a number of seeds, or a text, by column."""

@@ -313,6 +313,18 @@ def explain_os_error(error: OSError) -> str:
     return f"{error.strerror or error}; check the folder and your rights to it, then run this again"
 
 
+def describe_os_error(error: OSError) -> str:
+    """Describe an error of the system for the user: its files, the reason and what to do."""
+    if error.errno is None:
+        return str(error)
+    # A failed copy has two names: the file and its destination.
+    named = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    if isinstance(error, FileNotFoundError) and len(named) == 1:
+        return f"{named[0]} does not exist: check the path"
+    reason = explain_os_error(error)
+    return f"{' → '.join(named)}: {reason}" if named else reason
+
+
 def require_folder(out: Path) -> None:
     """Raise if an output folder exists as a file; call it before the work that fills the folder."""
     if out.exists() and not out.is_dir():

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from inphase.data import folder as collection
 from inphase.data.video import Problem, Video, sources
 from inphase.media.frame_store import FillSummary, fill_store
 from inphase.pose.pose_store import fill_poses
-from inphase.progress import Progress, ignore_progress, summarize
+from inphase.progress import Progress, Summary, ignore_progress, summarize
 from inphase.runs import Run
 from inphase.storage.cache import Cache, default_cache_folder
 from inphase.storage.errors import MissingExtraError
@@ -37,7 +37,8 @@ class Fitted:
     """The result of fitting a folder: the run, its modality, and the videos that were left out with the reasons.
 
     `split` is the one to evaluate on: "test" where videos were held out, otherwise "train". `labeled` is whether
-    phases.csv labels when something happens. `messages` are the decisions, in sentences for the user.
+    phases.csv labels when something happens. `messages` are the decisions, in sentences for the user. `measured` is
+    the evaluation, if one was made.
     """
 
     run: Run
@@ -46,23 +47,51 @@ class Fitted:
     split: Literal["train", "test"]
     labeled: bool
     messages: tuple[str, ...] = ()
+    measured: "Measured | None" = None
 
     @property
     def tasks(self) -> tuple[str, ...]:
         """Return the tasks that evaluate the run on its own videos."""
         return ("kendall_tau", *(("event_error",) if self.labeled else ()), "cycle_error", "health")
 
+    def summary(self) -> Summary:
+        """Return the summary of the evaluation, or where the run is."""
+        return Summary([f"The run is in {self.run.folder}."]) if self.measured is None else self.measured.summary()
+
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON values."""
-        return {**vars(self), "run": str(self.run.folder), "messages": list(self.messages)}
+        measured = None if self.measured is None else self.measured.to_dict()
+        return {**vars(self), "run": str(self.run.folder), "messages": list(self.messages), "measured": measured}
 
-    def write(self, folder: Path | str) -> Path:
+    def write(self, folder: Path | str, *, progress: Progress | None = None) -> Path:
         """Write the result as fit.json; the weights are in the run folder already."""
         file = Path(folder) / "fit.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(file) as part:
             part.write_text(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), encoding="utf-8")
         return file
+
+
+class Measured(Protocol):
+    """An evaluation of a run."""
+
+    def summary(self) -> Summary:
+        """Return it in words."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        ...
+
+
+class Measure(Protocol):
+    """Evaluate the run in a folder on a split of its data: `inphase.evaluation.evaluate.measure_fit`."""
+
+    def __call__(
+        self, run: Path, *, modality: FitModality, tasks: Sequence[str], split: str, progress: Progress | None
+    ) -> Measured:
+        """Return the evaluation."""
+        ...
 
 
 def fit(
@@ -74,6 +103,7 @@ def fit(
     workers: int = 2,
     limits: VideoLimits = DEFAULT_LIMITS,
     cache: Path | None = None,
+    measure: Measure | None = None,
     on_status: OnStatus | None = None,
     progress: Progress | None = None,
 ) -> Fitted:
@@ -84,8 +114,8 @@ def fit(
     Decoded frames or poses are stored in the run folder; poses are also cached in `cache`, by default the user's cache
     folder. `workers` processes extract them, each video within `limits` of time and memory; a video that cannot be read
     is left out. A fifth of the videos is held out for evaluation. `changes` to the recipe are `table.key=value`.
-    Interrupted at any moment, the same call resumes. `on_status` receives messages and the status of training,
-    `progress` the stage and the counts.
+    `measure` evaluates the run at the end. Interrupted at any moment, the same call resumes. `on_status` receives
+    messages and the status of training, `progress` the stage and the counts.
     """
     if modality not in ("auto", "pose", "image", "both"):
         raise ValueError(f"modality must be auto, pose, image or both, got {modality!r}")
@@ -117,8 +147,13 @@ def fit(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Problem)  # the messages name the videos that are left out
         train(recipe, run.folder, on_status=on_status, progress=progress)
-    labeled = any(video.intervals for video in kept)
-    return Fitted(run, chosen, left_out, "test" if hold_out else "train", labeled, tuple(extraction.messages))
+        labeled = any(video.intervals for video in kept)
+        split: Literal["train", "test"] = "test" if hold_out else "train"
+        fitted = Fitted(run, chosen, left_out, split, labeled, tuple(extraction.messages))
+        if measure is None:
+            return fitted
+        found = measure(run.folder, modality=chosen, tasks=fitted.tasks, split=split, progress=progress)
+    return replace(fitted, measured=found)
 
 
 class _Extraction:

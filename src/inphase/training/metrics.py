@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from inphase.progress import Summary
 from inphase.runs import Run
 from inphase.storage.errors import import_extra
 from inphase.storage.files import atomic_write
@@ -56,6 +57,10 @@ class Trained:
     run: Run
     steps: int
     metrics: Mapping[str, float | None]
+
+    def summary(self) -> Summary:
+        """Return where the run is."""
+        return Summary([f"Trained {self.steps:,} steps: the run is in {self.run.folder}."])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON values."""

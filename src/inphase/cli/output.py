@@ -1,0 +1,189 @@
+"""How commands run, show progress and print results: tables, one JSON document, or nothing but errors."""
+
+import json
+import logging
+import os
+import shlex
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import arg
+
+from inphase.progress import Progress, Summary, ignore_progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """The options of every command."""
+
+    json: Annotated[bool, arg(help="print the result as JSON instead of a table")] = False
+    quiet: Annotated[bool, arg(help="print errors only, and JSON if asked for")] = False
+    verbose: Annotated[bool, arg(help="print the log, as INPHASE_LOG=info does")] = False
+
+    def start_logging(self) -> None:
+        """Print the records of the library's logger from the chosen level on, and warnings in one line."""
+        warnings.showwarning = lambda message, *_, **__: warn_line(str(message))
+        level = "info" if self.verbose else os.environ.get("INPHASE_LOG", "")
+        if level:
+            logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", stream=sys.stderr)
+            try:
+                logging.getLogger("inphase").setLevel(level.upper())
+            except ValueError:
+                raise ValueError(f"INPHASE_LOG is {level!r}: use debug, info, warning or error") from None
+
+
+# The options of the running command.
+OUTPUT: ContextVar[OutputOptions] = ContextVar("output", default=OutputOptions())  # noqa: B039 (frozen)
+
+
+def run(work: Callable[..., Any], *arguments: Any, done: str = "", **options: Any) -> Any:
+    """Call a function of the library, write its result into the folder `out`, print its summary, or JSON; return it.
+
+    `options` are those of the command, by the names of the function's parameters, and `out` and `details`, which
+    prints detailed tables. `done` is the last line; {out} stands for the folder, and {view} for the command that plays
+    it. Exit with 1 if the result found something damaged.
+    """
+    out, details = options.pop("out", None), options.pop("details", False)
+    if "embedding" in options:
+        options |= vars(options.pop("embedding"))
+    if "limits" in options:
+        from inphase.storage.processes import VideoLimits
+
+        options["limits"] = VideoLimits(*vars(options["limits"]).values())
+    if out is not None:
+        from inphase.storage.files import require_folder
+
+        require_folder(out)
+    with show_progress() as progress:
+        result = work(*arguments, progress=progress, **options)
+        if out is not None:
+            result.write(out, progress=progress)
+    summary = result.summary()
+    for sentence in summary.warnings:
+        warn_line(sentence)
+    if OUTPUT.get().json:
+        print_json(result.to_dict())
+    else:
+        print_summary(summary, details=details)
+        if done:
+            print_line(done.format(out=out, view="" if out is None else view_command(out)))
+    if not getattr(result, "whole", True):
+        sys.exit(1)
+    return result
+
+
+def view_command(out: Path) -> str:
+    """Return the shell command that opens a written folder in the viewer."""
+    return f"inphase view {shlex.quote(str(out))}"
+
+
+def print_json(values: dict[str, Any], *, indent: int | None = 2) -> None:
+    """Print a result as one JSON document on standard output."""
+    print(json.dumps(values, indent=indent, ensure_ascii=False, allow_nan=False), flush=True)
+
+
+def print_summary(summary: Summary, *, details: bool = False) -> None:
+    """Print lines, a table whose columns named with a leading ">" are aligned to the right, and what follows it."""
+    for line in summary.lines:
+        print_line(line)
+    for part in summary.split(_console().width) if summary.columns else ():
+        print_table(part)
+    for each in summary.then:
+        if details or not each.is_detail:
+            print_summary(each, details=details)
+
+
+def print_table(summary: Summary) -> None:
+    """Print the table of a summary."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    title, caption = escape(summary.title), escape(summary.caption)
+    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+    for heading in summary.columns:
+        table.add_column(heading.lstrip(">"), justify="right" if heading[:1] == ">" else "left", overflow="fold")
+    for row in summary.rows:
+        table.add_row(*map(escape, row))
+    if not OUTPUT.get().quiet:
+        _console().print(table)
+
+
+def print_line(text: str, *, stderr: bool = False) -> None:
+    """Print a line as it is, whatever its length."""
+    if not OUTPUT.get().quiet:
+        _console(stderr=stderr).print(text, soft_wrap=True, markup=False, highlight=False)
+
+
+def warn_line(text: str) -> None:
+    """Print a warning on standard error."""
+    if not OUTPUT.get().quiet:
+        _console(stderr=True).print(text, style="yellow", soft_wrap=True, markup=False, highlight=False)
+
+
+def print_error(text: str) -> None:
+    """Print an error on standard error."""
+    _console(stderr=True).print(text, style="red", soft_wrap=True, markup=False, highlight=False)
+
+
+def _console(*, stderr: bool = False) -> "Console":
+    from rich.console import Console
+
+    return Console(stderr=stderr)
+
+
+# Seconds between two lines of a log file.
+LINE_INTERVAL = 10.0
+
+
+@contextmanager
+def show_progress() -> Iterator[Progress]:
+    """Show every stage that is reported, until it is finished."""
+    console = _console(stderr=True)
+    if OUTPUT.get().quiet:
+        yield ignore_progress
+        return
+    if not console.is_terminal:
+        yield _lines(console)
+        return
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    tasks: dict[str, TaskID] = {}
+    lock = Lock()  # stages may be reported from several threads
+    with Bars(*columns, console=console, transient=True) as bars:
+
+        def update(stage: str, done: int, total: int) -> None:
+            with lock:
+                if stage not in tasks:
+                    tasks[stage] = bars.add_task(escape(stage), total=None)
+                bars.update(tasks[stage], completed=done, total=total or None, visible=not total or done < total)
+
+        yield update
+
+
+def _lines(console: "Console") -> Progress:
+    """Print the first report, then at most a line every `LINE_INTERVAL` seconds, and the end of each long stage."""
+    printed, stages = -LINE_INTERVAL, dict[str, bool]()  # stage → whether a line of it was printed
+
+    def update(stage: str, done: int, total: int) -> None:
+        nonlocal printed
+        ends = bool(total) and done >= total and stages.get(stage, False)
+        if ends or time.monotonic() - printed >= LINE_INTERVAL:
+            printed = time.monotonic()
+            stages[stage] = not ends
+            console.print(f"{done:>6}/{total or '?'}  {stage}", soft_wrap=True, markup=False, highlight=False)
+
+    return update
