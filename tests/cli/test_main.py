@@ -51,7 +51,7 @@ def test_a_command_is_one_documented_function(command: str, names: tuple[str, st
     assert typing.get_type_hints(function)["return"] is result
     assert callable(result.write)
     assert callable(result.to_dict)
-    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "engineering" / "api.md").read_text(encoding="utf-8")
     assert f"| `{names[1]}` | `inphase {command}` |" in page
 
 
