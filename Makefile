@@ -13,7 +13,7 @@ ifneq ($(wildcard ../shared/data),)
 export INPHASE_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test quick check lint types bench soak lock clean
+.PHONY: demo test quick check lint types docs bench soak lock clean
 
 demo: $(VENV)/ready  ## train on drawn people by pose and by image, and align two of them
 	$(BIN)/inphase demo --out out/demo
@@ -34,6 +34,9 @@ lint: $(VENV)/ready
 types: $(VENV)/ready
 	$(BIN)/mypy
 
+docs: $(VENV)/docs  ## build the documentation into out/site, offline; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
 bench: $(VENV)/bench  ## time the recursion beside its peers, into the README's tables, and the loader beside a training step
 	$(BIN)/python -m benchmarks.recursion --write
 	$(BIN)/python -m benchmarks.loading
@@ -45,8 +48,8 @@ soak: $(VENV)/ready  ## kill commands and damage their inputs for an hour, into 
 # pip takes hashes of all packages or of none, and never of an editable one: constraints.txt cannot hold them.
 lock: $(VENV)/ready  ## write requirements-hashed.txt: every dependency with the SHA-256 of its files
 	$(BIN)/pip install --quiet uv
-	echo 'hatchling>=1.24' | $(BIN)/uv pip compile --quiet pyproject.toml - --extra dev --constraint constraints.txt \
-	  --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
+	echo 'hatchling>=1.24' | $(BIN)/uv pip compile --quiet pyproject.toml - --extra dev --extra docs --constraint constraints.txt \
+	  --universal --python-version 3.11.5 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
 	  --output-file requirements-hashed.txt
 
 $(VENV)/ready: pyproject.toml constraints.txt
@@ -56,6 +59,10 @@ $(VENV)/ready: pyproject.toml constraints.txt
 
 $(VENV)/bench: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,bench]'
+	touch $@
+
+$(VENV)/docs: $(VENV)/ready
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,docs]'
 	touch $@
 
 clean:
