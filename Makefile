@@ -37,7 +37,7 @@ types: $(VENV)/ready
 docs: $(VENV)/docs  ## build the documentation into out/site, offline; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
-bench: $(VENV)/bench  ## time the recursion beside its peers, into the README's tables, and the loader beside a training step
+bench: $(VENV)/bench  ## time the recursion beside its peers, into docs/benchmarks.md, and the loader beside a training step
 	$(BIN)/python -m benchmarks.recursion --write
 	$(BIN)/python -m benchmarks.loading
 

@@ -3,7 +3,7 @@
     python -m benchmarks.recursion [--device cpu|cuda] [--write]
 
 Results are checked first. All times are forward + backward. inphase returns the whole table and takes a gradient in
-every cell of it; the peers return one number per pair. `--write` puts the tables into README.md.
+every cell of it; the peers return one number per pair. `--write` puts the tables into docs/benchmarks.md.
 """
 
 import argparse
@@ -18,10 +18,10 @@ MEASURES = {"cpu": on_cpu.measure, "cuda": on_cuda.measure}
 
 
 def main() -> None:
-    """Measure on every available device and print the tables of the README."""
+    """Measure on every available device and print the tables of docs/benchmarks.md."""
     parser = argparse.ArgumentParser(description="Measure the recursion beside its peers.")
     parser.add_argument("--device", choices=tuple(MEASURES), help="measure on this device only; default: all available")
-    parser.add_argument("--write", action="store_true", help="put the tables into README.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     arguments = parser.parse_args()
     if arguments.device == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA device on this machine; use --device cpu")
@@ -31,7 +31,7 @@ def main() -> None:
         report = f"{MEASURES[device]()}\n\nMeasured on {where}."
         print(report, end="\n\n")
         if arguments.write:
-            write_block(Path(__file__).parents[1] / "README.md", device, report)
+            write_block(Path(__file__).parents[1] / "docs" / "benchmarks.md", device, report)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from inphase.data import stage_videos
 from inphase.losses import LOSSES
@@ -106,12 +107,28 @@ def test_commands_flags_and_recipes_exist(monkeypatch: pytest.MonkeyPatch, capsy
     assert wrong == []
 
 
+def test_the_first_lines_are_those_that_a_test_runs() -> None:
+    start = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    first = [re.search(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL) for text in (README, start)]
+    assert first[0] is not None
+    assert first[1] is not None
+    assert first[0][1] == first[1][1]  # tests/test_guides.py runs the lines of docs/index.md
+
+
+def test_the_picture_is_small_and_moves() -> None:
+    (picture,) = re.findall(r"!\[[^\]]+\]\((docs/images/\w+\.webp)\)", README)
+    assert (ROOT / picture).stat().st_size <= 2_000_000
+    with Image.open(ROOT / picture) as image:
+        assert getattr(image, "n_frames", 1) > 20
+
+
 def test_make_targets_exist() -> None:
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"\bmake (\w+)", README)) <= targets
 
 
 def test_bench_blocks_can_be_written() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     for device in ("cpu", "cuda"):
-        assert README.count(f"<!-- bench:{device} -->") == 1
-    assert README.count("<!-- end -->") == 2
+        assert page.count(f"<!-- bench:{device} -->") == 1
+    assert page.count("<!-- end -->") == 2
