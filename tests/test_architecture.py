@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "storage",
     },
     "viewer": {"playback", "storage"},
+    "plot": {"apps", "evaluation", "align", "playback"},
 }
 WITHOUT_TORCH = {"playback", "viewer"}
 # Parts of torch's surroundings that do not load beside every build of torch: nothing may need them.

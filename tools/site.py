@@ -17,7 +17,7 @@ from unittest import mock
 import griffe
 
 import inphase
-from inphase import align, cli, losses, playback
+from inphase import align, cli, losses, playback, plot
 from inphase.training.recipe import list_recipes
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def library_page() -> str:
     lines = ["# API", "", "The public names and their docstrings. *For engineers · Library* is the introduction.", ""]
     for title, names in (("Functions", functions), ("Results and nouns", classes)):
         lines += [f"## {title}", ""] + [_directive(inphase, name) for name in names] + [""]
-    for module in (align, losses, playback):
+    for module in (align, losses, playback, plot):
         names = [name for name in module.__all__ if name not in inphase.__all__]
         lines += [f"## {module.__name__}", ""] + [_directive(module, name) for name in names] + [""]
     return "\n".join(lines)

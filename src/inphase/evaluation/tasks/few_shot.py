@@ -17,6 +17,7 @@ from inphase.evaluation.tasks.phases import LIMIT, Features, Kernel, accuracy, l
 from inphase.progress import Progress, ignore_progress
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Shots = int | Literal["half", "all"]
@@ -84,13 +85,21 @@ def shots_name(shots: Shots) -> str:
 
 
 def plot_few_shot(curves: Mapping[str, Sequence[Score]]) -> "Figure":
-    """Draw accuracy over labeled videos, a curve with its interval for each label: Figure 4 of the paper."""
+    """Draw accuracy over labeled videos into a figure."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.add_subplot()
+    draw_few_shot(curves, figure.add_subplot())
+    return figure
+
+
+def draw_few_shot(
+    curves: Mapping[str, Sequence[Score]], axes: "Axes", *, colors: Sequence[str] | None = None
+) -> "Axes":
+    """Draw accuracy over labeled videos, a curve with its interval for each label: Figure 4 of the paper."""
     ticks: set[float] = set()
-    for label, scores in curves.items():
+    for number, (label, scores) in enumerate(curves.items()):
+        scores = [score for score in scores if score.task == "few_shot"]
         accuracies, widths = _by_setting(scores, "accuracy"), _by_setting(scores, "interval")
         videos_used = _by_setting(scores, "videos")
         points = sorted(((videos_used[name], name) for name in accuracies), key=lambda point: point[0])
@@ -102,6 +111,7 @@ def plot_few_shot(curves: Mapping[str, Sequence[Score]]) -> "Figure":
             markersize=4,
             capsize=3,
             label=label,
+            color=None if colors is None else colors[number],
         )
         ticks |= {videos for videos, _ in points}
     axes.set(xscale="log", xlabel="labeled videos of each action", ylabel="frames classified correctly, %")
@@ -109,7 +119,7 @@ def plot_few_shot(curves: Mapping[str, Sequence[Score]]) -> "Figure":
     axes.minorticks_off()
     axes.grid(alpha=0.3)
     axes.legend()
-    return figure
+    return axes
 
 
 def _by_setting(scores: Sequence[Score], metric: str) -> dict[str | None, float]:
