@@ -30,7 +30,7 @@ from tests.media.recordings import write_video
 from tests.processes import FORK_SERVER, kill_group, start_command
 from tests.viewer.conftest import write_pair
 
-PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
+PAGE = Path(__file__).parents[1] / "docs" / "engineering" / "reliability.md"
 GROWTH = 30.0  # MB that a process may grow from the second third of the time to the last: caches are full by then
 FILES = ("", "data/playback.json", "static/main.js", "data/a.mp4", "data/b.mp4")
 

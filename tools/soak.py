@@ -26,7 +26,7 @@ from tests.fuzz.cases import Damaged, Fuzzer
 from tests.fuzz.inputs import TARGETS
 from tests.processes import FORK_SERVER
 
-PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
+PAGE = Path(__file__).parents[1] / "docs" / "engineering" / "reliability.md"
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
 CASES_AT_A_TIME = {"kill": 10, "damage": 50}
 
