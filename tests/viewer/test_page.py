@@ -11,6 +11,7 @@ import pytest
 
 from inphase.playback import (
     INDEX,
+    Certainty,
     Curves,
     Keypoints,
     Pair,
@@ -20,6 +21,7 @@ from inphase.playback import (
     Skeleton,
     TimeMap,
     VideoTrack,
+    read_playback,
     write_playback,
 )
 from tests.viewer.conftest import EVIL, RATE, answered, where
@@ -40,6 +42,52 @@ def test_names_and_labels_stay_text(open_page: Open, pair_url: str) -> None:
     assert page.locator("h1").inner_text() == f"Pair {EVIL}"
     assert page.locator("figcaption .name").nth(1).inner_text() == EVIL
     assert page.locator(".band span").first.inner_text() == EVIL
+
+
+def with_certainty(folder: Path, copy: Path, certainty: Certainty) -> Path:
+    """Copy a playback and give its second track a certainty."""
+    shutil.copytree(folder, copy)
+    playback = read_playback(copy)
+    first, second = playback.tracks
+    write_playback(copy, playback.replace(tracks=(first, second.replace(certainty=certainty))))
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("judgment", "words"), [("good", "good"), ("check", "check these moments"), ("do_not_trust", "do not trust")]
+)
+def test_the_verdict_is_in_words_with_its_reasons(
+    open_page: Open, pair_folder: Path, tmp_path: Path, judgment: str, words: str
+) -> None:
+    certainty = Certainty(np.arange(5), np.ones(5), judgment, 0.42, (f"Frames differ {EVIL}.",))
+    with answered(with_certainty(pair_folder, tmp_path / "p", certainty)) as url:
+        page = open_page(url)
+        assert page.locator("#badge").inner_text().split("\n")[-1] == words
+        assert page.locator("#badge .verdict").get_attribute("title") == "probability 42 %"
+        warned = page.get_by_role("alert").filter(has_text="Warning")
+        assert warned.count() == (judgment == "do_not_trust")
+        shown = page.locator("#warning" if judgment == "do_not_trust" else "#reasons").inner_text()
+        assert (f"Frames differ {EVIL}." in shown) is (judgment != "good")
+        assert page.evaluate("() => window.evil") is None
+
+
+def test_the_confidence_of_moments_is_shown_by_color_pattern_and_words(
+    open_page: Open, pair_folder: Path, tmp_path: Path
+) -> None:
+    certainty = Certainty(np.arange(5), np.array([1, 1, 0, 1, 1]), "check", 0.6)  # low around 2 s
+    with answered(with_certainty(pair_folder, tmp_path / "p", certainty)) as url:
+        page = open_page(url)
+        label = page.locator(".confidence").get_attribute("aria-label") or ""
+        assert "low 1.50–2.50 s" in label
+        assert label.endswith("otherwise high")
+        styles = page.evaluate(
+            "() => ['high', 'medium', 'low'].map((level) => { const style = getComputedStyle("
+            "document.querySelector(`.confidence .${level}`)); return [style.height, style.backgroundImage]; })"
+        )
+        assert len({height for height, _ in styles}) == 3
+        assert len({image for _, image in styles}) == 3
+        page.locator(".confidence-legend button").click()
+        assert where(page)[0] == pytest.approx(1.5)
 
 
 def test_a_screen_reader_finds_its_way(open_page: Open, pair_url: str) -> None:

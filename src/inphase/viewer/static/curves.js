@@ -1,5 +1,5 @@
 // The embeddings as curves: laid over each other they show how well the moments match.
-import { asSlider, colour, dragToSeek, element, surface, ticks, trackColour } from "./draw.js";
+import { asSlider, color, dragToSeek, element, surface, ticks, trackColor } from "./draw.js";
 import { interpolate } from "./timemap.js";
 
 const MARGIN = { left: 12, right: 12, top: 6, bottom: 34 };
@@ -18,8 +18,8 @@ export function curvesPanel(playback, clock, card) {
   const { redraw, refresh } = surface(canvas, (context, width, height) => {
     layer ??= drawLayer(canvas, width, height);
     context.drawImage(layer, 0, 0, width, height);
-    const cursors = aligned ? [{ second: clock.time, paint: colour("cursor") }]
-      : lines.map(({ track, number }) => ({ second: track.map.at(clock.time), paint: trackColour(number) }));
+    const cursors = aligned ? [{ second: clock.time, paint: color("cursor") }]
+      : lines.map(({ track, number }) => ({ second: track.map.at(clock.time), paint: trackColor(number) }));
     for (const { second, paint } of cursors) drawCursor(context, width, height, second / span(), paint);
   }, { forget: () => { layer = null; } });
 
@@ -34,7 +34,7 @@ export function curvesPanel(playback, clock, card) {
       const range = [Math.min(...shown.map(least)), Math.max(...shown.map(most))];
       drawBand(context, top, inner, names[c]);
       lines.forEach(({ track, number }, k) => {
-        if (columns[k][c]) drawCurve(context, top, inner, { track, values: columns[k][c], range, paint: trackColour(number) });
+        if (columns[k][c]) drawCurve(context, top, inner, { track, values: columns[k][c], range, paint: trackColor(number) });
       });
     }
     drawAxis(context, width, height);
@@ -56,7 +56,7 @@ export function curvesPanel(playback, clock, card) {
   };
 
   const drawAxis = (context, width, height) => {
-    context.fillStyle = colour("muted");
+    context.fillStyle = color("muted");
     context.font = "11px system-ui, sans-serif";
     context.textAlign = "center";
     const inner = width - MARGIN.left - MARGIN.right;
@@ -78,18 +78,18 @@ export function curvesPanel(playback, clock, card) {
   const legend = element("ul", { class: "legend" });
   for (const { track, number } of lines) {
     const dot = element("span", { class: "dot", "aria-hidden": "true" });
-    dot.style.setProperty("--colour", `var(--track-${number % 9})`);
+    dot.style.setProperty("--color", `var(--track-${number % 9})`);
     legend.append(element("li", {}, dot, element("span", { text: track.name })));
   }
   return card("Embedding", [toggle], canvas, legend);
 }
 
 function drawBand(context, top, { width, height }, name) {
-  context.fillStyle = colour("well");
+  context.fillStyle = color("well");
   context.beginPath();
   context.roundRect(MARGIN.left, top, width, height - 6, 6);
   context.fill();
-  context.fillStyle = colour("muted");
+  context.fillStyle = color("muted");
   context.font = "11px system-ui, sans-serif";
   context.textAlign = "left";
   context.fillText(name, MARGIN.left + 6, top + 14);

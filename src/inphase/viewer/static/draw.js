@@ -1,4 +1,4 @@
-// What all canvases share: sharp pixels, the page's colours, and drawing once per frame at most.
+// What all canvases share: sharp pixels, the page's colors, and drawing once per frame at most.
 
 const surfaces = new Set();
 let known = new Map();
@@ -32,20 +32,20 @@ export function surface(canvas, draw, { forget = () => {} } = {}) {
   return { redraw, refresh };
 }
 
-// The colours have changed: everything is drawn anew.
-export function recolour() {
+// The colors have changed: everything is drawn anew.
+export function recolor() {
   known = new Map();
   for (const refresh of surfaces) refresh();
 }
 
-// A colour of the style sheet, by its variable.
-export function colour(name) {
+// A color of the style sheet, by its variable.
+export function color(name) {
   if (!known.has(name)) known.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
   return known.get(name);
 }
 
-export function trackColour(number) {
-  return colour(`track-${number % 9}`);
+export function trackColor(number) {
+  return color(`track-${number % 9}`);
 }
 
 // Make an element; text is always text.

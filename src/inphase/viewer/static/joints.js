@@ -1,17 +1,17 @@
 // Joints and bones, as both the videos and the room in 3-D draw them.
-import { colour } from "./draw.js";
+import { color } from "./draw.js";
 import { fractionalIndex } from "./timemap.js";
 
-// Left and right in their own colours: a body seen from behind is not mistaken.
+// Left and right in their own colors: a body seen from behind is not mistaken.
 export function sideOf(name) {
   if (name.startsWith("left")) return "left";
   return name.startsWith("right") ? "right" : "middle";
 }
 
-export function boneColour(joints, [a, b]) {
+export function boneColor(joints, [a, b]) {
   const sides = new Set([sideOf(joints[a]), sideOf(joints[b])]);
   sides.delete("middle");
-  return colour(sides.size === 1 ? `side-${[...sides][0]}` : "side-middle");
+  return color(sides.size === 1 ? `side-${[...sides][0]}` : "side-middle");
 }
 
 // The points [J, C] of the frame shown at a second; NaN where a joint is not known.

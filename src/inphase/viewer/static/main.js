@@ -6,6 +6,7 @@ import { buildPanels } from "./panels.js";
 import { loadPlayback } from "./playback.js";
 import { startTheme } from "./theme.js";
 import { buildTimeline } from "./timeline.js";
+import { showVerdict } from "./verdict.js";
 import { buildVideos, Layers } from "./videos.js";
 
 const $ = (id) => document.getElementById(id);
@@ -22,6 +23,7 @@ async function start() {
 function build(playback) {
   document.title = `${playback.title} · inphase`;
   $("title").textContent = playback.title;
+  showVerdict(playback, { badge: $("badge"), reasons: $("reasons"), warning: $("warning") });
   $("content").hidden = false;
   const timed = playback.tracks.length || playback.skeletons.length;
   const clock = new Clock(timed ? lengthOf(playback) : { duration: 1, rate: 30 });

@@ -1,5 +1,5 @@
 // The costs of matching two tracks and the path through them. The reference runs to the right, the other one upwards.
-import { asSlider, colour, dragToSeek, element, surface, ticks } from "./draw.js";
+import { asSlider, color, dragToSeek, element, surface, ticks } from "./draw.js";
 import { fractionalIndex } from "./timemap.js";
 
 const MARGIN = { left: 46, right: 10, top: 10, bottom: 34 };
@@ -59,14 +59,14 @@ class View {
     return this.codes[this.turned ? x * this.stride + y : y * this.stride + x];
   }
 
-  // The costs as an image: one look-up per cell, from the bits of a half float to a colour.
+  // The costs as an image: one look-up per cell, from the bits of a half float to a color.
   get image() {
     const [width, height] = [this.xTimes.length, this.yTimes.length];
-    const colours = palette(this.codes);
+    const colors = palette(this.codes);
     const pixels = new Uint32Array(width * height);
     for (let y = 0; y < height; y++) {
       const row = (height - 1 - y) * width;
-      for (let x = 0; x < width; x++) pixels[row + x] = colours[this.cell(x, y)];
+      for (let x = 0; x < width; x++) pixels[row + x] = colors[this.cell(x, y)];
     }
     const made = element("canvas", { width, height });
     made.getContext("2d").putImageData(new ImageData(new Uint8ClampedArray(pixels.buffer), width, height), 0, 0);
@@ -96,14 +96,14 @@ class View {
     }
     context.lineJoin = "round";
     for (const [name, thick] of [["path-edge", 4.5], ["path", 2]]) {
-      context.strokeStyle = colour(name);
+      context.strokeStyle = color(name);
       context.lineWidth = thick;
       context.stroke(line);
     }
   }
 
   drawAxes(context, box) {
-    context.fillStyle = colour("muted");
+    context.fillStyle = color("muted");
     context.font = "11px system-ui, sans-serif";
     context.textAlign = "center";
     const [x0, y0] = [this.xTimes[0], this.yTimes[0]];
@@ -124,7 +124,7 @@ class View {
   drawPlace(context, box, second) {
     const x = this.placeX(this.xTrack.map.at(second), box);
     const y = this.placeY(this.yTrack.map.at(second), box);
-    context.strokeStyle = colour("cross");
+    context.strokeStyle = color("cross");
     context.lineWidth = 1;
     context.beginPath();
     context.moveTo(x, box.top);
@@ -134,7 +134,7 @@ class View {
     context.stroke();
     context.beginPath();
     context.arc(x, y, 6, 0, 2 * Math.PI);
-    context.fillStyle = colour("accent");
+    context.fillStyle = color("accent");
     context.fill();
     context.strokeStyle = "#fff";
     context.lineWidth = 2;
@@ -176,19 +176,19 @@ export function halfToNumber(bits) {
   return bits & 0x8000 ? -size : size;
 }
 
-// A colour for each of the 65,536 half floats, spread over what most costs are.
+// A color for each of the 65,536 half floats, spread over what most costs are.
 function palette(codes) {
   const sample = Array.from({ length: Math.min(codes.length, 20000) },
     (_, k) => halfToNumber(codes[Math.floor((k * codes.length) / Math.min(codes.length, 20000))])).sort((a, b) => a - b);
   const low = sample[Math.floor(sample.length * 0.005)];
   const high = sample[Math.ceil(sample.length * 0.98) - 1];
-  const stops = [0, 1, 2, 3, 4].map((k) => colour(`cost-${k}`).match(/[\da-f]{2}/gi).map((pair) => parseInt(pair, 16)));
-  const colours = new Uint32Array(65536);
+  const stops = [0, 1, 2, 3, 4].map((k) => color(`cost-${k}`).match(/[\da-f]{2}/gi).map((pair) => parseInt(pair, 16)));
+  const colors = new Uint32Array(65536);
   for (let bits = 0; bits < 65536; bits++) {
     const place = Math.min(Math.max((halfToNumber(bits) - low) / (high - low || 1), 0), 1) * (stops.length - 1);
     const below = Math.min(Math.floor(place), stops.length - 2);
     const [r, g, b] = stops[below].map((value, k) => Math.round(value + (place - below) * (stops[below + 1][k] - value)));
-    colours[bits] = (255 << 24) | (b << 16) | (g << 8) | r;
+    colors[bits] = (255 << 24) | (b << 16) | (g << 8) | r;
   }
-  return colours;
+  return colors;
 }

@@ -45,7 +45,8 @@ function prepareTrack(track, where) {
   track.map = new TimeMap(reference, own);
   track.phases ??= [];
   track.events ??= [];
-  const { curves, keypoints } = track;
+  const { curves, keypoints, certainty } = track;
+  expect(!certainty || certainty.probability.data.length === certainty.times.data.length, `${where}.certainty: lengths differ.`);
   expect(!curves || curves.values.shape[0] === curves.times.data.length, `${where}.curves: lengths differ.`);
   expect(!keypoints || keypoints.points.shape[0] === keypoints.times.data.length, `${where}.keypoints: lengths differ.`);
 }

@@ -1,6 +1,6 @@
 // People in space, to be turned by dragging or with the arrow keys.
-import { colour, element, surface } from "./draw.js";
-import { boneColour, pointsBetween, sideOf } from "./joints.js";
+import { color, element, surface } from "./draw.js";
+import { boneColor, pointsBetween, sideOf } from "./joints.js";
 
 const VIEWS = { Front: [0, 0.12], Side: [Math.PI / 2, 0.12], Above: [0, 1.45] };
 
@@ -66,20 +66,20 @@ function frameOf({ up = "z", points: { data } }) {
     point.forEach((value, k) => { low[k] = Math.min(low[k], value); high[k] = Math.max(high[k], value); });
   }
   const size = Math.max(...high.map((value, k) => value - low[k]), 1e-6);
-  return { upright, low, size, centre: high.map((value, k) => (value + low[k]) / 2) };
+  return { upright, low, size, center: high.map((value, k) => (value + low[k]) / 2) };
 }
 
 function drawBody(context, body, box, eye, second) {
-  const { skeleton, upright, centre, low, size } = body;
-  const project = projection(centre, size, box, eye);
-  drawFloor(context, project, centre, low[2], size);
+  const { skeleton, upright, center, low, size } = body;
+  const project = projection(center, size, box, eye);
+  drawFloor(context, project, center, low[2], size);
   const points = pointsBetween(skeleton, second);
   const joints = skeleton.joints.map((_, j) => project(upright(points.subarray(3 * j, 3 * j + 3))));
   const bones = skeleton.bones.map((bone) => ({ bone, a: joints[bone[0]], b: joints[bone[1]] }))
     .filter(({ a, b }) => !Number.isNaN(a.x + b.x)).sort((one, other) => other.a.depth + other.b.depth - one.a.depth - one.b.depth);
   context.lineCap = "round";
   for (const { bone, a, b } of bones) {
-    context.strokeStyle = boneColour(skeleton.joints, bone);
+    context.strokeStyle = boneColor(skeleton.joints, bone);
     context.lineWidth = 6 * ((a.scale + b.scale) / 2);
     context.beginPath();
     context.moveTo(a.x, a.y);
@@ -88,24 +88,24 @@ function drawBody(context, body, box, eye, second) {
   }
   joints.forEach(({ x, y, scale }, j) => {
     if (Number.isNaN(x)) return;
-    context.fillStyle = colour(`side-${sideOf(skeleton.joints[j])}`);
+    context.fillStyle = color(`side-${sideOf(skeleton.joints[j])}`);
     context.beginPath();
     context.arc(x, y, (skeleton.joints[j] === "head" ? 8 : 4) * scale, 0, 2 * Math.PI);
     context.fill();
   });
-  context.fillStyle = colour("muted");
+  context.fillStyle = color("muted");
   context.font = "12px system-ui, sans-serif";
   context.textAlign = "center";
   context.fillText(skeleton.name, box.left + box.width / 2, box.top + box.height - 8, box.width - 12);
 }
 
 // From space, z up, to the canvas: turned about the vertical, tilted, seen from not too near.
-function projection(centre, size, box, { yaw, pitch, zoom }) {
+function projection(center, size, box, { yaw, pitch, zoom }) {
   const [cy, sy, cp, sp] = [Math.cos(yaw), Math.sin(yaw), Math.cos(pitch), Math.sin(pitch)];
   const unit = (Math.min(box.width, box.height - 24) / size) * 0.78 * zoom;
   const distance = 4 * size;
   return (point) => {
-    const [x, y, z] = point.map((value, k) => value - centre[k]);
+    const [x, y, z] = point.map((value, k) => value - center[k]);
     const [across, away] = [cy * y - sy * x, cy * x + sy * y];
     const depth = -cp * away - sp * z;
     const scale = distance / (distance + depth);
@@ -115,14 +115,14 @@ function projection(centre, size, box, { yaw, pitch, zoom }) {
   };
 }
 
-function drawFloor(context, project, centre, floor, size) {
-  context.strokeStyle = colour("line");
+function drawFloor(context, project, center, floor, size) {
+  context.strokeStyle = color("line");
   context.lineWidth = 1;
   const [half, steps] = [size * 0.6, 6];
   for (let k = 0; k <= steps; k++) {
     const at = -half + (2 * half * k) / steps;
     for (const [from, to] of [[[at, -half], [at, half]], [[-half, at], [half, at]]]) {
-      const [a, b] = [from, to].map(([x, y]) => project([centre[0] + x, centre[1] + y, floor]));
+      const [a, b] = [from, to].map(([x, y]) => project([center[0] + x, center[1] + y, floor]));
       context.beginPath();
       context.moveTo(a.x, a.y);
       context.lineTo(b.x, b.y);

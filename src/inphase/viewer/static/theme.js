@@ -1,5 +1,5 @@
 // Light or dark: as the system says, until someone here says otherwise.
-import { recolour } from "./draw.js";
+import { recolor } from "./draw.js";
 
 const KEY = "inphase-theme";
 const system = window.matchMedia("(prefers-color-scheme: dark)");
@@ -21,7 +21,7 @@ export function toggleTheme() {
 
 function apply() {
   document.documentElement.dataset.theme = chosen ?? (system.matches ? "dark" : "light");
-  recolour();
+  recolor();
 }
 
 function remembered() {

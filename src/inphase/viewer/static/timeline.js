@@ -1,11 +1,12 @@
 // A lane per track under one scrubber: its phases and events, where they fall on the reference's clock.
 import { element } from "./draw.js";
+import { confidenceLegend, confidenceStrip } from "./verdict.js";
 
 const HUES = 8;
 
 export function buildTimeline(playback, clock, section) {
   const labels = [...new Set(playback.tracks.flatMap((track) => track.phases.map((phase) => phase.label)))];
-  const lanes = playback.tracks.filter((track) => track.phases.length || track.events.length);
+  const lanes = playback.tracks.filter(({ phases, events, certainty }) => phases.length || events.length || certainty);
   if (!lanes.length) {
     section.remove();
     return;
@@ -13,7 +14,7 @@ export function buildTimeline(playback, clock, section) {
   const cursor = element("div", { class: "cursor", "aria-hidden": "true" });
   const body = element("div", { class: "lanes" }, cursor);
   for (const track of lanes) body.append(lane(track, playback.tracks.indexOf(track), labels, clock));
-  section.append(body);
+  section.append(body, confidenceLegend(playback, clock) ?? "");
   const move = () => cursor.style.setProperty("--at", clock.time / clock.duration);
   clock.addEventListener("time", move);
   move();
@@ -35,7 +36,7 @@ export function phaseAt(track, second) {
 function lane(track, number, labels, clock) {
   const name = element("span", { class: "lane-name" }, element("span", { class: "dot", "aria-hidden": "true" }),
     element("span", { text: track.name }));
-  name.firstChild.style.setProperty("--colour", `var(--track-${number % 9})`);
+  name.firstChild.style.setProperty("--color", `var(--track-${number % 9})`);
   const bar = element("div", { class: "bar", role: "group", "aria-label": `Phases and events of ${track.name}` });
   for (const phase of track.phases) bar.append(band(track, phase, labels.indexOf(phase.label), clock));
   for (const event of track.events) bar.append(mark(track, event, clock));
@@ -44,7 +45,9 @@ function lane(track, number, labels, clock) {
     const box = bar.getBoundingClientRect();
     clock.seek(((event.clientX - box.left) / box.width) * clock.duration);
   });
-  return element("div", { class: "lane" }, name, bar);
+  const strip = confidenceStrip(track, clock);
+  bar.classList.toggle("empty", !track.phases.length && !track.events.length);
+  return element("div", { class: "lane" }, name, element("div", { class: "rows" }, bar, strip ?? ""));
 }
 
 function band(track, phase, hue, clock) {

@@ -1,8 +1,9 @@
 // The videos in their grid, each with its joints and heat map laid over it.
-import { colour, element, surface } from "./draw.js";
-import { boneColour, pointsShown, sideOf } from "./joints.js";
+import { color, element, surface } from "./draw.js";
+import { boneColor, pointsShown, sideOf } from "./joints.js";
 import { Player } from "./player.js";
 import { load } from "./source.js";
+import { verdictBadge } from "./verdict.js";
 
 const REASONS = { 2: "the connection was lost", 3: "the file is damaged", 4: "the file is missing, or this browser does not play its format" };
 
@@ -17,9 +18,10 @@ export function buildVideos(playback, clock, grid, show) {
     const place = element("span", { class: "own" });
     const isReference = number === playback.reference;
     const dot = element("span", { class: "dot", "aria-hidden": "true" });
-    dot.style.setProperty("--colour", `var(--track-${number % 9})`);
+    dot.style.setProperty("--color", `var(--track-${number % 9})`);
     const caption = element("figcaption", {}, dot, element("span", { class: "name", text: track.name, title: track.name }));
     if (isReference) caption.append(element("span", { class: "badge", text: "reference" }));
+    if (track.certainty && playback.tracks.length > 2) caption.append(verdictBadge(track.certainty));
     caption.append(place);
     grid.append(element("figure", { class: "tile" }, element("div", { class: "screen" }, stage), caption));
     places.push([place, track]);
@@ -89,7 +91,7 @@ function drawJoints(context, track, second, width) {
     const [a, b] = bone.map(joint);
     if (Number.isNaN(a.x + a.y + b.x + b.y)) continue;
     context.globalAlpha = 0.15 + 0.75 * Math.min(a.seen, b.seen);
-    context.strokeStyle = boneColour(keypoints.joints, bone);
+    context.strokeStyle = boneColor(keypoints.joints, bone);
     context.lineWidth = thick;
     context.beginPath();
     context.moveTo(a.x, a.y);
@@ -100,7 +102,7 @@ function drawJoints(context, track, second, width) {
     const { x, y, seen } = joint(j);
     if (Number.isNaN(x + y)) continue;
     context.globalAlpha = 0.2 + 0.8 * seen;
-    context.fillStyle = colour(`side-${sideOf(keypoints.joints[j])}`);
+    context.fillStyle = color(`side-${sideOf(keypoints.joints[j])}`);
     context.beginPath();
     context.arc(x, y, thick * 1.25, 0, 2 * Math.PI);
     context.fill();
