@@ -84,12 +84,12 @@ def served(folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def answered(folder: Path) -> Iterator[str]:
+def answered(folder: Path, *, edit: bool = False) -> Iterator[str]:
     """Answer for a folder from this process, which starts in no time."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         config = uvicorn.Config(
-            application(folder, port=port, token=TOKEN),
+            application(folder, port=port, token=TOKEN, edit=edit),
             log_level="warning",
             lifespan="off",
             ws="none",

@@ -231,7 +231,7 @@ def test_keys(open_page: Open, pair_url: str) -> None:
         assert [first, second] == pytest.approx([clock, mapped(clock)], abs=1e-3), key
     page.keyboard.press("ArrowUp")
     assert page.locator("#speed").input_value() == "1.5"
-    page.keyboard.press("m")
+    page.keyboard.press("s")
     assert page.locator("#sound").get_attribute("aria-pressed") == "false"
     page.keyboard.press("?")
     assert page.locator("dialog").is_visible()

@@ -33,7 +33,13 @@ class Answer:
 
 
 def ask(
-    url: str, path: str | bytes, *, method: str = "GET", host: str | None = "", more: tuple[str, ...] = ()
+    url: str,
+    path: str | bytes,
+    *,
+    method: str = "GET",
+    host: str | None = "",
+    more: tuple[str, ...] = (),
+    body: bytes = b"",
 ) -> Answer:
     """Send a request exactly as written: no client tidies the path."""
     place = urlsplit(url)
@@ -44,7 +50,7 @@ def ask(
     allowed = (f"Cookie: other=1; inphase-{place.port}={token}",) if token else ()
     lines = "\r\n".join((*hosts, "Connection: close", *allowed, *more)).encode()
     with socket.create_connection(("127.0.0.1", place.port), timeout=10) as wire:
-        wire.sendall(method.encode() + b" " + target + b" HTTP/1.1\r\n" + lines + b"\r\n\r\n")
+        wire.sendall(method.encode() + b" " + target + b" HTTP/1.1\r\n" + lines + b"\r\n\r\n" + body)
         return Answer(b"".join(iter(lambda: wire.recv(65536), b"")))
 
 
@@ -271,12 +277,13 @@ def test_a_document_that_breaks_is_explained_and_one_that_is_mended_is_served(ur
 
 
 def test_the_command_ends_cleanly_and_says_where_it_listens(folder: Path) -> None:
-    command = [sys.executable, "-c", "from inphase.cli import main; main()", "view", str(folder), "--no-open"]
+    command = [sys.executable, "-c", "from inphase.cli import main; main()", "view", str(folder), "--no-open", "--edit"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert "plays at http://127.0.0.1:" in line
         url = line.split("plays at ")[1].split()[0]
+        assert ask(url, "/data/playback.json").headers[b"inphase-marks"] == b"labels.csv"
         # A browser keeps its connection: that must not hold up the end.
         with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), timeout=10) as wire:
             target = f"/?{urlsplit(url).query}".encode()

@@ -238,11 +238,12 @@ def pose3d(
     run(reconstruct_pose, max_views=options.pop("views"), **options, done=done)
 
 
-def view(folder: Folder, *, port: int = 0, open: bool = True) -> None:
+def view(folder: Folder, *, port: int = 0, edit: bool = False, open: bool = True) -> None:
     """Play a playback in the browser, served to this machine only until Ctrl-C.
 
     Args:
         port: the port to listen on; 0 selects a free one.
+        edit: let the page save marks to labels.csv in the folder, which `inphase transfer` reads.
         open: open the page in the browser.
     """
     from inphase.playback import INDEX, PlaybackError, read_playback
@@ -267,7 +268,7 @@ def view(folder: Folder, *, port: int = 0, open: bool = True) -> None:
 
     # The server handles Ctrl-C itself; depending on the moment, it also raises KeyboardInterrupt.
     with contextlib.suppress(KeyboardInterrupt):
-        serve(folder, port=port, on_ready=on_ready, open_browser=open)
+        serve(folder, port=port, edit=edit, on_ready=on_ready, open_browser=open)
     if not OUTPUT.get().json:
         print_line("Closed.")
 

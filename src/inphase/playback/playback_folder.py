@@ -1,12 +1,14 @@
-"""A playback on disk: a folder with `playback.json`, its arrays and its media files."""
+"""A playback on disk: a folder with `playback.json`, its arrays, its media files and the marks made in the viewer."""
 
 import contextlib
+import csv
 import hashlib
+import io
 import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 from inphase.playback.document import Playback, TimeMap
 from inphase.playback.part import Part, PlaybackError, dtype_of, explain, join_place
 from inphase.storage.cache import content_hash
-from inphase.storage.files import atomic_write
+from inphase.storage.files import atomic_write, format_table, read_cell
 
 P = TypeVar("P", bound=Part)
 INDEX = "playback.json"
@@ -29,6 +31,10 @@ VERSION = 1
 MAX_DOCUMENT_BYTES = 256 * 2**20
 # The longest side an array may have.
 MAX_LENGTH = 2**31 - 1
+# The marks made in the viewer: a table that `inphase transfer` reads.
+MARKS = "labels.csv"
+MARK_COLUMNS = ["second", "label"]
+MAX_MARKS, MAX_MARK_LETTERS, MAX_MARKS_BYTES = 100_000, 200, 32 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +154,74 @@ def find_file(folder: Path, path: str) -> Path:
     if not real.is_file():
         raise PlaybackError(f"{path} is not a file: put a file there")
     return real
+
+
+class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A named moment of the reference track, in its seconds."""
+
+    second: float
+    label: str
+
+
+@dataclass(frozen=True)
+class SavedMarks:
+    """The marks in a playback's folder, and the version of their file: a hash of its content, "" without a file."""
+
+    marks: tuple[Mark, ...]
+    version: str
+
+
+class MarksChangedError(PlaybackError):
+    """Marks that were not saved, since their file has changed."""
+
+
+def read_marks(folder: Path | str) -> SavedMarks:
+    """Read the marks in a playback's folder; raise if `labels.csv` there is another table."""
+    folder = Path(folder)
+    if not (folder / MARKS).exists() and not (folder / MARKS).is_symlink():
+        return SavedMarks((), "")
+    file = find_file(folder, MARKS)
+    if file.stat().st_size > MAX_MARKS_BYTES:
+        raise PlaybackError(f"{file} has more than {MAX_MARKS_BYTES:,} bytes: rename it to make marks here")
+    content = file.read_bytes()
+    marks = []
+    try:
+        rows = list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")))
+        if rows[:1] != [MARK_COLUMNS]:
+            raise ValueError(f"its first line is not {','.join(MARK_COLUMNS)}")
+        for second, label in filter(None, rows[1:]):
+            marks.append(Mark(float(second), read_cell(label)))
+    except (ValueError, csv.Error) as error:
+        raise PlaybackError(f"{file} is not a table of marks ({error}): rename it to make marks here") from error
+    return SavedMarks(tuple(marks), _version(content))
+
+
+def write_marks(folder: Path | str, marks: Sequence[Mark], *, version: str, end: float) -> str:
+    """Replace the marks in a playback's folder, whose reference ends at second `end`; return their new version.
+
+    Raise `MarksChangedError` if the file is not the given version: another tab or program has written it since.
+    """
+    if len(marks) > MAX_MARKS:
+        raise PlaybackError(f"{len(marks):,} marks are too many: save at most {MAX_MARKS:,}")
+    rows = []
+    for mark in sorted(marks, key=lambda each: each.second):
+        label = " ".join(mark.label.split())
+        if not 0 < len(label) <= MAX_MARK_LETTERS or any(ord(letter) < 32 or ord(letter) == 127 for letter in label):
+            raise PlaybackError(f"{mark.label!r:.60} is no name of a mark: use 1 to {MAX_MARK_LETTERS} letters")
+        if not 0 <= mark.second <= end:
+            raise PlaybackError(f"{label!r} is at {mark.second:g} s, but the reference lasts from 0 to {end:g} s")
+        rows.append([f"{mark.second:.6f}", label])
+    content = format_table([MARK_COLUMNS, *rows]).encode()
+    file = Path(folder) / MARKS
+    with atomic_write(file) as part:  # which holds a lock on the file
+        if read_marks(folder).version != version:
+            raise MarksChangedError(f"{MARKS} was changed by another tab or program after it was read here")
+        part.write_bytes(content)
+    return _version(content)
+
+
+def _version(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def _decode(folder: Path, content: Any) -> OpenedPlayback:

@@ -13,6 +13,7 @@ import csv
 import errno
 import functools
 import hashlib
+import io
 import os
 import re
 import shutil
@@ -375,6 +376,13 @@ def write_table(file: Path, rows: Iterable[Sequence[object]]) -> None:
     """Write rows as CSV, atomically; text that a spreadsheet would take for a formula gets an apostrophe in front."""
     with atomic_write(file) as part, part.open("w", encoding="utf-8", newline="") as opened:
         csv.writer(opened).writerows([_quote_cell(cell) for cell in row] for row in rows)
+
+
+def format_table(rows: Iterable[Sequence[object]]) -> str:
+    """Format rows as the CSV that `write_table` writes."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([_quote_cell(cell) for cell in row] for row in rows)
+    return text.getvalue()
 
 
 def read_cell(text: str) -> str:

@@ -14,8 +14,10 @@ import webbrowser
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -24,7 +26,16 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from inphase.playback import INDEX, OpenedPlayback, PlaybackError, open_playback
 from inphase.playback.part import AUDIO_TYPES, IMAGE_TYPES, VIDEO_TYPES
-from inphase.playback.playback_folder import find_file
+from inphase.playback.playback_folder import (
+    MARKS,
+    MAX_MARKS_BYTES,
+    Mark,
+    MarksChangedError,
+    find_file,
+    read_marks,
+    write_marks,
+)
+from inphase.storage.errors import MediaError
 from inphase.viewer.page import STATIC, static_files
 
 ADDRESS = "127.0.0.1"
@@ -56,11 +67,19 @@ HEADERS = {
 }
 
 
-def serve(folder: Path, *, port: int = 0, on_ready: Callable[[str], None], open_browser: bool = False) -> None:
+def serve(
+    folder: Path,
+    *,
+    port: int = 0,
+    edit: bool = False,
+    on_ready: Callable[[str], None],
+    open_browser: bool = False,
+) -> None:
     """Serve a playback until interrupted; call `on_ready` with the URL of the page when connections are accepted.
 
     Port 0 selects a free port. The server listens on the loopback interface only. The URL holds a token that is new at
-    every start: without it other users of the machine get nothing.
+    every start: without it other users of the machine get nothing. With `edit` the page can save marks to labels.csv
+    in the folder.
     """
     if not 0 <= port <= 65535:
         raise ValueError(f"port {port} does not exist: choose one from 1 to 65535, or 0 for a free port")
@@ -76,7 +95,7 @@ def serve(folder: Path, *, port: int = 0, on_ready: Callable[[str], None], open_
         port = listener.getsockname()[1]
         token = secrets.token_urlsafe(24)
         config = uvicorn.Config(
-            application(folder, port=port, token=token),
+            application(folder, port=port, token=token, edit=edit),
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -110,11 +129,16 @@ def browse(url: str) -> Iterator[None]:
         Path(page.name).unlink(missing_ok=True)
 
 
-def application(folder: Path, *, port: int, token: str) -> ASGIApp:
-    """Build the ASGI application that serves one playback to requests for localhost at `port` that hold the token."""
-    served = ServedPlayback(folder)
+def application(folder: Path, *, port: int, token: str, edit: bool = False) -> ASGIApp:
+    """Build the ASGI application that serves one playback to requests for localhost at `port` that hold the token.
+
+    With `edit` it saves marks, too.
+    """
+    served = ServedPlayback(folder, edit=edit)
     # A route answers GET and HEAD, and 405 to all other methods.
     routes = [Route("/", _page), Route("/static/{name}", _static), Route("/data/{path:path}", served.respond)]
+    if edit:
+        routes += [Route("/marks", served.marks), Route("/marks", served.save_marks, methods=["PUT"])]
     hosts = {f"{name}:{port}".encode() for name in (ADDRESS, "localhost")}
     if port == 80:  # browsers omit it
         hosts |= {ADDRESS.encode(), b"localhost"}
@@ -215,9 +239,10 @@ class TimedProtocol(H11Protocol):
 class ServedPlayback:
     """The files of one playback; the document is read again when it changes."""
 
-    def __init__(self, folder: Path) -> None:
-        """Serve the playback in `folder`."""
+    def __init__(self, folder: Path, *, edit: bool = False) -> None:
+        """Serve the playback in `folder`; with `edit` its responses name the file that marks are saved to."""
         self._folder = folder
+        self._edit = edit
         self._lock = threading.Lock()
         self._opened: OpenedPlayback | None = None
         self._stamp: object = None
@@ -237,15 +262,78 @@ class ServedPlayback:
         try:
             opened = self.open()
         except (PlaybackError, OSError) as error:
-            # In ASCII: the path of the folder need not be valid Unicode.
-            return Response(json.dumps({"error": str(error)}), 422, media_type="application/json")
+            return _json({"error": str(error)}, 422)
         if path not in opened.files:
             return _absent()
         try:  # again: the file may have been replaced by a link since
             file = find_file(self._folder, path)
         except PlaybackError:
             return _absent()
-        return _file(file, Path(path).suffix.lower())
+        response = _file(file, Path(path).suffix.lower())
+        if self._edit and path == INDEX:
+            response.headers["Inphase-Marks"] = MARKS
+        return response
+
+    def marks(self, _: Request) -> Response:
+        """Send the saved marks and their version."""
+        try:
+            saved = read_marks(self._folder)
+        except (PlaybackError, OSError) as error:
+            return _json({"error": str(error)}, 422)
+        return _json({"marks": msgspec.to_builtins(saved.marks), "version": saved.version})
+
+    async def save_marks(self, request: Request) -> Response:
+        """Replace the saved marks by those of a page of this server, unless their file has changed since.
+
+        A page of another site cannot send this request: its browser asks first, by OPTIONS, and is refused.
+        """
+        if request.headers.get("origin") != f"http://{request.headers['host']}":
+            return _json({"error": "marks are saved from the page of this server only"}, 403)
+        try:
+            body = await asyncio.wait_for(_read_body(request, MAX_MARKS_BYTES), MAX_REQUEST_SECONDS)
+        except TimeoutError:
+            return _json({"error": "the marks did not arrive in time: save again"}, 408)
+        if body is None:
+            return _json({"error": f"the marks have more than {MAX_MARKS_BYTES:,} bytes: save fewer"}, 413)
+        return await run_in_threadpool(self._save, body)
+
+    def _save(self, body: bytes) -> Response:
+        try:
+            given = msgspec.json.decode(body, type=GivenMarks)
+            playback = self.open().playback
+            if not playback.tracks:
+                return _json({"error": "the playback has no video to mark"}, 422)
+            end = playback.tracks[playback.reference].duration
+            version = write_marks(self._folder, given.marks, version=given.version, end=end)
+        except MarksChangedError as error:
+            return _json({"error": str(error)}, 409)
+        except (msgspec.DecodeError, PlaybackError) as error:
+            return _json({"error": f"the marks were not saved: {error}"}, 422)
+        except (MediaError, OSError) as error:
+            return _json({"error": str(error)}, 507)
+        return _json({"version": version})
+
+
+class GivenMarks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Marks to save, and the version of those that they replace."""
+
+    marks: tuple[Mark, ...]
+    version: str
+
+
+async def _read_body(request: Request, limit: int) -> bytes | None:
+    """Read the body of a request; None if it has more than `limit` bytes."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > limit:
+            return None
+    return bytes(body)
+
+
+def _json(content: object, status: int = 200) -> Response:
+    # In ASCII: the path of the folder need not be valid Unicode.
+    return Response(json.dumps(content), status, media_type="application/json")
 
 
 def _stamp(file: Path) -> object:

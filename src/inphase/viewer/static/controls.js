@@ -6,14 +6,13 @@ import { toggleTheme } from "./theme.js";
 const SPEEDS = [0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 4];
 const $ = (id) => document.getElementById(id);
 
-export function bindControls(playback, clock, layers) {
+export function bindControls(playback, clock, layers, { marks, actions: more }) {
   const transport = $("transport");
   transport.hidden = false;
   bindScrubber(clock);
   bindButtons(playback, clock, layers);
   bindRange(clock);
-  const actions = actionsOf(playback, clock, layers);
-  bindKeys(actions);
+  bindKeys([...actionsOf(playback, clock, layers, marks), ...more]);
   bindSpeech(playback, clock);
 }
 
@@ -81,13 +80,13 @@ function mute(clock) {
 }
 
 // What each key does: [keys, what it is called, what it does]. The help lists the same.
-function actionsOf(playback, clock, layers) {
-  const marks = marksOf(playback);
+function actionsOf(playback, clock, layers, marks) {
+  let stops = marksOf(playback, marks);
+  marks.addEventListener("change", () => { stops = marksOf(playback, marks); });
   const faster = (by) => {
     const place = SPEEDS.indexOf(clock.speed) + by;
     if (SPEEDS[place]) clock.setSpeed(SPEEDS[place]);
   };
-  const next = marks.find.bind(marks);
   const most = clock.duration;
   return [
     [["Space", "K"], "Play or pause", () => clock.toggle()],
@@ -99,12 +98,12 @@ function actionsOf(playback, clock, layers) {
     [["End"], "Go to the end", () => clock.seek(most)],
     [["↑"], "Faster", () => faster(1)],
     [["↓"], "Slower", () => faster(-1)],
-    [["B"], "Go to the previous mark", () => clock.seek(marks.findLast((mark) => mark < clock.time - 0.02) ?? 0)],
-    [["N"], "Go to the next mark", () => clock.seek(next((mark) => mark > clock.time + 0.02) ?? most)],
+    [["B"], "Go to the previous mark", () => clock.seek(stops.findLast((stop) => stop < clock.time - 0.02) ?? 0)],
+    [["N"], "Go to the next mark", () => clock.seek(stops.find((stop) => stop > clock.time + 0.02) ?? most)],
     [["L"], "Repeat", () => clock.setLoop({ looping: !clock.looping })],
     [["["], "Repeat from here", () => clock.setLoop({ loop: { start: clock.time, end: Math.max(clock.loop.end, clock.time + 0.1) } })],
     [["]"], "Repeat up to here", () => clock.setLoop({ loop: { start: Math.min(clock.loop.start, clock.time - 0.1), end: clock.time } })],
-    [["M"], "Sound of the reference", () => mute(clock)],
+    [["S"], "Sound of the reference", () => mute(clock)],
     [["P"], "Joints", () => layers.set({ joints: !layers.joints })],
     [["H"], "Heat map", () => layers.set({ heat: !layers.heat })],
     [["T"], "Light or dark theme", toggleTheme],
@@ -123,10 +122,11 @@ function bindKeys(actions) {
     list.append(element("div", {}, element("dt", {}, ...shown), element("dd", { text: name })));
   }
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || $("keys").open) return;
+    if (event.altKey || $("keys").open) return;
     const name = NAMES[event.key] ?? (event.key.length === 1 ? event.key.toUpperCase() : event.key);
     if (isTheirs(event.target, name)) return;
-    const act = bound.get(event.shiftKey && name.length === 1 && "←→".includes(name) ? `Shift ${name}` : name);
+    const shifted = event.shiftKey && (event.ctrlKey || event.metaKey || "←→".includes(name));
+    const act = bound.get(`${event.ctrlKey || event.metaKey ? "Ctrl " : ""}${shifted ? "Shift " : ""}${name}`);
     if (!act) return;
     event.preventDefault();
     act();
@@ -136,8 +136,8 @@ function bindKeys(actions) {
 
 // Keys that the element in focus needs for itself.
 function isTheirs(target, name) {
-  if (target.matches("select")) return true;
-  if (target.matches("button, a, summary")) return name === "Space";
+  if (target.matches("select, input[type=text]")) return true;
+  if (target.matches("button, a, summary")) return name === "Space" || name === "Enter";
   return target.id === "opacity";
 }
 

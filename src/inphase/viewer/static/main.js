@@ -2,10 +2,13 @@
 import { Clock } from "./clock.js";
 import { bindControls } from "./controls.js";
 import { element } from "./draw.js";
+import { buildMarking } from "./marking.js";
+import { Marks } from "./marks.js";
+import { buildKeyPositions } from "./names.js";
 import { buildPanels } from "./panels.js";
 import { loadPlayback } from "./playback.js";
 import { startTheme } from "./theme.js";
-import { buildTimeline } from "./timeline.js";
+import { buildTimeline, keyPositions } from "./timeline.js";
 import { showVerdict } from "./verdict.js";
 import { buildVideos, Layers } from "./videos.js";
 
@@ -29,12 +32,16 @@ function build(playback) {
   const clock = new Clock(timed ? lengthOf(playback) : { duration: 1, rate: 30 });
   const layers = new Layers();
   buildVideos(playback, clock, $("videos"), layers);
-  buildTimeline(playback, clock, $("timeline"));
+  const marks = new Marks();
+  buildTimeline(playback, clock, $("timeline"), marks);
+  const actions = buildKeyPositions(() => keyPositions(playback, marks), clock, marks, $("positions"));
+  if (playback.tracks.length) actions.push(...buildMarking(playback, clock, marks, $("marking")));
+  else $("marking").remove();
   buildPanels(playback, clock, $("panels"), $("videos"));
-  if (timed) bindControls(playback, clock, layers);
+  if (timed) bindControls(playback, clock, layers, { marks, actions });
   else $("help").hidden = true;
   $("summary").textContent = summary(playback, clock, timed);
-  window.inphase = { playback, clock }; // for the curious, and for tests
+  window.inphase = { playback, clock, marks }; // for the curious, and for tests
 }
 
 // The clock is the reference's; without tracks it runs as long as the skeletons move.

@@ -6,7 +6,7 @@ const VERSION = 1;
 
 export async function loadPlayback() {
   const written = window.INPHASE;
-  const playback = written ? written.document : await fetchDocument();
+  const { content: playback, saves } = written ? { content: written.document, saves: null } : await fetchDocument();
   expect(playback && playback.format === "inphase playback", "The document is not a playback.");
   expect(playback.version === VERSION, `The playback has version ${playback.version}; this page shows ${VERSION}.`);
   await loadArrays(playback, "playback");
@@ -23,7 +23,7 @@ export async function loadPlayback() {
   }
   expect(tracks.length || skeletons.length || results.length, "The playback has nothing to show.");
   expect(!tracks.length || tracks[reference], "The reference track does not exist.");
-  return { title: playback.title, tracks, pairs, skeletons, results, reference };
+  return { title: playback.title, tracks, pairs, skeletons, results, reference, saves };
 }
 
 // A path in the playback's folder as an address; no part of it can lead out of there. A single page holds its media.
@@ -66,7 +66,7 @@ async function fetchDocument() {
     throw new Error(`The playback is not JSON: ${error.message}`);
   }
   expect(response.ok, content.error ?? `The server answered ${response.status}.`);
-  return content;
+  return { content, saves: response.headers.get("Inphase-Marks") }; // the file that marks are saved to
 }
 
 // Replace every reference to an array, {file, dtype, shape}, by the array with its shape.
