@@ -133,7 +133,9 @@ def open_page(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
     """Open pages that fail the test when they throw, or ask any other host for anything."""
     contexts, wrong = [], []
 
-    def open_(url: str, *, width: int = 1280, height: int = 900, ready: bool = True, dark: bool = False) -> "Page":
+    def open_(
+        url: str, *, width: int = 1280, height: int = 900, ready: bool = True, dark: bool = False, unfold: bool = True
+    ) -> "Page":
         scheme = "dark" if dark else "light"
         context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
         contexts.append(context)
@@ -144,6 +146,8 @@ def open_page(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
         page.goto(url)
         if ready:
             settle(page)
+            if unfold and page.locator("#details").is_visible():
+                page.locator("#details summary").click()
         return page
 
     yield open_

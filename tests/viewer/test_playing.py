@@ -37,9 +37,13 @@ def mapped(seconds: Any) -> Any:
     return np.interp(seconds, *KNOTS)
 
 
-@pytest.mark.parametrize("speed", ["1", "0.5"])
-def test_two_videos_play_in_step(open_page: Open, pair_url: str, speed: str) -> None:
-    off = best_of_three(open_page(pair_url), KNOTS, speed)
+@pytest.mark.parametrize(("speed", "overlay"), [("1", False), ("0.5", False), ("1", True)])
+def test_two_videos_play_in_step(open_page: Open, pair_url: str, speed: str, overlay: bool) -> None:
+    page = open_page(pair_url)
+    if overlay:
+        page.keyboard.press("o")
+        page.locator(".ghost canvas").wait_for()
+    off = best_of_three(page, KNOTS, speed)
     assert np.median(off) < FRAME / 4
     assert np.quantile(off, 0.95) < FRAME
 

@@ -2,17 +2,19 @@
 import { clockText, element } from "./draw.js";
 import { marksOf, phaseAt } from "./timeline.js";
 import { toggleTheme } from "./theme.js";
+import { toggleFull } from "./tiles.js";
 
 const SPEEDS = [0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 4];
 const $ = (id) => document.getElementById(id);
 
-export function bindControls(playback, clock, layers, { marks, actions: more }) {
+export function bindControls(playback, clock, layers, { marks, tiles, overlay, actions: more }) {
   const transport = $("transport");
   transport.hidden = false;
   bindScrubber(clock);
   bindButtons(playback, clock, layers);
   bindRange(clock);
-  bindKeys([...actionsOf(playback, clock, layers, marks), ...more]);
+  bindKeys([...actionsOf(playback, clock, layers, marks), ...watching(tiles, overlay), ...more,
+    [["?"], "Show these keys", () => $("keys").showModal()]]);
   bindSpeech(playback, clock);
 }
 
@@ -107,7 +109,25 @@ function actionsOf(playback, clock, layers, marks) {
     [["P"], "Joints", () => layers.set({ joints: !layers.joints })],
     [["H"], "Heat map", () => layers.set({ heat: !layers.heat })],
     [["T"], "Light or dark theme", toggleTheme],
-    [["?"], "Show these keys", () => $("keys").showModal()],
+  ];
+}
+
+// Buttons and keys of what is seen: overlay, full screen, zoom and places.
+function watching(tiles, overlay) {
+  $("ghost").hidden = !overlay;
+  const ghost = () => { if (overlay) $("ghost").setAttribute("aria-pressed", overlay()); };
+  $("ghost").addEventListener("click", ghost);
+  $("full").addEventListener("click", toggleFull);
+  const leave = () => { if (document.documentElement.hasAttribute("data-full")) toggleFull(); };
+  return [
+    [["F"], "Full screen", toggleFull],
+    [["Escape"], "Leave full screen", leave],
+    ...(overlay ? [[["O"], "Overlay of two videos", ghost]] : []),
+    [["X"], "Swap the first two", () => tiles.swapFirst()],
+    [["+"], "Zoom in", () => tiles.zoomAll(1.25)],
+    [["-"], "Zoom out", () => tiles.zoomAll(0.8)],
+    [["0"], "No zoom", () => tiles.zoomAll(null)],
+    [["D"], "Details", () => { $("details").open = !$("details").open; }],
   ];
 }
 

@@ -5,9 +5,11 @@ import { element } from "./draw.js";
 import { buildMarking } from "./marking.js";
 import { Marks } from "./marks.js";
 import { buildKeyPositions } from "./names.js";
+import { buildOverlay } from "./overlay.js";
 import { buildPanels } from "./panels.js";
 import { loadPlayback } from "./playback.js";
 import { startTheme } from "./theme.js";
+import { Tiles } from "./tiles.js";
 import { buildTimeline, keyPositions } from "./timeline.js";
 import { showVerdict } from "./verdict.js";
 import { buildVideos, Layers } from "./videos.js";
@@ -31,17 +33,19 @@ function build(playback) {
   const timed = playback.tracks.length || playback.skeletons.length;
   const clock = new Clock(timed ? lengthOf(playback) : { duration: 1, rate: 30 });
   const layers = new Layers();
-  buildVideos(playback, clock, $("videos"), layers);
+  const tiles = new Tiles($("videos"));
+  buildVideos(playback, clock, tiles, layers);
   const marks = new Marks();
   buildTimeline(playback, clock, $("timeline"), marks);
   const actions = buildKeyPositions(() => keyPositions(playback, marks), clock, marks, $("positions"));
   if (playback.tracks.length) actions.push(...buildMarking(playback, clock, marks, $("marking")));
   else $("marking").remove();
-  buildPanels(playback, clock, $("panels"), $("videos"));
-  if (timed) bindControls(playback, clock, layers, { marks, actions });
+  buildPanels(playback, clock, { details: $("details"), found: $("found"), tiles });
+  const overlay = buildOverlay(playback, clock, tiles, layers);
+  if (timed) bindControls(playback, clock, layers, { marks, tiles, overlay, actions });
   else $("help").hidden = true;
   $("summary").textContent = summary(playback, clock, timed);
-  window.inphase = { playback, clock, marks }; // for the curious, and for tests
+  window.inphase = { playback, clock, marks, tiles }; // for the curious, and for tests
 }
 
 // The clock is the reference's; without tracks it runs as long as the skeletons move.

@@ -6,25 +6,33 @@ import { matrixPanel } from "./matrix.js";
 import { resultsPanel } from "./results.js";
 import { skeletonPanel } from "./skeleton.js";
 
+const KEY = "inphase-details";
 const PANELS = [matrixPanel, curvesPanel, skeletonPanel, resultsPanel];
 
-export function buildPanels(playback, clock, place, videos) {
+// Analyses are folded away under "Details"; search results, and people in space where nothing else is, are not.
+export function buildPanels(playback, clock, { details, found, tiles }) {
+  const folded = details.querySelector(".panels");
   for (const panel of PANELS) {
     const made = panel(playback, clock, card);
     if (!made) continue;
-    if (panel === skeletonPanel && isAlone(playback)) putBeside(made, videos, playback.reference);
-    else place.append(made);
+    if (panel === skeletonPanel && isAlone(playback)) tiles.add({ root: made, ratio: 1 }, playback.reference + 1);
+    else if (panel === resultsPanel || !playback.tracks.length) found.append(made);
+    else folded.append(made);
   }
+  details.hidden = !folded.childElementCount;
+  remember(details);
+}
+
+function remember(details) {
+  try {
+    details.open = localStorage.getItem(KEY) === "open";
+    details.addEventListener("toggle", () => localStorage.setItem(KEY, details.open ? "open" : "closed"));
+  } catch { /* a page opened as a file may not remember */ }
 }
 
 // Where people in space are all there is beside the videos, they stand next to the one they come from.
 function isAlone({ tracks, pairs }) {
   return tracks.length > 0 && !pairs.length && !tracks.some(({ curves }) => curves);
-}
-
-function putBeside(panel, videos, reference) {
-  videos.children[reference].after(panel);
-  videos.dataset.count = Math.min(videos.children.length, 9);
 }
 
 function card(title, options, ...content) {

@@ -1,6 +1,6 @@
 // The videos in their grid, each with its joints and heat map laid over it.
-import { color, element, surface } from "./draw.js";
-import { boneColor, pointsShown, sideOf } from "./joints.js";
+import { element, surface } from "./draw.js";
+import { drawJoints } from "./joints.js";
 import { Player } from "./player.js";
 import { load } from "./source.js";
 import { verdictBadge } from "./verdict.js";
@@ -8,13 +8,11 @@ import { verdictBadge } from "./verdict.js";
 const REASONS = { 2: "the connection was lost", 3: "the file is damaged", 4: "the file is missing, or this browser does not play its format" };
 
 // Build a tile per track and hand its videos to the clock; `show` says what is laid over them.
-export function buildVideos(playback, clock, grid, show) {
-  grid.dataset.count = playback.tracks.length;
+export function buildVideos(playback, clock, tiles, show) {
   const places = [];
   playback.tracks.forEach((track, number) => {
     const stage = element("div", { class: "stage" });
     const [height, width] = track.size;
-    stage.style.setProperty("--ratio", width / height);
     const place = element("span", { class: "own" });
     const isReference = number === playback.reference;
     const dot = element("span", { class: "dot", "aria-hidden": "true" });
@@ -23,10 +21,11 @@ export function buildVideos(playback, clock, grid, show) {
     if (isReference) caption.append(element("span", { class: "badge", text: "reference" }));
     if (track.certainty && playback.tracks.length > 2) caption.append(verdictBadge(track.certainty));
     caption.append(place);
-    grid.append(element("figure", { class: "tile" }, element("div", { class: "screen" }, stage), caption));
+    const root = element("figure", { class: "tile" }, element("div", { class: "screen" }, stage), caption);
     places.push([place, track]);
 
-    if (track.media) addVideo(stage, track, clock, isReference);
+    const video = track.media ? addVideo(stage, track, clock, isReference) : null;
+    tiles.add({ root, stage, track, video, name: track.name, ratio: width / height });
     if (track.overlay) addOverlay(stage, track, clock, show);
     if (track.keypoints) addJoints(stage, track, clock, show);
     stage.addEventListener("click", () => clock.toggle());
@@ -49,6 +48,7 @@ function addVideo(stage, track, clock, isReference) {
     const reason = REASONS[video.error?.code] ?? "it cannot be read";
     stage.append(element("p", { class: "broken", role: "alert", text: `${track.media} cannot be played: ${reason}.` }));
   });
+  return video;
 }
 
 function addOverlay(stage, track, clock, show) {
@@ -71,43 +71,11 @@ function addJoints(stage, track, clock, show) {
   const canvas = element("canvas", { class: "overlay", role: "img", "aria-label": `Joints of ${track.name}` });
   stage.append(canvas);
   const { redraw } = surface(canvas, (context, width) => {
-    if (show.joints) drawJoints(context, track, clock.time, width);
+    const look = { scale: width / track.size[1], thick: Math.min(Math.max(width / 140, 1.2), 2.6) };
+    if (show.joints) drawJoints(context, track, clock.time, look);
   });
   clock.addEventListener("time", redraw);
   show.addEventListener("change", redraw);
-}
-
-function drawJoints(context, track, second, width) {
-  const scale = width / track.size[1];
-  const thick = Math.min(Math.max(width / 140, 1.2), 2.6);
-  const { keypoints } = track;
-  const [, count, columns] = keypoints.points.shape;
-  const points = pointsShown(keypoints, track.map.at(second));
-  // (0, 0) is the middle of the first pixel.
-  const joint = (j) => ({ x: (points[j * columns] + 0.5) * scale, y: (points[j * columns + 1] + 0.5) * scale,
-    seen: columns === 3 ? Math.min(Math.max(points[j * columns + 2], 0), 1) : 1 });
-  context.lineCap = "round";
-  for (const bone of keypoints.bones ?? []) {
-    const [a, b] = bone.map(joint);
-    if (Number.isNaN(a.x + a.y + b.x + b.y)) continue;
-    context.globalAlpha = 0.15 + 0.75 * Math.min(a.seen, b.seen);
-    context.strokeStyle = boneColor(keypoints.joints, bone);
-    context.lineWidth = thick;
-    context.beginPath();
-    context.moveTo(a.x, a.y);
-    context.lineTo(b.x, b.y);
-    context.stroke();
-  }
-  for (let j = 0; j < count; j++) {
-    const { x, y, seen } = joint(j);
-    if (Number.isNaN(x + y)) continue;
-    context.globalAlpha = 0.2 + 0.8 * seen;
-    context.fillStyle = color(`side-${sideOf(keypoints.joints[j])}`);
-    context.beginPath();
-    context.arc(x, y, thick * 1.25, 0, 2 * Math.PI);
-    context.fill();
-  }
-  context.globalAlpha = 1;
 }
 
 function videoOf(path, label, clock) {
