@@ -147,7 +147,7 @@ def open_page(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
         if ready:
             settle(page)
             if unfold and page.locator("#details").is_visible():
-                page.locator("#details summary").click()
+                page.keyboard.press("d")
         return page
 
     yield open_

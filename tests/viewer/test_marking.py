@@ -45,7 +45,7 @@ def test_a_moment_is_marked_named_dragged_undone_and_saved(open_page: Open, fold
         page.keyboard.type('=top, of "it"')
         page.keyboard.press("Enter")
         page.evaluate("() => inphase.clock.seek(2.5)")
-        page.get_by_role("button", name="◆ Mark").click()
+        page.locator("#mark").click()
         page.keyboard.type("impact")
         page.keyboard.press("Enter")
         assert marks_of(page) == [[1.0, '=top, of "it"'], [2.5, "impact"]]

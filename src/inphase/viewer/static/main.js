@@ -38,8 +38,7 @@ function build(playback) {
   const marks = new Marks();
   buildTimeline(playback, clock, $("timeline"), marks);
   const actions = buildKeyPositions(() => keyPositions(playback, marks), clock, marks, $("positions"));
-  if (playback.tracks.length) actions.push(...buildMarking(playback, clock, marks, $("marking")));
-  else $("marking").remove();
+  if (playback.tracks.length) actions.push(...buildMarking(playback, clock, marks, $("marking"), $("mark")));
   buildPanels(playback, clock, { details: $("details"), found: $("found"), tiles });
   const overlay = buildOverlay(playback, clock, tiles, layers);
   if (timed) bindControls(playback, clock, layers, { marks, tiles, overlay, actions });

@@ -1,4 +1,4 @@
-// The bar below the timeline in which marks are made, named, removed, downloaded and saved.
+// The bar above the scrubber in which marks are named, removed, downloaded and saved. It appears with the first mark.
 import { clockText, element } from "./draw.js";
 import { SavedMarks, tableOf } from "./marks.js";
 
@@ -6,7 +6,7 @@ const LONGEST = 200; // letters of a name
 const OPENED = 0.001; // seconds after the start of a frame, so that it is shown
 
 // Build the bar and give the actions of its keys: [keys, name, action].
-export function buildMarking(playback, clock, marks, place) {
+export function buildMarking(playback, clock, marks, place, add) {
   const track = playback.tracks[playback.reference];
   const button = (text, title, act, attributes = {}) => {
     const made = element("button", { type: "button", class: "small", text, title, ...attributes });
@@ -20,6 +20,7 @@ export function buildMarking(playback, clock, marks, place) {
 
   const begin = () => {
     marks.add(momentOf(clock));
+    place.hidden = false;
     if (clock.playing) return; // whoever watches goes on to mark
     name.focus();
     name.select();
@@ -37,7 +38,8 @@ export function buildMarking(playback, clock, marks, place) {
   };
   const download = () => save(tableOf(marks.list), "labels.csv");
 
-  const add = button("◆ Mark", "Mark this moment (M)", begin, { class: "small main" });
+  add.hidden = false;
+  add.addEventListener("click", begin);
   const copy = button("Edit the labels", `Copy the ${track.events.length} labels of ${track.name} to marks`, () => marks.addAll(track.events));
   const erase = button("Delete", "Delete the selected mark (Delete)", remove);
   const undo = button("Undo", "Undo (Ctrl Z)", () => marks.undo());
@@ -50,7 +52,7 @@ export function buildMarking(playback, clock, marks, place) {
     if (event.key === "Escape") name.value = marks.current?.label ?? "";
     name.blur();
   });
-  place.append(add, copy, name, where, erase, undo, redo, get, ...(folder?.buttons ?? []), status);
+  place.append(name, where, erase, undo, redo, copy, get, ...(folder?.buttons ?? []), status);
 
   const tell = () => {
     const { current } = marks;
@@ -61,7 +63,8 @@ export function buildMarking(playback, clock, marks, place) {
     undo.disabled = !marks.canUndo;
     redo.disabled = !marks.canRedo;
     get.disabled = !marks.list.length;
-    copy.hidden = !track.events.length || marks.list.length > 0;
+    copy.hidden = track.events.every((event) => marks.list.some(({ second, label }) => second === event.second && label === event.label));
+    place.hidden &&= !folder && !marks.list.length;
     if (!folder) status.textContent = marks.list.length ? `${marks.list.length} marked, not saved: download them` : "";
     folder?.tell();
   };

@@ -4,7 +4,7 @@ import { drawJoints, pointsShown } from "./joints.js";
 
 const SAMPLES = 60; // moments of the clock at which both people are compared
 const ENOUGH = 5; // of them with both people, or the ghost is centered
-const SEEN = 0.3; // visibility of a joint that counts
+const SEEN = 0.3; // visibility of joints that count, where there are enough of them
 const HIPS = [["left_hip", "right_hip"], ["pelvis"], ["hip_center"], ["hips"]];
 const SHOULDERS = [["left_shoulder", "right_shoulder"], ["neck"], ["shoulder_center"], ["thorax"]];
 
@@ -99,12 +99,14 @@ function drawPlaced(context, { track, video, mirrored }, { scale, x, y }, opacit
 // Where the ghost belongs, in pixels of the base: as tall from hips to shoulders, its hips on the other's. One place for
 // the whole clock: what moves is the people.
 export function placementOf(base, ghost, clock) {
-  const pairs = [];
+  const found = [];
   for (let k = 0; k < SAMPLES; k++) {
     const second = (clock.duration * (k + 0.5)) / SAMPLES;
     const [a, b] = [base, ghost].map((tile) => trunkAt(tile, second));
-    if (a && b) pairs.push([a, b]);
+    if (a && b) found.push([a, b]);
   }
+  const seen = found.filter(([a, b]) => Math.min(a.sure, b.sure) >= SEEN);
+  const pairs = seen.length >= ENOUGH ? seen : found;
   if (pairs.length >= ENOUGH) {
     const scale = Math.min(Math.max(median(pairs.map(([a, b]) => a.length / b.length)), 0.1), 10);
     return { joints: true, scale, x: median(pairs.map(([a, b]) => a.x - scale * b.x)), y: median(pairs.map(([a, b]) => a.y - scale * b.y)) };
@@ -114,14 +116,14 @@ export function placementOf(base, ghost, clock) {
   return { joints: false, scale, x: (w - scale * width) / 2, y: (h - scale * height) / 2 };
 }
 
-// The middle of the hips and the way from there to the shoulders; null where they are not seen.
+// The middle of the hips, the way from there to the shoulders, and the least visibility; null where one is unknown.
 function trunkAt({ track, mirrored }, second) {
   if (!track.keypoints) return null;
   const points = pointsShown(track.keypoints, track.map.at(second));
   const [hips, shoulders] = [HIPS, SHOULDERS].map((choices) => middleOf(track.keypoints, points, choices));
   if (!hips || !shoulders) return null;
   const length = Math.hypot(shoulders.x - hips.x, shoulders.y - hips.y);
-  return length > 1 ? { x: mirrored() ? track.size[1] - hips.x : hips.x, y: hips.y, length } : null;
+  return length > 1 ? { x: mirrored() ? track.size[1] - hips.x : hips.x, y: hips.y, length, sure: Math.min(hips.sure, shoulders.sure) } : null;
 }
 
 function middleOf({ joints, points: { shape } }, points, choices) {
@@ -129,8 +131,9 @@ function middleOf({ joints, points: { shape } }, points, choices) {
   if (!chosen) return null;
   const columns = shape[2];
   const seen = chosen.map((j) => ({ x: points[j * columns] + 0.5, y: points[j * columns + 1] + 0.5, sure: columns === 3 ? points[j * columns + 2] : 1 }));
-  if (seen.some(({ x, y, sure }) => !Number.isFinite(x + y) || !(sure >= SEEN))) return null;
-  return { x: seen.reduce((sum, { x }) => sum + x, 0) / seen.length, y: seen.reduce((sum, { y }) => sum + y, 0) / seen.length };
+  if (seen.some(({ x, y }) => !Number.isFinite(x + y))) return null;
+  const mean = (name) => seen.reduce((sum, joint) => sum + joint[name], 0) / seen.length;
+  return { x: mean("x"), y: mean("y"), sure: Math.min(...seen.map(({ sure }) => sure)) };
 }
 
 function median(values) {
