@@ -129,8 +129,8 @@ def test_long_names_leave_headings_their_line(open_page: Open, pair_folder: Path
     folder = tmp_path / "long"
     shutil.copytree(pair_folder, folder)
     content = json.loads((folder / INDEX).read_text())
-    for track in content["tracks"]:
-        track["name"] = "a clip that a telephone named by the day and the hour, 2024-05-17 14.33.05 (3)"
+    for number, track in enumerate(content["tracks"]):
+        track["name"] = f"a clip that a telephone named by the day and the hour, 2024-05-17 14.33.05 ({number})"
     content["pairs"] *= 2  # to choose from
     (folder / INDEX).write_text(json.dumps(content))
     with answered(folder) as url:
@@ -139,6 +139,7 @@ def test_long_names_leave_headings_their_line(open_page: Open, pair_folder: Path
         heights = page.evaluate("() => [...document.querySelectorAll('.card h2')].map((each) => each.offsetHeight)")
         assert heights
         assert max(heights) < 30
+        assert page.locator("figcaption .name").all_inner_texts() == ["…0)", "…1)"], "what differs can be read"
 
 
 def test_panels_fill_the_width_above_what_was_found(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ export function buildKeyPositions(positions, clock, marks, place) {
     place.hidden = !shown.length;
     place.replaceChildren(...shown.map(({ label, second }, number) => {
       const button = element("button", { class: "small", type: "button", title: `${label}, ${second.toFixed(2)} s (${number + 1})` },
-        element("kbd", { text: number + 1 }), element("span", { text: label }));
+        element("kbd", { text: number + 1 }), ...(label === String(number + 1) ? [] : [element("span", { text: label })]));
       button.addEventListener("click", () => go(number));
       return button;
     }));

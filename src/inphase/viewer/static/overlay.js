@@ -40,12 +40,12 @@ function ghostTile(filmed, playback, clock, tiles, layers) {
   const strength = element("input", { type: "range", min: 0, max: 1, step: 0.02, value: opacity, "aria-label": "Opacity of the second video" });
   const choose = (label, chosen, act) => {
     const made = element("select", { "aria-label": label });
-    filmed.forEach(({ track }, k) => made.append(element("option", { value: k, text: track.name })));
+    filmed.forEach(({ track }, k) => made.append(element("option", { value: k, text: track.short })));
     made.value = filmed.indexOf(chosen);
     made.addEventListener("change", () => act(filmed[made.value]));
     return made;
   };
-  const names = filmed.length === 2 ? [element("span", { class: "name", text: `${base.track.name} + ${ghost.track.name}` })]
+  const names = filmed.length === 2 ? [element("span", { class: "name", text: `${base.track.short} + ${ghost.track.short}` })]
     : [choose("First video of the overlay", base, (tile) => { base = tile; change(); }), element("span", { text: "+" }),
       choose("Second video of the overlay", ghost, (tile) => { ghost = tile; change(); })];
   const root = element("figure", { class: "tile ghost" }, element("div", { class: "screen" }, stage),

@@ -12,6 +12,8 @@ export async function loadPlayback() {
   await loadArrays(playback, "playback");
   const { tracks = [], pairs = [], skeletons = [], results = [], reference = 0 } = playback;
   for (const [number, track] of tracks.entries()) prepareTrack(track, `tracks[${number}]`);
+  shortenNames(tracks);
+  shortenNames(results.flatMap(({ query, hits }) => [query, ...hits]));
   for (const [number, pair] of pairs.entries()) {
     const { rows, columns, row_times, column_times, cost, path } = pair;
     expect(tracks[rows] && tracks[columns], `pairs[${number}] names a track that does not exist.`);
@@ -49,6 +51,15 @@ function prepareTrack(track, where) {
   expect(!certainty || certainty.probability.data.length === certainty.times.data.length, `${where}.certainty: lengths differ.`);
   expect(!curves || curves.values.shape[0] === curves.times.data.length, `${where}.curves: lengths differ.`);
   expect(!keypoints || keypoints.points.shape[0] === keypoints.times.data.length, `${where}.keypoints: lengths differ.`);
+}
+
+// Where all names begin alike, as those of a camera do, `short` has what differs.
+function shortenNames(named) {
+  const [first = "", ...others] = named.map(({ name }) => name);
+  let length = 0;
+  while (others.length && length < first.length && others.every((name) => name[length] === first[length])) length += 1;
+  length = first.slice(0, length).search(/[^\p{L}\p{N}][\p{L}\p{N}]*$/u) + 1; // whole words
+  for (const each of named) each.short = length >= 8 && each.name.length > length ? `…${each.name.slice(length)}` : each.name;
 }
 
 async function fetchDocument() {

@@ -23,7 +23,7 @@ function moment(found, playback, clock, best) {
   const picture = element("div", { class: "thumbnail" });
   if (found.thumbnail) picture.append(element("img", { src: addressOf(found.thumbnail), alt: "", loading: "lazy" }));
   else picture.append(element("span", { class: "muted", text: "♪", "aria-hidden": "true" }));
-  const text = element("div", { class: "words" }, element("span", { class: "name", text: found.name, title: found.name }),
+  const text = element("div", { class: "words" }, element("span", { class: "name", text: found.short, title: found.name }),
     element("span", { class: "muted", text: where }));
   const scored = Number.isFinite(found.score);
   if (scored) text.append(element("span", { class: "score", text: found.score.toFixed(3) }));

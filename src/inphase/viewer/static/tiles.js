@@ -2,7 +2,8 @@
 import { element } from "./draw.js";
 
 const MOST_ZOOM = 8;
-const LEAST_HEIGHT = 180; // pixels for all rows, however low the window is
+const LEAST_HEIGHT = 180; // pixels for all rows, however low the window is …
+const LEAST_SHARE = 0.55; // … and a share of the window, however much is above
 const ROOM = 0.12; // share of the window's height that is left to what is below
 const SIDE = 0.56; // share of the width, or of the height on a narrow window, of a tile that stands before the others
 const NARROW = 640; // pixels
@@ -68,7 +69,7 @@ export class Tiles {
     const below = document.getElementById("transport").offsetHeight;
     const top = full ? 0 : grid.parentElement.getBoundingClientRect().top + window.scrollY;
     let width = whole;
-    let height = Math.max(LEAST_HEIGHT, window.innerHeight - top - below - (full ? 24 : ROOM * window.innerHeight));
+    let height = Math.max(LEAST_HEIGHT, LEAST_SHARE * window.innerHeight, window.innerHeight - top - below - (full ? 24 : ROOM * window.innerHeight));
     if (this.side) {
       const beside = whole > NARROW;
       const most = [beside ? whole * SIDE : whole, (beside ? height : height * SIDE) - captionOf(this.side)];

@@ -68,7 +68,7 @@ class Lane {
   constructor(track, number, clock, { labels, named, marks }) {
     Object.assign(this, { track, clock, labels, named, marks });
     const name = element("span", { class: "lane-name" }, element("span", { class: "dot", "aria-hidden": "true" }),
-      element("span", { text: track.name }));
+      element("span", { text: track.short, title: track.name }));
     name.firstChild.style.setProperty("--color", `var(--track-${number % 9})`);
     this.bar = element("div", { class: "bar", role: "group", "aria-label": `Phases and events of ${track.name}` });
     this.names = element("div", { class: "names", "aria-hidden": "true" });
@@ -120,6 +120,7 @@ class Lane {
     if (this.marks && this.crowded && !this.lines) this.addLines();
     this.bar.replaceChildren(...lines, ...parts);
     this.bar.classList.toggle("empty", !parts.length);
+    if (!parts.length && this.marks) this.bar.append(element("span", { class: "hint muted", text: "M marks the moment that is shown" }));
     if (focused) this.bar.querySelector(`[data-id="${CSS.escape(focused)}"]`)?.focus();
     this.redrawLines?.();
     this.nameAll();
@@ -154,7 +155,7 @@ class Lane {
   press(event) {
     if (event.button !== 0) return;
     const id = Number(event.target.closest(".pin")?.dataset.id);
-    if (event.target !== this.bar && event.target !== this.lines && !id) return;
+    if (event.target.closest("button") && !id) return;
     document.activeElement?.blur?.(); // a name that is being typed is kept
     const { bar, clock, marks } = this;
     const secondAt = ({ clientX }) => {

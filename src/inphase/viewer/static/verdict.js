@@ -13,9 +13,9 @@ export function levelOf(confidence) {
   return LEVELS.find(([, least]) => confidence >= least)[0];
 }
 
-export function verdictBadge({ judgment, whole }) {
+export function verdictBadge({ judgment, whole }, words = WORDS[judgment]) {
   return element("span", { class: "verdict", "data-judgment": judgment, title: `probability ${percent(whole)}` },
-    element("span", { text: SIGNS[judgment], "aria-hidden": "true" }), element("span", { text: WORDS[judgment] }));
+    element("span", { text: SIGNS[judgment], "aria-hidden": "true" }), element("span", { text: words }));
 }
 
 // Put the worst verdict beside the title, its reasons below, and a warning if it is not to be trusted.
@@ -79,8 +79,8 @@ export function confidenceLegend({ tracks }, clock) {
     .map((run) => ({ ...run, track }))).sort((a, b) => a.least - b.least).slice(0, MOST_MOMENTS).sort((a, b) => a.from - b.from);
   if (doubts.length) legend.append(element("span", { text: "Check:" }));
   for (const { track, ...run } of doubts) {
-    const text = `${shown.length > 1 ? `${track.name} ` : ""}${spanOf(run)}`;
-    const button = element("button", { class: "small", type: "button", text, title: `Go to ${text}` });
+    const text = `${shown.length > 1 ? `${track.short} ` : ""}${spanOf(run)}`;
+    const button = element("button", { class: "small", type: "button", text, title: `${track.name}: go to ${spanOf(run)}` });
     button.addEventListener("click", () => clock.seek(run.from));
     legend.append(button);
   }
