@@ -115,7 +115,13 @@ def test_an_exported_page_offers_a_download_only(open_page: Open, folder: Path, 
         page.get_by_role("button", name="Download CSV").click()
     assert download.value.path().read_text() == "second,label\n0.000000,mark 1\n"
     assert page.get_by_role("button", name="Save").count() == 0
-    assert "download them" in page.locator(".mark-status").inner_text()
+    page.keyboard.press("m")
+    page.keyboard.press("Enter")
+    assert "2 marked, not saved: download them" in page.locator(".mark-status").inner_text()
+    page.locator(".pin").first.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Delete")
+    assert page.evaluate(LIST) == [[0, "mark 2"]], "a mark is selected by the keyboard, too"
 
 
 @pytest.mark.slow

@@ -83,8 +83,7 @@ function mute(clock) {
 
 // What each key does: [keys, what it is called, what it does]. The help lists the same.
 function actionsOf(playback, clock, layers, marks) {
-  let stops = marksOf(playback, marks);
-  marks.addEventListener("change", () => { stops = marksOf(playback, marks); });
+  const stops = () => marksOf(playback, marks); // of 100,000, found anew only when asked for
   const faster = (by) => {
     const place = SPEEDS.indexOf(clock.speed) + by;
     if (SPEEDS[place]) clock.setSpeed(SPEEDS[place]);
@@ -100,8 +99,8 @@ function actionsOf(playback, clock, layers, marks) {
     [["End"], "Go to the end", () => clock.seek(most)],
     [["↑"], "Faster", () => faster(1)],
     [["↓"], "Slower", () => faster(-1)],
-    [["B"], "Go to the previous mark", () => clock.seek(stops.findLast((stop) => stop < clock.time - 0.02) ?? 0)],
-    [["N"], "Go to the next mark", () => clock.seek(stops.find((stop) => stop > clock.time + 0.02) ?? most)],
+    [["B"], "Go to the previous mark", () => clock.seek(stops().findLast((stop) => stop < clock.time - 0.02) ?? 0)],
+    [["N"], "Go to the next mark", () => clock.seek(stops().find((stop) => stop > clock.time + 0.02) ?? most)],
     [["L"], "Repeat", () => clock.setLoop({ looping: !clock.looping })],
     [["["], "Repeat from here", () => clock.setLoop({ loop: { start: clock.time, end: Math.max(clock.loop.end, clock.time + 0.1) } })],
     [["]"], "Repeat up to here", () => clock.setLoop({ loop: { start: Math.min(clock.loop.start, clock.time - 0.1), end: clock.time } })],

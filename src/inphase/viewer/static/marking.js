@@ -36,11 +36,15 @@ export function buildMarking(playback, clock, marks, place, add) {
     marks.change(marks.selected, { second });
     clock.seek(second + OPENED);
   };
-  const download = () => save(tableOf(marks.list), "labels.csv");
+  const download = () => {
+    save(tableOf(marks.list), "labels.csv");
+    if (!folder) marks.markSaved();
+  };
+  let copied = false;
 
   add.hidden = false;
   add.addEventListener("click", begin);
-  const copy = button("Edit the labels", `Copy the ${track.events.length} labels of ${track.name} to marks`, () => marks.addAll(track.events));
+  const copy = button("Edit the labels", `Copy the ${track.events.length} labels of ${track.name} to marks`, () => { copied = true; marks.addAll(track.events); });
   const erase = button("Delete", "Delete the selected mark (Delete)", remove);
   const undo = button("Undo", "Undo (Ctrl Z)", () => marks.undo());
   const redo = button("Redo", "Redo (Ctrl Shift Z)", () => marks.redo());
@@ -63,13 +67,14 @@ export function buildMarking(playback, clock, marks, place, add) {
     undo.disabled = !marks.canUndo;
     redo.disabled = !marks.canRedo;
     get.disabled = !marks.list.length;
-    copy.hidden = track.events.every((event) => marks.list.some(({ second, label }) => second === event.second && label === event.label));
+    copied &&= marks.list.length > 0;
+    copy.hidden = copied || !track.events.length;
     place.hidden &&= !folder && !marks.list.length;
-    if (!folder) status.textContent = marks.list.length ? `${marks.list.length} marked, not saved: download them` : "";
+    if (!folder) status.textContent = marks.dirty ? `${marks.list.length} marked, not saved: download them` : "";
     folder?.tell();
   };
   marks.addEventListener("change", tell);
-  window.addEventListener("beforeunload", (event) => { if (folder && marks.dirty) event.preventDefault(); });
+  window.addEventListener("beforeunload", (event) => { if (marks.dirty) event.preventDefault(); });
   tell();
   folder?.load();
   return [

@@ -58,7 +58,15 @@ export class Tiles {
     this.lay();
   }
 
+  // A caption's height depends on the width that it gets, so that a second look may be needed.
   lay() {
+    const heights = () => [...this.grid.parentElement.querySelectorAll("figcaption")].map(({ offsetHeight }) => offsetHeight).join();
+    const before = heights();
+    this.layOnce();
+    if (heights() !== before) this.layOnce();
+  }
+
+  layOnce() {
     const { grid, list } = this;
     const whole = grid.parentElement.clientWidth;
     if (!whole || !list.length) return;

@@ -76,6 +76,7 @@ class Lane {
     this.events = track.events.map((event) => ({ event, second: track.map.inverse(event.second) })).sort(inTime);
     if (this.crowded) this.addLines();
     this.bar.addEventListener("pointerdown", (event) => this.press(event));
+    this.bar.addEventListener("click", ({ target }) => this.choose(Number(target.closest(".pin")?.dataset.id)));
     this.root = element("div", { class: "lane" }, name,
       element("div", { class: "rows" }, this.bar, this.names, confidenceStrip(track, clock) ?? ""));
     new ResizeObserver(() => this.nameAll()).observe(this.bar);
@@ -151,6 +152,12 @@ class Lane {
     this.redrawLines = redraw;
   }
 
+  choose(id) {
+    if (!id) return;
+    this.marks.select(id);
+    this.clock.seek(this.marks.current.second + OPENED);
+  }
+
   // Seek on the bar; select and drag a mark.
   press(event) {
     if (event.button !== 0) return;
@@ -169,8 +176,7 @@ class Lane {
       return;
     }
     event.preventDefault();
-    marks.select(id);
-    clock.seek(marks.current.second + OPENED);
+    this.choose(id);
     bar.querySelector(`[data-id="${id}"]`)?.focus({ preventScroll: true });
     bar.setPointerCapture(event.pointerId);
     const begin = event.clientX;
