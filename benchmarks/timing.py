@@ -34,6 +34,19 @@ def interleave(
     return {name: statistics.median(values) for name, values in turns.items()}
 
 
+def interleave_cpu(calls: dict[str, Call], *, rounds: int = 5) -> dict[str, float]:
+    """Return the median seconds of processor time of each call over rounds in which every call has its turn."""
+    for call in calls.values():
+        call()
+    turns: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            begin = time.process_time()
+            call()
+            turns[name].append(time.process_time() - begin)
+    return {name: statistics.median(values) for name, values in turns.items()}
+
+
 def _turn(call: Call, repeats: int, wait: Call) -> float:
     wait()
     start = time.perf_counter()

@@ -24,8 +24,12 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 @pytest.fixture(autouse=True)
 def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Give every test a cache folder of its own: none reads or writes the user's."""
+    """Give every test a cache folder of its own: none reads or writes the user's.
+
+    Frozen networks run in torch: conversion takes a second per network and folder. Its own tests choose OpenVINO.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("INPHASE_IMAGE_RUNTIME", "torch")
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ from inphase.data.frame_source import FrameSource
 from inphase.data.video import Video
 from inphase.media.sampling import Frames
 from inphase.models import Encoder, load_encoder
+from inphase.models.openvino_backbone import image_precision
 from inphase.models.weights import (
     ENCODER_FILE,
     STATE_FILE,
@@ -283,7 +284,7 @@ class CachedFeatures:
     def __init__(self, encoder: Encoder, source: FrameSource, *, folder: Path, batch: int = 32) -> None:
         """Cache the features of a source's videos in `folder`."""
         self._encoder, self._source, self._folder, self._batch = encoder, source, folder, batch
-        self._network = fingerprint(encoder, head=False)
+        self._network = fingerprint(encoder, source=image_precision(), head=False)
         self._open: dict[str, tuple[NDArray[np.float16], NDArray[np.float64]]] = {}
 
     @property

@@ -26,6 +26,7 @@ from inphase.models import Encoder, load_encoder, save_encoder
 from inphase.models.embed_videos import Model, choose_shipped, embed_video, open_encoder
 from inphase.models.encoder import ModalityChoice
 from inphase.models.modality import require_video_encoder
+from inphase.models.openvino_backbone import image_precision
 from inphase.models.weights import fingerprint
 from inphase.progress import Progress, Summary, stage_progress
 from inphase.storage.cache import Cache, content_hash, default_cache_folder
@@ -164,7 +165,7 @@ def embed_corpus(
 
 def model_name(encoder: Encoder, fps: float | None) -> str:
     """Hash what decides an embedding beside the video: the encoder, and the frames per second that are embedded."""
-    network = fingerprint(encoder)
+    network = fingerprint(encoder, source=image_precision())
     return network if fps is None else hashlib.blake2b(f"{network} {fps}".encode(), digest_size=16).hexdigest()
 
 

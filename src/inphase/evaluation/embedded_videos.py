@@ -37,6 +37,7 @@ from inphase.models.embedding import rate_of
 from inphase.models.joint_encoder import JointEncoder
 from inphase.models.modality import MIN_PERSON_FRACTION, find_modality
 from inphase.models.motion_encoder import PooledFeatures
+from inphase.models.openvino_backbone import image_precision
 from inphase.models.weights import fingerprint
 from inphase.progress import Progress, stage_progress, summarize
 from inphase.runs import Run
@@ -138,7 +139,8 @@ def embed_videos(
     listed, report = list(videos), stage_progress(progress, stage)
     count = frame_count or measured_length
     batch = batch or (FEATURE_BATCH if precomputed else find_modality(encoder).batch)
-    cached = None if cache is None else _CachedEmbeddings(Run(cache).embeddings / fingerprint(encoder, source=source))
+    network = fingerprint(encoder, source=source + image_precision())
+    cached = None if cache is None else _CachedEmbeddings(Run(cache).embeddings / network)
     found: list[EmbeddedVideo] = []
     failed: dict[str, str] = {}
     skipped: list[Skip] = []

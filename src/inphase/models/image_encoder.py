@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from inphase.media.sampling import Edges
 from inphase.models.backbone import build_backbone
 from inphase.models.encoder import Encoder, Modality, glorot_uniform, he_normal, unit
+from inphase.models.openvino_backbone import compute_maps
 from inphase.storage.settings import Offsets, Pixels, Width, Widths
 
 Mode = Literal["scratch", "train_all", "only_bn", "frozen"]
@@ -90,8 +91,9 @@ class ImageEncoder(Encoder):
 
     def features(self, frames: Tensor) -> Tensor:
         """Compute the backbone's maps of images [N, H, W, 3]."""
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.mode != "frozen"):
-            maps: Tensor = self.backbone(frames.movedim(-1, 1))
+        if self.mode == "frozen":
+            return compute_maps(self.backbone, frames)
+        maps: Tensor = self.backbone(frames.movedim(-1, 1))
         return maps
 
     def combine(self, features: Tensor) -> Tensor:

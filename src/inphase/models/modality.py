@@ -23,6 +23,7 @@ from inphase.models.embedding import Embedding, embed
 from inphase.models.encoder import Encoder
 from inphase.models.joint_encoder import JointEncoder
 from inphase.models.motion_encoder import PooledFeatures
+from inphase.models.openvino_backbone import image_precision
 from inphase.models.weights import fingerprint
 from inphase.pose.estimator import first_without_person
 from inphase.pose.pose import JOINTS13, Pose
@@ -136,7 +137,7 @@ def _embed_image_file(
     encoder: Encoder, path: Path | str, cache: Cache, fps: float | None, progress: FrameProgress | None, _: str = ""
 ) -> Embedding:
     """Embed images as they are decoded, a few in memory at a time; the embedding is cached."""
-    key = cache_key(path, "embedding", fingerprint(encoder), fps) if cache.folder else ""
+    key = cache_key(path, "embedding", fingerprint(encoder, source=image_precision()), fps) if cache.folder else ""
     cached = cache.get(key)
     if cached is not None and {"values", "times"} <= cached.keys():
         embedding = Embedding(cached["values"], cached["times"], encoder.modality)

@@ -18,6 +18,7 @@ from inphase.media.sampling import Edges
 from inphase.models.backbone import build_backbone
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, Modality, unit
+from inphase.models.openvino_backbone import compute_maps
 from inphase.storage.settings import Grid, Offsets, Pixels, Width, Widths
 
 
@@ -70,8 +71,7 @@ class GridFeatures(Encoder):
 
     def features(self, frames: Tensor) -> Tensor:
         """Average the backbone's maps over the cells of the grid."""
-        with torch.no_grad():
-            return F.adaptive_avg_pool2d(self.backbone(frames.movedim(-1, 1)), self.grid)
+        return F.adaptive_avg_pool2d(compute_maps(self.backbone, frames), self.grid)
 
 
 class PooledFeatures(GridFeatures):
