@@ -262,6 +262,27 @@ def test_a_video_to_send_is_not_larger_than_asked(films: list[Path], tmp_path: P
     assert not list((tmp_path / "tiny").iterdir())
 
 
+def test_a_video_of_the_same_input_is_not_rendered_again(films: list[Path], tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"model": small(context=(0,)), "cache": tmp_path / "cache"}
+    only = {"aligned.mp4": OUTPUTS["aligned.mp4"]}
+    aligned, file = align_videos(films, height=64, **settings), tmp_path / "out" / "aligned.mp4"
+
+    def write(result: Aligned) -> list[str]:
+        stages: list[str] = []
+        result.write(tmp_path / "out", only, progress=lambda stage, *_: stages.append(stage))
+        return stages
+
+    assert write(aligned)
+    content = file.read_bytes()
+    assert not write(align_videos(films, height=64, **settings))
+    assert file.read_bytes() == content
+    assert write(align_videos(films, height=48, **settings))
+    assert probe(file).size[0] == 48
+    file.write_bytes(content[: len(content) * 2 // 3])  # cut short, with its index in front
+    assert write(aligned)
+    assert len(read_clip(file)) == 20
+
+
 def test_upright_videos_are_twice_as_high(tmp_path: Path) -> None:
     images = [numbered(n, height=96, width=64) for n in WALK]
     films = [write_video(tmp_path / f"{name}.mp4", images=images, height=96, width=64) for name in "ab"]

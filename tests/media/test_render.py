@@ -1,17 +1,23 @@
 """Rendered files are what browsers play, and show and sound what they should, when they should."""
 
+import weakref
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from inphase.media import canvas as module
 from inphase.media.audio import Sound, read_sound
 from inphase.media.canvas import Captions, JointOverlay, choose_font, plan_layout
-from inphase.media.frames import Clip, read_clip, stream_clips
+from inphase.media.decode import VideoFile
+from inphase.media.frames import Clip, read_clip
+from inphase.media.recording import open_recording
 from inphase.media.render import render, write_mp4
 from inphase.storage.errors import MediaError
 from tests.media.recordings import clicks, number_of, numbered, numbers_of, write_video
@@ -125,18 +131,19 @@ def test_labels_stand_in_their_cells_and_long_ones_are_cut(tmp_path: Path) -> No
 
 def test_files_are_played_from_the_disk_in_bounded_memory(tmp_path: Path) -> None:
     path = write_video(tmp_path / "film.mp4", count=120)
-    lengths: list[int] = []
+    decode, alive, counts = VideoFile.images, dict[int, object](), list[int]()
 
-    def watched(*args: object, **settings: object) -> object:
-        for clip in stream_clips(*args, **settings):  # type: ignore[arg-type]
-            lengths.append(len(clip))
-            yield clip
+    def watched(self: VideoFile, *args: Any, **settings: Any) -> Iterator[tuple[float, NDArray[np.uint8]]]:
+        for time, image in decode(self, *args, **settings):
+            alive[id(image)] = weakref.finalize(image, alive.pop, id(image), None)
+            counts.append(len(alive))
+            yield time, image
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("inphase.media.render.stream_clips", watched)
+        patch.setattr(VideoFile, "images", watched)
         done: list[tuple[str, int, int]] = []
         render(tmp_path / "out.mp4", [path], height=64, progress=lambda *step: done.append(step))
-    assert max(lengths) <= 8
+    assert max(counts) <= 8
     assert done == [("rendering out.mp4", i, 120) for i in range(1, 121)]
     assert [number_of(frame) for frame in read_clip(tmp_path / "out.mp4").frames] == list(range(120))
 
@@ -234,3 +241,19 @@ def test_seconds_and_joints_are_drawn(tmp_path: Path) -> None:
     assert (frames[..., 1] - frames[..., 0]).max() < 40, "a bone to an unknown joint is left out"
     assert frames[0, :10, 120:160].min() < 60, "the second of each video is at its upper right"
     assert (frames[0, :10, 120:160] != frames[5, :10, 120:160]).any()
+
+
+def test_halved_colors_are_nearly_those_of_full_resolution(tmp_path: Path) -> None:
+    rows, columns = np.mgrid[:240, :320] / 40
+    waves = [np.sin(rows + number / 3) + np.cos(columns * (1 + channel)) for number in range(3) for channel in range(3)]
+    images = (np.stack(waves).reshape(3, 3, 240, 320).transpose(0, 2, 3, 1) * 60 + 128).astype(np.uint8)
+    write_mp4(tmp_path / "a.mp4", images, fps=10, quality=10)
+    recording = open_recording(tmp_path / "a.mp4")
+    full, halved = (
+        np.stack([image for _, image in recording.images(None, size=(60, 80), halve_color=halve)]).astype(float)
+        for halve in (False, True)
+    )
+    assert full.shape == halved.shape == (3, 60, 80, 3)
+    assert 0 < np.abs(full - halved).max() <= 24  # where the color changes within a pixel or two
+    assert np.abs(full - halved).mean() < 4
+    assert np.abs((full - halved).mean((0, 1, 2))).max() < 1  # the same colors

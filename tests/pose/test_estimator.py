@@ -18,6 +18,7 @@ from inphase.models import PoseEncoder
 from inphase.models.embed_videos import embed_video, embed_videos
 from inphase.pose.estimator import (
     POSE_ESTIMATORS,
+    _shows_person,
     complete_options,
     estimate_pose,
     find_estimator,
@@ -145,6 +146,14 @@ def test_a_few_frames_show_whether_there_is_a_person(tmp_path: Path, nobody: boo
     assert first_without_person(videos, estimator=TOY) == (empty if nobody else None)
     assert first_without_person([], estimator="nonsense") is None
     assert first_without_person([empty], estimator=f"{__name__}:WithoutPreview") is None
+    searched: list[np.ndarray] = []
+
+    def search(image: np.ndarray) -> bool:
+        searched.append(image)
+        return not nobody
+
+    assert _shows_person(search, empty) is not nobody
+    assert len(searched) == (9 if nobody else 4)  # of 12: the rest could not change the answer
     if nobody:
         with pytest.raises(NoPersonError, match=r"b\.mp4 shows no person"):
             estimate_pose(empty, estimator=TOY)

@@ -13,7 +13,17 @@ import numpy as np
 import pytest
 import torch
 
-from inphase.pose.networks import DETECTOR, LANDMARKS, MODEL_FOLDER_VARIABLE, ModelFile, find_model, read_graph
+from inphase.pose import networks
+from inphase.pose.networks import (
+    DETECTOR,
+    LANDMARKS,
+    MODEL_FOLDER_VARIABLE,
+    ModelFile,
+    find_model,
+    open_network,
+    read_graph,
+)
+from inphase.storage.cache import CPU_OPTIONS, default_cache_folder
 from inphase.storage.errors import MediaError, MissingExtraError
 from tests.pose.people import needs_networks
 
@@ -132,7 +142,8 @@ def test_torch_computes_the_same(tmp_path: Path, model: ModelFile, side: int) ->
     network = convert(graph)
     network.save(tmp_path / "network.safetensors")
     images = np.random.default_rng(0).random((2, side, side, 3), dtype=np.float32)
-    expected = OpenVinoNetwork(openvino, graph)(images)
+    compiled = openvino.Core().compile_model(graph, "CPU", CPU_OPTIONS)
+    expected = OpenVinoNetwork(compiled)(images)
     for given in (network, load_network(tmp_path / "network.safetensors")):
         outputs = BatchedNetwork(given, device="cpu")(images)
         for output, right in zip(outputs, expected, strict=True):
@@ -146,3 +157,44 @@ def test_an_operation_that_torch_lacks_is_named() -> None:
 
     with pytest.raises(ValueError, match="operations Roll have no counterpart in torch"):
         TorchNetwork([GraphNode("Parameter", (), {}), GraphNode("Roll", (0,), {})], {"0": torch.zeros(1)}, [1])
+
+
+@needs_networks
+def test_a_network_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = np.random.default_rng(0).random((1, 224, 224, 3), dtype=np.float32)
+    networks._open_networks.by_name.clear()
+    first = open_network(DETECTOR)
+    assert open_network(DETECTOR) is first
+    expected = first(image)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the file is read again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(networks, "read_graph", refuse)
+        networks._open_networks.by_name.clear()  # as in another process
+        assert_equal(open_network(DETECTOR)(image), expected)
+    # A damaged model is made again.
+    for file in (default_cache_folder() / "networks").glob("*/model.bin"):
+        file.write_bytes(file.read_bytes()[:-100] + bytes(100))
+    networks._open_networks.by_name.clear()
+    assert_equal(open_network(DETECTOR)(image), expected)
+    networks._open_networks.by_name.clear()
+
+
+@needs_networks
+def test_a_cache_that_cannot_be_written_does_no_harm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    find_model(DETECTOR)  # may be downloaded into the cache
+    carried = find_model(DETECTOR)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(networks, "find_model", lambda _: carried)
+    networks._open_networks.by_name.clear()
+    boxes, _ = open_network(DETECTOR)(np.zeros((1, 224, 224, 3), np.float32))
+    assert boxes.shape[0] == 1
+    networks._open_networks.by_name.clear()
+
+
+def assert_equal(found: list[Any], expected: list[Any]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)

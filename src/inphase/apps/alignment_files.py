@@ -1,5 +1,6 @@
 """Output files of `align_videos`, functions `write(aligned, file, progress)` in `OUTPUTS`; tracks of playbacks."""
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,10 +13,11 @@ from PIL import Image, ImageDraw, ImageFont
 from inphase.apps.labels import Event
 from inphase.media.canvas import choose_font
 from inphase.media.recording import NamedVideo
-from inphase.media.render import render
+from inphase.media.render import read_comment, render
 from inphase.playback import Pair, write_playback
 from inphase.pose.pose import Pose
 from inphase.progress import Progress
+from inphase.storage.cache import content_hash
 from inphase.storage.files import atomic_write, scratch_folder, write_table
 
 if TYPE_CHECKING:
@@ -192,7 +194,10 @@ PATH_COLOR = (214, 39, 40)
 INK = (40, 40, 40)
 # Pixels of a plot: side of the cost matrix, margin around it, length of a tick.
 PLOT_SIDE, MARGIN, TICK = 480, 64, 6
-MAX_FPS = 60.0
+# Raise this number when the same input gives another aligned.mp4.
+RENDERING = 1
+# Frames per second of aligned.mp4; slow motion shows more frames of each second.
+MAX_FPS = 30.0
 # Default heights of a video in aligned.mp4, of upright ones and others, and seconds of a freeze.
 UPRIGHT_HEIGHT, HEIGHT, FREEZE_SECONDS = 720, 360, 1.0
 # Quality (x264's crf, lower is better) at first and at worst, the least height, and how often a video is rendered.
@@ -224,8 +229,13 @@ def render_aligned(
 ) -> None:
     """Render videos side by side with names, times, key positions and the reference's sound; above three in a grid.
 
-    A file above the limit of the style is rendered again at a lower quality, then smaller.
+    A file above the limit of the style is rendered again at a lower quality, then smaller. A file that was rendered
+    from the same input is left as it is: its comment is a hash of the input.
     """
+    overlays = [None if pose is None or not style.joints else make_overlay(pose) for pose in poses]
+    comment = _hash_input(recordings, synchronization, overlays, marks, style)
+    if read_comment(file) == comment:
+        return
     reference = recordings[synchronization.reference]
     upright = all(each.properties.size[0] > each.properties.size[1] for each in recordings)
     height, quality = style.height or (UPRIGHT_HEIGHT if upright else HEIGHT), QUALITY
@@ -239,7 +249,7 @@ def render_aligned(
                 layout="row" if len(recordings) <= 3 else "grid",
                 height=height,
                 labels=[each.name for each in recordings],
-                joints=[None if pose is None or not style.joints else make_overlay(pose) for pose in poses],
+                joints=overlays,
                 marks=[(each.second, each.label) for each in marks],
                 freeze=FREEZE_SECONDS if style.freeze else 0.0,
                 show_time=True,
@@ -248,6 +258,7 @@ def render_aligned(
                 sound=reference.path if reference.properties.has_sound else None,
                 sound_of=synchronization.reference,
                 quality=quality,
+                comment=comment,
                 progress=progress,
             )
             excess = 0.0 if style.max_mb is None else (draft / file.name).stat().st_size / (1e6 * style.max_mb)
@@ -260,6 +271,21 @@ def render_aligned(
             height, quality = round(height / math.sqrt(2)), quality - 6
         quality = min(quality, 51)
     raise ValueError(f"{file.name} cannot have less than {style.max_mb:g} MB: use shorter videos, or allow more")
+
+
+def _hash_input(
+    recordings: Sequence[NamedVideo],
+    synchronization: "Synchronization",
+    overlays: Sequence[JointOverlay | None],
+    marks: Sequence[Event],
+    style: "VideoStyle",
+) -> str:
+    """Hash what a rendered video shows."""
+    names = [(content_hash(each.path), each.name) for each in recordings]
+    shown = [None if each is None else each.points.tobytes() for each in overlays]
+    times = (synchronization.reference, synchronization.clock.tobytes(), synchronization.seconds.tobytes())
+    about = (RENDERING, names, times, shown, list(marks), style, QUALITY, MAX_FPS)
+    return f"inphase {hashlib.blake2b(repr(about).encode(), digest_size=20).hexdigest()}"
 
 
 def write_path(aligned: "Aligned", file: Path, progress: Progress) -> None:

@@ -76,10 +76,13 @@ def choose_font(text: str, size: int) -> tuple[str, Font]:
 
 def _fonts(text: str, size: int) -> Iterator[Font]:
     """Yield Pillow's font, and the system's fonts if it lacks a letter."""
-    own = ImageFont.load_default(size)
+    own = _own_font(size)
     yield own
     if not all(_has_glyph(own, letter) for letter in text):
         yield from _installed(size)
+
+
+_own_font = cache(ImageFont.load_default)
 
 
 @cache
@@ -93,6 +96,7 @@ def _installed(size: int) -> tuple[Font, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=4096)  # times change with every frame, and their digits with few
 def _has_glyph(font: Font, letter: str) -> bool:
     return letter.isspace() or bytes(font.getmask(letter)) != bytes(font.getmask(MISSING_GLYPH))
 

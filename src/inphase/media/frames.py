@@ -7,6 +7,7 @@ imported when a recording is opened: machines that train on a frame store do wit
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -141,9 +142,14 @@ def gather(recording: Recording, wanted: NDArray[np.int64] | None, *, size: tupl
 
 
 def in_clips(
-    recording: Recording, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None, length: int
+    recording: Recording,
+    wanted: NDArray[np.int64] | None,
+    *,
+    size: tuple[int, int] | None,
+    length: int,
+    single_bytes: float = inf,
 ) -> Iterator[Clip]:
-    """Decode the wanted frames into clips of `length`."""
+    """Decode the wanted frames into clips of `length`; images of `single_bytes` come one by one, without a copy."""
     if length < 1:
         raise ValueError(f"length must be at least 1 frame, got {length}")
     if size is not None and min(size) < 1:
@@ -151,6 +157,10 @@ def in_clips(
     frames, times, filled = np.empty((0, 0, 0, 3), np.uint8), np.empty(length), 0
     empty = True
     for time, image in recording.images(wanted, size=size):
+        if image.nbytes >= single_bytes:
+            empty = False
+            yield Clip(image[None], np.array([time]))
+            continue
         if not filled:
             frames, times = np.empty((length, *image.shape), np.uint8), np.empty(length)
         frames[filled], times[filled] = image, time

@@ -29,9 +29,12 @@ class Recording(Protocol):
     damaged: int  # decoded frames with missing data, so far
 
     def images(
-        self, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None = None
+        self, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None = None, halve_color: bool = False
     ) -> Iterator[tuple[float, NDArray[np.uint8]]]:
-        """Yield the time and the RGB image of each `wanted` frame (None: all) in order of presentation."""
+        """Yield the time and the RGB image of each `wanted` frame (None: all) in order of presentation.
+
+        `halve_color` may scale colors to half of the resolution, for images that are encoded again.
+        """
         ...
 
 
@@ -82,7 +85,7 @@ class ImageFolder:
         self.damaged = 0
 
     def images(
-        self, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None = None
+        self, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None = None, halve_color: bool = False
     ) -> Iterator[tuple[float, NDArray[np.uint8]]]:
         """Yield the time and the image of each `wanted` frame (None: all)."""
         from inphase.media.decode import UprightConverter

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from inphase.media.audio import Sound, stream_sound
 from inphase.media.canvas import Captions, JointOverlay, Layout, compose, plan_layout
-from inphase.media.frames import Clip, stream_clips
-from inphase.media.recording import probe
+from inphase.media.frames import Clip, warn_of_damage
+from inphase.media.recording import open_recording, probe
 from inphase.media.sampling import ROUNDING, shown_at
 from inphase.progress import Progress, ignore_progress
 from inphase.storage.errors import MediaError
@@ -31,6 +31,7 @@ def write_mp4(
     fps: float | Fraction,
     sound: Iterator[NDArray[np.float32]] | None = None,
     quality: int = 20,
+    comment: str = "",
 ) -> int:
     """Encode RGB images of one size and return their number.
 
@@ -45,7 +46,7 @@ def write_mp4(
     exact = Fraction(fps).limit_denominator(90000)
     try:
         with atomic_write(path) as part:
-            return _encode(part, images, fps=exact, sound=sound, quality=quality)
+            return _encode(part, images, fps=exact, sound=sound, quality=quality, comment=comment)
     except av.error.FFmpegError as error:
         raise MediaError(f"{path} cannot be encoded ({error.strerror}): check the size of the images") from error
 
@@ -57,6 +58,7 @@ def _encode(
     fps: Fraction,
     sound: Iterator[NDArray[np.float32]] | None,
     quality: int,
+    comment: str,
 ) -> int:
     import av
     from av.audio.frame import AudioFrame
@@ -68,6 +70,8 @@ def _encode(
     options = {"crf": str(quality), "preset": "veryfast", "g": str(max(1, round(fps)))}
     reformatter = VideoReformatter()
     with av.open(str(part), "w", format="mp4", options={"movflags": "+faststart"}) as container:
+        if comment:
+            container.metadata["comment"] = comment
         stream = container.add_stream("libx264", rate=fps, options=options)
         audio = None if sound is None else container.add_stream("aac", rate=SOUND_RATE, layout="mono")
         for image in images:
@@ -130,6 +134,7 @@ def render(
     sound: Sound | Path | str | None = None,
     sound_of: int = 0,
     quality: int = 20,
+    comment: str = "",
     progress: Progress | None = None,
 ) -> int:
     """Write clips or video files side by side, in a grid or overlaid, and return the number of frames.
@@ -139,8 +144,9 @@ def render(
     written below each source, and with `show_time` its second above; `joints` are drawn on each. `marks` are labeled
     seconds of the common clock: a label is shown from there to the next, and the result stands still there for
     `freeze` seconds. `slow` stretches the result: 2 lasts twice as long. `sound` follows the time map of source
-    `sound_of`: it plays lower where that source runs slow and is silent where it stands still. `quality` is x264's crf.
-    Files are decoded as they play, so their maps must not run backwards; memory does not grow with their length.
+    `sound_of`: it plays lower where that source runs slow and is silent where it stands still. `quality` is x264's crf,
+    `comment` a text in the file, which `read_comment` reads. Files are decoded as they play, so their maps must not run
+    backwards; memory does not grow with their length.
     """
     shapes = [_shape(source) for source in sources]
     layout_plan = plan_layout([size for size, _ in shapes], layout=layout, height=height)
@@ -175,7 +181,19 @@ def render(
             report(f"rendering {Path(path).name}", number, count)
 
     tape = None if sound is None else follow_sound(sound, lambda ticks: at(ticks)[:, sound_of], fps=fps)
-    return write_mp4(path, images(), fps=fps, sound=tape, quality=quality)
+    return write_mp4(path, images(), fps=fps, sound=tape, quality=quality, comment=comment)
+
+
+def read_comment(path: Path) -> str:
+    """Read the comment in a complete video file; empty if there is none, or no such file."""
+    from inphase.media.decode import index_frames, open_container
+
+    try:
+        with open_container(path) as container:
+            comment = container.metadata.get("comment", "")
+        return comment if comment and not index_frames(path).missing else ""
+    except MediaError:
+        return ""
 
 
 def _schedule(
@@ -264,15 +282,20 @@ def _play_clip(clip: Clip, size: tuple[int, int], seconds: NDArray[np.float64]) 
 
 def play_file(path: Path | str, size: tuple[int, int], seconds: NDArray[np.float64]) -> Iterator[NDArray[np.uint8]]:
     """Yield the image, scaled to `size`, that a file shows at each of the non-decreasing seconds."""
-    frames = (
-        pair for clip in stream_clips(path, length=8, size=size) for pair in zip(clip.times, clip.frames, strict=True)
-    )
-    _, shown = next(frames)
-    following = next(frames, None)
+    recording = open_recording(path)
+    wanted = np.unique(shown_at(recording.times, seconds))
+    some = 2 * len(wanted) < len(recording.times)  # decoding in order is faster than seeking, up to a point
+    frames = recording.images(wanted if some else None, size=size, halve_color=True)
+    first = next(frames, None)
+    if first is None:
+        raise MediaError(f"{path}: no frame could be decoded; get an undamaged copy of the file")
+    shown, following = first[1], next(frames, None)
     for second in seconds:
         while following is not None and following[0] <= second + ROUNDING:
             shown, following = following[1], next(frames, None)
         yield shown
+    if following is None:
+        warn_of_damage(recording)
 
 
 def follow_sound(

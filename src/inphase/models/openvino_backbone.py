@@ -8,26 +8,23 @@ The environment variable `INPHASE_IMAGE_RUNTIME` is "auto", "torch", or "bf16": 
 faster on CPUs that compute in it and changes the maps by a few percent. Features in bf16 are cached apart.
 """
 
-import contextlib
 import hashlib
 import logging
 import os
-import shutil
 import threading
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from inphase.storage.cache import default_cache_folder
+from inphase.storage.cache import CPU_OPTIONS, compile_cached
 from inphase.storage.errors import MissingExtraError, import_extra
-from inphase.storage.files import scratch_folder
 
 RUNTIME_VARIABLE = "INPHASE_IMAGE_RUNTIME"
 RUNTIMES = ("auto", "torch", "bf16")
@@ -121,17 +118,9 @@ def _weights(backbone: nn.Module) -> Iterator[tuple[str, Tensor]]:
 class CompiledBackbone:
     """A compiled network in one thread, on as many cores as torch uses there."""
 
-    def __init__(self, openvino: Any, model: Any, *, precision: str, cache: Path | None) -> None:
-        """Compile a model, or the path of one; `cache` is a folder for the compiled model."""
-        options: dict[str, Any] = {
-            "INFERENCE_PRECISION_HINT": precision,
-            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
-            "NUM_STREAMS": 1,
-            "ENABLE_CPU_PINNING": False,
-        }
-        if cache is not None:
-            options["CACHE_DIR"] = str(cache)
-        self._request = openvino.Core().compile_model(model, "CPU", options).create_infer_request()
+    def __init__(self, compiled: Any) -> None:
+        """Use a model that OpenVINO compiled."""
+        self._request = compiled.create_infer_request()
 
     def __call__(self, images: Tensor) -> Tensor:
         """Compute the maps of images [N, H, W, 3]."""
@@ -142,22 +131,12 @@ class CompiledBackbone:
 def _open_network(backbone: nn.Module, size: tuple[int, int], precision: str) -> CompiledBackbone:
     """Load the cached network of a backbone, or convert it; raise if its maps are not those of torch."""
     openvino = import_extra("openvino", extra="fast")
-    folder = default_cache_folder() / "networks" / _name(backbone, size, openvino.__version__)
+    options = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": torch.get_num_threads()}
+    name, build = _name(backbone, size, openvino.__version__), partial(_convert, openvino, backbone, size)
     with _converting:  # threads that embed other recordings wait for one conversion
-        with contextlib.suppress(Exception):  # a damaged file is replaced
-            if (folder / "model.xml").is_file():
-                return _checked(openvino, folder / "model.xml", backbone, size, precision, folder)
-        shutil.rmtree(folder, ignore_errors=True)
-        model = _convert(openvino, backbone, size)
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with scratch_folder(folder.parent) as scratch:
-                openvino.save_model(model, scratch / "model" / "model.xml", compress_to_fp16=False)
-                with contextlib.suppress(OSError):  # another process was first
-                    (scratch / "model").rename(folder)
-            return _checked(openvino, folder / "model.xml", backbone, size, precision, folder)
-        except (OSError, RuntimeError):  # the cache cannot be written: OpenVINO raises RuntimeError
-            return _checked(openvino, model, backbone, size, precision, None)
+        network = CompiledBackbone(compile_cached(openvino, name, build, {**CPU_OPTIONS, **options}))
+    _require_equal(network, backbone, size, precision)
+    return network
 
 
 def _name(backbone: nn.Module, size: tuple[int, int], version: str) -> str:
@@ -200,11 +179,8 @@ def _convert(openvino: Any, backbone: nn.Module, size: tuple[int, int]) -> Any:
     return model
 
 
-def _checked(
-    openvino: Any, model: Any, backbone: nn.Module, size: tuple[int, int], precision: str, cache: Path | None
-) -> CompiledBackbone:
-    """Compile a model and compare its maps of one image with those of torch."""
-    network = CompiledBackbone(openvino, model, precision=precision, cache=cache)
+def _require_equal(network: CompiledBackbone, backbone: nn.Module, size: tuple[int, int], precision: str) -> None:
+    """Raise if a network's maps of one image are not those of torch."""
     # A smooth image with fine noise on it: neither saturates the activations.
     noise = torch.rand(1, *size, 3, generator=torch.Generator().manual_seed(0))
     image = (torch.linspace(-1, 1, size[1])[None, None, :, None] + 0.5 * (noise - 0.5)).clamp(-1, 1)
@@ -216,4 +192,3 @@ def _checked(
     error = float((found - expected).abs().max() / expected.abs().max().clamp_min(1e-12))
     if not error <= TOLERANCES[precision]:
         raise ValueError(f"its maps differ by {error:.1g} of the largest value from those of torch")
-    return network

@@ -9,7 +9,8 @@ Bazarevsky et al., "BlazePose: On-device Real-time Body Pose tracking", CVPR wor
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import ClassVar
+from functools import cache
+from typing import Any, ClassVar
 
 import numba
 import numpy as np
@@ -187,7 +188,7 @@ def crop_square(
     turn = _rotation(region.angle) * side / size
     start = np.array([region.x, region.y]) - turn.sum(1) * size / 2
     pixels = np.empty((1, size, size, 3), np.float32)
-    sample_square(image, start, turn, np.float32((1 - low) / 255), np.float32(low), extend, pixels[0])
+    compile_sampler()(image, start, turn, np.float32((1 - low) / 255), np.float32(low), extend, pixels[0])
     return pixels
 
 
@@ -197,7 +198,28 @@ def clamp(index, length):
     return 0 if index < 0 else length - 1 if index >= length else index
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+# One signature for all images, also for parts of them and for protected ones.
+_IMAGE = numba.types.Array(numba.uint8, 3, "A", readonly=True)
+_SAMPLE = numba.void(
+    _IMAGE,
+    numba.float64[::1],
+    numba.float64[:, ::1],
+    numba.float32,
+    numba.float32,
+    numba.boolean,
+    numba.float32[:, :, ::1],
+)
+
+
+@cache
+def compile_sampler() -> Any:
+    """Compile `sample_square`, in a second; cache it on disk where numba finds a writable folder."""
+    try:
+        return numba.njit(_SAMPLE, cache=True, nogil=True, error_model="numpy")(sample_square)
+    except RuntimeError:
+        return numba.njit(_SAMPLE, nogil=True, error_model="numpy")(sample_square)
+
+
 def sample_square(image, start, turn, scale, shift, extend, pixels):
     """Interpolate an image at `start` + `turn` · (column, row) for each of `pixels`.
 

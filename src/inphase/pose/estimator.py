@@ -14,13 +14,13 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from inphase.media.frames import Clip, in_clips, read_clip, spliced, warn_of_damage
+from inphase.media.frames import Clip, in_clips, spliced, warn_of_damage
 from inphase.media.recording import Recording, open_recording
 from inphase.media.sampling import choose
 from inphase.pose.body import plausibility
 from inphase.pose.pose import Pose
 from inphase.progress import Progress, ignore_progress
-from inphase.storage.errors import NoPersonError
+from inphase.storage.errors import MediaError, NoPersonError
 
 # Import paths, so that an estimator is imported when it is used.
 POSE_ESTIMATORS: dict[str, str] = {"blazepose": "inphase.pose.blazepose:BlazePose"}
@@ -31,8 +31,8 @@ MIN_FOUND_FRACTION = 0.1
 # A less plausible pose is estimated again by an estimator that can, closer to the figure; that pose is taken if it is
 # this many times as plausible.
 MIN_PLAUSIBILITY, MIN_GAIN = 0.45, 1.25
-# Frames in memory at a time.
-CLIP_LENGTH = 16
+# Frames of a clip, and the bytes of an image from which on it is a clip of its own.
+CLIP_LENGTH, SINGLE_BYTES = 16, 1_500_000
 # A few sampled frames are searched first; a recording with no person in this fraction of them is taken to show none.
 PREVIEW_FRAMES, EMPTY_FRACTION = 12, 0.75
 
@@ -148,7 +148,7 @@ def estimate_recording(
         source = next(decoded, None) or copy.copy(recording)
         if spans:
             return spliced(source, spans, fps=fps, size=None, length=CLIP_LENGTH)
-        return in_clips(source, wanted[0], size=None, length=CLIP_LENGTH)
+        return in_clips(source, wanted[0], size=None, length=CLIP_LENGTH, single_bytes=SINGLE_BYTES)
 
     with open_estimator(estimator, options) as opened:
         return _estimate(opened, clips, name=str(recording.path), total=total, progress=progress)
@@ -162,11 +162,24 @@ def first_without_person(paths: Sequence[Path], *, estimator: str = DEFAULT_ESTI
         shows_person: Callable[[Any], bool] | None = getattr(opened, "shows_person", None)
         for path in paths if shows_person is not None else ():
             assert shows_person is not None
-            length = len(open_recording(path).times)
-            images = read_clip(path, indices=np.unique(np.linspace(0, length - 1, PREVIEW_FRAMES).astype(int))).frames
-            if sum(not shows_person(image) for image in images) >= EMPTY_FRACTION * len(images):
+            if not _shows_person(shows_person, path):
                 return path
     return None
+
+
+def _shows_person(shows_person: Callable[[Any], bool], path: Path) -> bool:
+    """Search sampled frames of a recording, in order, until there is a person in enough of them or in too few."""
+    recording = open_recording(path)
+    sampled = np.unique(np.linspace(0, len(recording.times) - 1, PREVIEW_FRAMES).astype(int))
+    found, empty, limit = 0, 0, EMPTY_FRACTION * len(sampled)
+    for _, image in recording.images(sampled):
+        shown = shows_person(image)
+        found, empty = found + shown, empty + (not shown)
+        if empty >= limit or len(sampled) - found < limit:
+            return empty < limit
+    if not found + empty:
+        raise MediaError(f"{path}: no requested frame could be decoded; get an undamaged copy of the file")
+    return empty < EMPTY_FRACTION * (found + empty)  # some frames could not be decoded
 
 
 def _estimate(

@@ -13,10 +13,12 @@ activations keep their channels last: transpositions in the graph cost nothing.
 import hashlib
 import json
 import os
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,7 +31,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from inphase.storage.cache import default_cache_folder
+from inphase.storage.cache import CPU_OPTIONS, compile_cached, default_cache_folder
 from inphase.storage.errors import MediaError, MissingExtraError, import_extra
 from inphase.storage.files import atomic_write, check_published
 
@@ -278,15 +280,28 @@ class Network(Protocol):
         ...
 
 
-def open_network(model: ModelFile, *, device: str = "cpu") -> Network:
-    """Load a network: by OpenVINO on a CPU, by torch on any other device."""
-    openvino = import_extra("openvino", extra="pose")
-    graph = read_graph(openvino, find_model(model), outputs=model.outputs)
-    if device == "cpu":
-        return OpenVinoNetwork(openvino, graph)
-    from inphase.pose.networks import BatchedNetwork, convert
+class _OpenNetworks(threading.local):
+    """The compiled networks of one thread by name: recordings are estimated side by side."""
 
-    return BatchedNetwork(convert(graph), device=device)
+    def __init__(self) -> None:
+        self.by_name: dict[tuple[str, int], OpenVinoNetwork] = {}
+
+
+_open_networks = _OpenNetworks()
+
+
+def open_network(model: ModelFile, *, device: str = "cpu") -> Network:
+    """Load a network: by OpenVINO on a CPU, once per thread, by torch on any other device."""
+    openvino = import_extra("openvino", extra="pose")
+    path = find_model(model)
+    if device != "cpu":
+        return BatchedNetwork(convert(read_graph(openvino, path, outputs=model.outputs)), device=device)
+    name = f"{model.sha256[:32]}-{openvino.__version__.partition('-')[0]}"
+    key = (name, os.getpid())  # a forked process must not use the networks of its parent
+    if key not in _open_networks.by_name:
+        build = partial(read_graph, openvino, path, outputs=model.outputs)
+        _open_networks.by_name[key] = OpenVinoNetwork(compile_cached(openvino, name, build, CPU_OPTIONS))
+    return _open_networks.by_name[key]
 
 
 def read_graph(openvino: Any, path: Path, *, outputs: Sequence[str]) -> Any:
@@ -297,17 +312,11 @@ def read_graph(openvino: Any, path: Path, *, outputs: Sequence[str]) -> Any:
 
 
 class OpenVinoNetwork:
-    """A network on one thread of a CPU, in single precision."""
+    """A compiled network in one thread."""
 
-    def __init__(self, openvino: Any, graph: Any) -> None:
-        """Compile a graph."""
-        options = {
-            "INFERENCE_PRECISION_HINT": "f32",  # some CPUs would round to bfloat16
-            "INFERENCE_NUM_THREADS": 1,  # recordings are estimated side by side
-            "ENABLE_CPU_PINNING": False,
-        }
-        self._request = openvino.Core().compile_model(graph, "CPU", options).create_infer_request()
-        self._outputs = len(graph.outputs)
+    def __init__(self, compiled: Any) -> None:
+        """Use a model that OpenVINO compiled."""
+        self._request, self._outputs = compiled.create_infer_request(), len(compiled.outputs)
 
     def __call__(self, images: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """Run the network."""
@@ -340,10 +349,11 @@ def find_model(model: ModelFile, *, publisher: str = PUBLISHER) -> Path:
 def _carried(model: ModelFile) -> Path | None:
     """Find a model in an installed wheel of mediapipe by its list of files."""
     try:
-        files = distribution("mediapipe").files or []
+        wheel = distribution("mediapipe")
     except PackageNotFoundError:
         return None
-    paths = (Path(str(file.locate())) for file in files if file.name == model.name)
+    listed = (line.partition(",")[0] for line in (wheel.read_text("RECORD") or "").splitlines())
+    paths = (Path(str(wheel.locate_file(file))) for file in listed if file.endswith(f"/{model.name}"))
     return next((path for path in paths if path.is_file() and _hash(path) == model.sha256), None)
 
 

@@ -1,4 +1,4 @@
-"""Arrays on disk: a content-addressed cache shared by every command, and stores of arrays with an index.
+"""Arrays on disk: a content-addressed cache shared by every command, networks compiled, and stores with an index.
 
 Cache: a key is a hash of a file's bytes and of settings, so a renamed or copied file is found and a changed one is not.
 Each entry is one file, written atomically, so any number of processes share a cache folder, and any file in it may be
@@ -13,8 +13,9 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Condition
@@ -25,7 +26,15 @@ from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
 from inphase.storage.errors import MediaError, StoreError
-from inphase.storage.files import draft_file, explain_os_error, file_stamp, write_blocks
+from inphase.storage.files import (
+    draft_file,
+    explain_os_error,
+    file_stamp,
+    find_changed,
+    scratch_folder,
+    write_blocks,
+    write_sums,
+)
 
 
 class Cache:
@@ -85,6 +94,44 @@ def default_cache_folder() -> Path:
     # The standard asks to ignore a relative path.
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (named if named.is_absolute() else Path.home() / ".cache") / "inphase"
+
+
+# How OpenVINO runs the networks of one thread.
+CPU_OPTIONS = {
+    "INFERENCE_PRECISION_HINT": "f32",  # some CPUs would round to bfloat16
+    "INFERENCE_NUM_THREADS": 1,  # recordings are processed side by side
+    "NUM_STREAMS": 1,
+    "ENABLE_CPU_PINNING": False,
+}
+
+
+def compile_cached(openvino: Any, name: str, build: Callable[[], Any], options: Mapping[str, Any]) -> Any:
+    """Compile the model that `build` makes for this CPU; model and compiled form are cached under `name`.
+
+    A damaged file is replaced; where the cache cannot be written, the model is compiled in memory.
+    """
+    folder, core = default_cache_folder() / "networks" / name, openvino.Core()
+    try:
+        if not _is_intact(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with scratch_folder(folder.parent) as scratch:
+                draft = scratch / "model"
+                draft.mkdir()
+                openvino.save_model(build(), draft / "model.xml", compress_to_fp16=False)
+                write_sums(draft, ("model.xml", "model.bin"))
+                draft.rename(folder)
+        return core.compile_model(folder / "model.xml", "CPU", {**options, "CACHE_DIR": str(folder)})
+    except (OSError, MediaError, RuntimeError):  # RuntimeError is OpenVINO's
+        return core.compile_model(build(), "CPU", dict(options))
+
+
+def _is_intact(folder: Path) -> bool:
+    try:
+        changed = find_changed(folder)
+    except OSError:
+        return False
+    return bool(changed) and not any(changed.values())
 
 
 def cache_key(path: Path | str, *settings: object) -> str:
