@@ -25,6 +25,7 @@ from inphase.evaluation.embedded_videos import embed_videos
 from inphase.evaluation.tasks.matching_errors import event_error
 from inphase.models import openvino_backbone
 from inphase.models.backbone import build_backbone
+from inphase.models.encoder import RUNTIME_VARIABLE, compute_maps
 from inphase.models.motion_encoder import PooledFeatures
 
 RUNTIMES = {"torch": "torch", "OpenVINO": "auto", "OpenVINO, bf16": "bf16"}
@@ -33,14 +34,14 @@ NETWORKS = (("efficientnet_lite0", 112), ("efficientnet_lite0", 224), ("resnet50
 
 @contextmanager
 def chosen_runtime(name: str) -> Iterator[None]:
-    before = os.environ.get(openvino_backbone.RUNTIME_VARIABLE)
-    os.environ[openvino_backbone.RUNTIME_VARIABLE] = RUNTIMES[name]
+    before = os.environ.get(RUNTIME_VARIABLE)
+    os.environ[RUNTIME_VARIABLE] = RUNTIMES[name]
     try:
         yield
     finally:
-        os.environ.pop(openvino_backbone.RUNTIME_VARIABLE)
+        os.environ.pop(RUNTIME_VARIABLE)
         if before is not None:
-            os.environ[openvino_backbone.RUNTIME_VARIABLE] = before
+            os.environ[RUNTIME_VARIABLE] = before
 
 
 def measure_network(name: str, size: int) -> list[str]:
@@ -57,7 +58,7 @@ def measure_network(name: str, size: int) -> list[str]:
 
     def run(runtime: str) -> torch.Tensor:
         with chosen_runtime(runtime):
-            return openvino_backbone.compute_maps(networks[runtime], images)
+            return compute_maps(networks[runtime], images)
 
     starts = []
     for _ in range(2):

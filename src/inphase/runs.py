@@ -33,7 +33,7 @@ from inphase.data.frame_source import FrameSource
 from inphase.data.video import Video
 from inphase.media.sampling import Frames
 from inphase.models import Encoder, load_encoder
-from inphase.models.openvino_backbone import image_precision
+from inphase.models.encoder import image_precision
 from inphase.models.weights import (
     ENCODER_FILE,
     STATE_FILE,

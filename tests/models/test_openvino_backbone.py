@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from inphase.models import ImageEncoder
 from inphase.models import openvino_backbone as ours
 from inphase.models.backbone import MBConv, SameConv2d, build_backbone, norm
+from inphase.models.encoder import compute_maps, image_precision
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.storage.cache import default_cache_folder
 
@@ -71,10 +72,10 @@ def test_maps_equal_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     backbone = build_backbone("efficientnet_lite0", weights="published")[0].requires_grad_(False).eval()
     images = draw_images(5)
     expected = run_torch(backbone, images)
-    assert difference(ours.compute_maps(backbone, images), expected) < 1e-5
+    assert difference(compute_maps(backbone, images), expected) < 1e-5
     # Torch is not needed any more: a batch of another size runs in the compiled network.
     monkeypatch.setattr(backbone, "forward", refuse)
-    assert difference(ours.compute_maps(backbone, images[:2]), expected[:2]) < 1e-5
+    assert difference(compute_maps(backbone, images[:2]), expected[:2]) < 1e-5
 
 
 def test_encoders_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,16 +98,16 @@ def test_a_backbone_that_trains_stays_in_torch(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_network_is_converted_once(backbone: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     images = draw_images()
-    first = ours.compute_maps(backbone, images)
+    first = compute_maps(backbone, images)
     ours._networks.by_backbone.clear()  # as in another process
     monkeypatch.setattr(ours, "_convert", refuse)
-    assert torch.equal(ours.compute_maps(backbone, images), first)
+    assert torch.equal(compute_maps(backbone, images), first)
     assert backbone not in ours._failed
 
 
 def test_a_damaged_cache_is_replaced(backbone: nn.Module) -> None:
     images = draw_images()
-    first = ours.compute_maps(backbone, images)
+    first = compute_maps(backbone, images)
     networks = [*(default_cache_folder() / "networks").glob("*/model.bin")]
     assert networks
     for file in networks:
@@ -114,17 +115,17 @@ def test_a_damaged_cache_is_replaced(backbone: nn.Module) -> None:
         for compiled in file.parent.glob("*.blob"):
             compiled.unlink()
     ours._networks.by_backbone.clear()
-    assert torch.equal(ours.compute_maps(backbone, images), first)
+    assert torch.equal(compute_maps(backbone, images), first)
     assert backbone not in ours._failed
 
 
 def test_changed_weights_are_noticed() -> None:
     backbone = build_small()
     images = draw_images()
-    before = ours.compute_maps(backbone, images)
+    before = compute_maps(backbone, images)
     state = {name: value * 1.5 if name == "0.weight" else value for name, value in backbone.state_dict().items()}
     backbone.load_state_dict(state)
-    after = ours.compute_maps(backbone, images)
+    after = compute_maps(backbone, images)
     assert difference(after, before) > 1e-3
     assert difference(after, run_torch(backbone, images)) < 1e-5
 
@@ -136,7 +137,7 @@ def test_a_network_that_cannot_be_converted_runs_in_torch(
     images = draw_images()
     with caplog.at_level(logging.WARNING, logger="inphase"):
         for _ in range(2):
-            assert torch.equal(ours.compute_maps(backbone, images), run_torch(backbone, images))
+            assert torch.equal(compute_maps(backbone, images), run_torch(backbone, images))
     assert [record.getMessage() for record in caplog.records] == [
         "OpenVINO cannot run this image network (this operation is unknown): torch runs it, more slowly."
     ]
@@ -148,7 +149,7 @@ def test_wrong_maps_are_refused(backbone: nn.Module, monkeypatch: pytest.MonkeyP
     convert = ours._convert
     monkeypatch.setattr(ours, "_convert", lambda openvino, _, size: convert(openvino, backbone, size))
     images = draw_images()
-    assert torch.equal(ours.compute_maps(other, images), run_torch(other, images))
+    assert torch.equal(compute_maps(other, images), run_torch(other, images))
     assert other in ours._failed
 
 
@@ -158,7 +159,7 @@ def test_a_cache_that_cannot_be_written_does_no_harm(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     images = draw_images()
-    assert difference(ours.compute_maps(backbone, images), run_torch(backbone, images)) < 1e-5
+    assert difference(compute_maps(backbone, images), run_torch(backbone, images)) < 1e-5
     assert backbone not in ours._failed
 
 
@@ -169,7 +170,7 @@ def test_threads_run_side_by_side(backbone: nn.Module) -> None:
 
     def work(number: int) -> None:
         for _ in range(5):
-            found[number] = ours.compute_maps(backbone, images[number])
+            found[number] = compute_maps(backbone, images[number])
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -180,11 +181,11 @@ def test_threads_run_side_by_side(backbone: nn.Module) -> None:
 
 
 def test_half_precision_is_an_option(backbone: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ours.image_precision() == ""
+    assert image_precision() == ""
     monkeypatch.setenv("INPHASE_IMAGE_RUNTIME", "bf16")
-    assert ours.image_precision() == "bf16"
+    assert image_precision() == "bf16"
     images = draw_images()
-    found = ours.compute_maps(backbone, images)
+    found = compute_maps(backbone, images)
     assert backbone not in ours._failed
     assert difference(found, run_torch(backbone, images)) < 0.1
 
@@ -192,4 +193,4 @@ def test_half_precision_is_an_option(backbone: nn.Module, monkeypatch: pytest.Mo
 def test_an_unknown_runtime_is_refused(backbone: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INPHASE_IMAGE_RUNTIME", "onnx")
     with pytest.raises(ValueError, match="INPHASE_IMAGE_RUNTIME must be one of auto, torch, bf16, got 'onnx'"):
-        ours.compute_maps(backbone, draw_images())
+        compute_maps(backbone, draw_images())

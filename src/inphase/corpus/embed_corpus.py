@@ -24,9 +24,8 @@ from inphase.media.frame_store import Source, identify
 from inphase.media.listing import ListedVideo, list_videos
 from inphase.models import Encoder, load_encoder, save_encoder
 from inphase.models.embed_videos import Model, choose_shipped, embed_video, open_encoder
-from inphase.models.encoder import ModalityChoice
+from inphase.models.encoder import ModalityChoice, image_precision
 from inphase.models.modality import require_video_encoder
-from inphase.models.openvino_backbone import image_precision
 from inphase.models.weights import fingerprint
 from inphase.progress import Progress, Summary, stage_progress
 from inphase.storage.cache import Cache, content_hash, default_cache_folder

@@ -34,10 +34,10 @@ from inphase.data.video import Problem, Read, Video, measured_length
 from inphase.media.sampling import Context, Frames, clamped, context_frames
 from inphase.models import Embedding, Encoder, embed
 from inphase.models.embedding import rate_of
+from inphase.models.encoder import image_precision
 from inphase.models.joint_encoder import JointEncoder
 from inphase.models.modality import MIN_PERSON_FRACTION, find_modality
 from inphase.models.motion_encoder import PooledFeatures
-from inphase.models.openvino_backbone import image_precision
 from inphase.models.weights import fingerprint
 from inphase.progress import Progress, stage_progress, summarize
 from inphase.runs import Run

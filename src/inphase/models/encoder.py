@@ -1,6 +1,7 @@
 """The base class of encoders: frames with their context in, unit vectors out."""
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -16,6 +17,10 @@ ModalityChoice = Literal["auto", "pose", "image", "both"]
 
 # The standard deviation of a standard normal distribution truncated at ±2: Keras divides by it to get variance 1.
 TRUNCATED_DEVIATION = 0.87962566103423978
+
+# How frozen backbones run on CPUs.
+RUNTIME_VARIABLE = "INPHASE_IMAGE_RUNTIME"
+RUNTIMES = ("auto", "torch", "bf16")
 
 Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
@@ -100,6 +105,36 @@ class Encoder(nn.Module):
             raise ValueError(
                 f"this encoder takes {self.modality} frames of shape {self.shape}, got {tuple(shape)}: {fix}"
             )
+
+
+def image_runtime() -> str:
+    """Return the runtime of frozen backbones on CPUs: "auto", "torch" or "bf16", by `INPHASE_IMAGE_RUNTIME`.
+
+    "auto" is OpenVINO where it is installed; "bf16" is OpenVINO in half precision, which is faster on CPUs that compute
+    in it and changes the maps by a few percent.
+    """
+    named = os.environ.get(RUNTIME_VARIABLE) or "auto"
+    if named not in RUNTIMES:
+        raise ValueError(f"{RUNTIME_VARIABLE} must be one of {', '.join(RUNTIMES)}, got {named!r}")
+    return named
+
+
+def image_precision() -> str:
+    """Return "bf16" if features of images are computed in it, "" in single precision: caches keep the two apart."""
+    return "bf16" if image_runtime() == "bf16" else ""
+
+
+def compute_maps(backbone: nn.Module, images: Tensor) -> Tensor:
+    """Compute the maps of images [N, H, W, 3] in [−1, 1] by a frozen backbone, without gradients."""
+    if image_runtime() != "torch":
+        from inphase.models.openvino_backbone import find_network
+
+        network = find_network(backbone, images, precision=image_precision() or "f32")
+        if network is not None:
+            return network(images)
+    with torch.no_grad():
+        maps: Tensor = backbone(images.movedim(-1, 1))
+    return maps
 
 
 def unit(vectors: Tensor) -> Tensor:

@@ -9,8 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from inphase.media.sampling import Edges
 from inphase.models.backbone import build_backbone
-from inphase.models.encoder import Encoder, Modality, glorot_uniform, he_normal, unit
-from inphase.models.openvino_backbone import compute_maps
+from inphase.models.encoder import Encoder, Modality, compute_maps, glorot_uniform, he_normal, unit
 from inphase.storage.settings import Offsets, Pixels, Width, Widths
 
 Mode = Literal["scratch", "train_all", "only_bn", "frozen"]

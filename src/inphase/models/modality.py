@@ -20,10 +20,9 @@ from inphase.media.frames import Clip, stream_clips
 from inphase.media.recording import open_recording
 from inphase.media.sampling import choose
 from inphase.models.embedding import Embedding, embed
-from inphase.models.encoder import Encoder
+from inphase.models.encoder import Encoder, image_precision
 from inphase.models.joint_encoder import JointEncoder
 from inphase.models.motion_encoder import PooledFeatures
-from inphase.models.openvino_backbone import image_precision
 from inphase.models.weights import fingerprint
 from inphase.pose.estimator import first_without_person
 from inphase.pose.pose import JOINTS13, Pose

@@ -17,8 +17,7 @@ from torch.nn import functional as F
 from inphase.media.sampling import Edges
 from inphase.models.backbone import build_backbone
 from inphase.models.embedding import Embedding
-from inphase.models.encoder import Encoder, Modality, unit
-from inphase.models.openvino_backbone import compute_maps
+from inphase.models.encoder import Encoder, Modality, compute_maps, unit
 from inphase.storage.settings import Grid, Offsets, Pixels, Width, Widths
 
 

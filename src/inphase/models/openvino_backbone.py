@@ -1,11 +1,7 @@
 """Frozen backbones by OpenVINO: on CPUs, the maps of torch in about a third of the time for EfficientNet-Lite0.
 
-`compute_maps` chooses OpenVINO by itself where it is installed. A network is converted once per machine: the converted
-and the compiled model are cached, so that a later process starts in milliseconds. Before it is used, its maps of one
-image are compared with those of torch.
-
-The environment variable `INPHASE_IMAGE_RUNTIME` is "auto", "torch", or "bf16": OpenVINO in half precision, which is
-faster on CPUs that compute in it and changes the maps by a few percent. Features in bf16 are cached apart.
+A network is converted once per machine: the converted and the compiled model are cached, so that a later process starts
+in milliseconds. Before it is used, its maps of one image are compared with those of torch.
 """
 
 import hashlib
@@ -24,10 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from inphase.storage.cache import CPU_OPTIONS, compile_cached
-from inphase.storage.errors import MissingExtraError, import_extra
+from inphase.storage.errors import import_extra
 
-RUNTIME_VARIABLE = "INPHASE_IMAGE_RUNTIME"
-RUNTIMES = ("auto", "torch", "bf16")
 # The largest difference from torch, as a fraction of the largest value, with which a network is used.
 TOLERANCES = {"f32": 1e-5, "bf16": 0.1}
 
@@ -46,37 +40,16 @@ class _Networks(threading.local):
 _networks = _Networks()
 
 
-def image_runtime() -> str:
-    """Return the runtime of frozen backbones that the environment chooses."""
-    named = os.environ.get(RUNTIME_VARIABLE) or "auto"
-    if named not in RUNTIMES:
-        raise ValueError(f"{RUNTIME_VARIABLE} must be one of {', '.join(RUNTIMES)}, got {named!r}")
-    return named
+def find_network(backbone: nn.Module, images: Tensor, *, precision: str) -> "CompiledBackbone | None":
+    """Return the compiled network of a backbone in this thread; None where torch runs it.
 
-
-def image_precision() -> str:
-    """Return "bf16" if features of images are computed in it, "" in single precision: caches keep the two apart."""
-    return "bf16" if image_runtime() == "bf16" else ""
-
-
-def compute_maps(backbone: nn.Module, images: Tensor) -> Tensor:
-    """Compute the maps of images [N, H, W, 3] in [−1, 1] by a frozen backbone, without gradients."""
-    network = _find_network(backbone, images)
-    if network is not None:
-        return network(images)
-    with torch.no_grad():
-        maps: Tensor = backbone(images.movedim(-1, 1))
-    return maps
-
-
-def _find_network(backbone: nn.Module, images: Tensor) -> "CompiledBackbone | None":
-    """Return the compiled network of a backbone in this thread; None where torch runs it."""
-    runtime = image_runtime()
-    if runtime == "bf16" and find_spec("openvino") is None:
-        raise MissingExtraError(f"openvino is not installed: pip install 'inphase[fast]', or unset {RUNTIME_VARIABLE}")
-    if runtime == "torch" or not len(images) or not _is_convertible(backbone, images) or backbone in _failed:
+    `precision` is "f32" or "bf16", for which OpenVINO must be installed.
+    """
+    if precision == "bf16":
+        import_extra("openvino", extra="fast")
+    if not len(images) or not _is_convertible(backbone, images) or backbone in _failed:
         return None
-    size, precision = (images.shape[1], images.shape[2]), "bf16" if runtime == "bf16" else "f32"
+    size = (images.shape[1], images.shape[2])
     state = (_state(backbone), size, precision, torch.get_num_threads(), os.getpid())
     found = _networks.by_backbone.get(backbone)
     if found is not None and found[0] == state:
