@@ -23,8 +23,9 @@ from torch.utils.data import DataLoader
 
 from inphase.data import golfdb, stage_videos
 from inphase.data.batches import augment_images, sample_image_augmentation
+from inphase.data.frame_source import read_stored, sources
 from inphase.data.stream import Batch, GroupStream, prefetch
-from inphase.data.video import RenderedFrames, Video, measured_length, read_images, read_pose, read_stored, sources
+from inphase.data.video import RenderedFrames, Video, measured_length, read_images, read_pose
 from inphase.media.frame_store import FrameStore, fill_store
 
 SIZE = (224, 224)

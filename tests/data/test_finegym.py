@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,11 @@ import pytest
 
 from inphase.data import finegym
 from inphase.data.finegym import Category, Element, prototype_order, read_categories, read_elements
-from inphase.data.video import Problem
+from inphase.data.frame_source import list_files, open_frame_source, sources
+from inphase.data.video import Problem, read_images
+from inphase.media.frame_store import FrameStore, fill_store
+from inphase.models.image_encoder import ImageEncoder
+from tests.media.recordings import write_video
 
 CATEGORIES = """Clabel:   0; set:  1; Glabel:   1; (VT) round-off, stretched salto forward
 Clabel:   6; set: 21; Glabel:  67; (FX) switch leap with 0.5 turn
@@ -204,3 +210,88 @@ def test_an_annotation_of_another_shape_loses_its_clips_and_nothing_else(tmp_pat
     with pytest.warns(Problem, match="no times for 5 listed clips: ccccccccccc_E"):
         assert finegym.load(tmp_path, split="test") == []
     assert len(finegym.load(tmp_path, split="train")) == 3
+
+
+def write_films(root: Path) -> Path:
+    """Write a miniature set whose Gym288 has one clip more, with films of 20 frames per second."""
+    write(root)
+    write(root, base=288)
+    with (root / "gym288_val_element.txt").open("a") as file:
+        file.write("ccccccccccc_E_000100_000130_A_0013_0014 7\n")
+    annotation = annotate(TRAIN, TEST, "ccccccccccc_E_000100_000130_A_0013_0014 7\n")
+    (root / "finegym_annotation_info_v1.0.json").write_text(json.dumps(annotation))
+    (root / "videos").mkdir()
+    for letter, seconds in (("c", 118), ("d", 48)):
+        write_video(root / "videos" / f"{letter * 11}.mp4", count=4 * seconds, rate=4, height=32, width=32)
+    return root
+
+
+LABEL_SETS: tuple[dict[str, Any], ...] = (
+    {"labels": 101},
+    {"labels": 290},
+    {"labels": 99, "unit": "element"},
+    {"labels": 288, "unit": "element"},
+)
+
+
+def test_one_store_serves_every_label_set_with_its_own_frames(tmp_path: Path) -> None:
+    root, folder = write_films(tmp_path), tmp_path / "store"
+    found = list_files("finegym", root, split="test", options={"labels": [101, 290]})
+    assert fill_store(folder, sources(found), size=(32, 32), workers=2).broken == {}
+    store = FrameStore(folder)
+    assert len(store) == 8  # five clips of the floor exercise and three stages of the vault, each once
+    events = [finegym.load(root, split="test", labels=labels)[0] for labels in (101, 290)]
+    assert events[0].id == events[1].id
+    assert events[0].spans != events[1].spans
+    for chosen in LABEL_SETS:
+        videos = finegym.load(root, split="test", **chosen)
+        opened = open_frame_source(ImageEncoder(size=(32, 32), weights="saved"), videos, store=folder)
+        assert opened.videos == videos
+        for video in videos:
+            frames = np.arange(opened.frame_count(video))
+            stored, decoded = opened.read(video, frames), read_images(video, frames, size=(32, 32))
+            assert np.array_equal(stored[0], decoded[0])
+            assert stored[1] == pytest.approx(decoded[1])
+
+
+def test_a_store_refuses_frames_of_other_spans_and_of_another_file(tmp_path: Path) -> None:
+    root, folder = write_films(tmp_path), tmp_path / "store"
+    fill_store(folder, sources(list_files("finegym", root, split="test")), size=(32, 32))
+    encoder = ImageEncoder(size=(32, 32), weights="saved")
+    with pytest.warns(Problem, match=r"1 videos .*not in .*--labels and --unit"):
+        finer = open_frame_source(encoder, finegym.load(root, split="test", labels=290), store=folder)
+    assert [video.action for video in finer.videos] == ["vault"]
+    write_video(root / "videos" / "ccccccccccc.mp4", count=480, rate=4, height=32, width=32)
+    with pytest.warns(Problem, match="was filled from other files of these names"):
+        opened = open_frame_source(encoder, finegym.load(root, split="test"), store=folder)
+    assert [video.action for video in opened.videos] == ["vault"]
+    for file in (root / "videos").iterdir():
+        file.unlink()
+    assert len(open_frame_source(encoder, finegym.load(root, split="test"), store=folder).videos) == 2
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_film_is_demuxed_once_for_all_its_clips_and_decoded_only_there(tmp_path: Path, workers: int) -> None:
+    root, count = write_films(tmp_path), tmp_path / "count"
+    count.mkdir()
+    # Worker processes are started fresh, so they count in files.
+    code = (
+        "import sys, uuid; from pathlib import Path; from inphase.media import decode; "
+        "original = decode._index_frames; "
+        "decode._index_frames = lambda path: (Path(sys.argv[3], uuid.uuid4().hex).touch(), original(path))[1]\n"
+    )
+    (tmp_path / "counted.py").write_text(code)
+    script = (
+        "import counted, sys\n"
+        "from pathlib import Path\n"
+        "from inphase.data.frame_source import list_files, sources\n"
+        "from inphase.media.frame_store import fill_store\n"
+        "if __name__ == '__main__':\n"
+        "    found = sources(list_files('finegym', Path(sys.argv[1]), split='test', options={'labels': [101, 290]}))\n"
+        f"    fill_store(sys.argv[2], found, size=(32, 32), workers={workers})\n"
+    )
+    (tmp_path / "fill.py").write_text(script)
+    words = [sys.executable, str(tmp_path / "fill.py"), str(root), str(tmp_path / "store"), str(count)]
+    subprocess.run(words, check=True, cwd=tmp_path)
+    assert len(FrameStore(tmp_path / "store")) == 8
+    assert len(list(count.iterdir())) == 2  # films, of eight clips

@@ -11,7 +11,7 @@ import pytest
 from inphase.data import stage_videos
 from inphase.data.audio_visual import AudioVisualStream, read_sounds
 from inphase.data.batches import augment_poses
-from inphase.data.frame_source import add_poses, select_joints
+from inphase.data.frame_source import add_poses, read_stored, read_stored_pose, select_joints, sources
 from inphase.data.stream import GroupStream
 from inphase.data.video import (
     RenderedFrames,
@@ -22,9 +22,6 @@ from inphase.data.video import (
     measured_length,
     read_images,
     read_pose,
-    read_stored,
-    read_stored_pose,
-    sources,
 )
 from inphase.media.audio import Sound
 from inphase.media.frame_store import FrameStore, fill_store
@@ -91,8 +88,10 @@ def test_spans_are_counted_shown_and_labelled_in_their_order(tmp_path: Path) -> 
     assert video.phases_at(times).tolist() == [7] * 5 + [3] * 3
     fill_store(tmp_path / "store", sources([video, Video("b", "wave", "train", length=9)]), size=(64, 96))
     store = FrameStore(tmp_path / "store")
-    assert list(store) == ["a"]
-    assert numbers_of(read_stored(video, np.array([1, 6]), store=store)[0]) == [21, 5]
+    assert list(store) == ["a 2.000 to 2.500", "a 0.400 to 0.700"]
+    images, times = read_stored(video, np.array([1, 6]), store=store)
+    assert (numbers_of(images), times.tolist()) == ([21, 5], pytest.approx([0.1, 0.6]))
+    assert numbers_of(read_images(video, np.array([4, 5]))[0]) == [24, 4]
 
 
 def test_lengths_are_believed_or_measured(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from inphase.evaluation import select, value_of
+from inphase.evaluation import TASKS, select, value_of
 from inphase.evaluation.report import to_json
 from inphase.reproduction import STUDIES, STUDY_DATA, Reproduction, Setup, StudyData, reproduce
 from inphase.reproduction import study_runs as runs_module
@@ -208,22 +208,28 @@ def test_a_network_for_each_action_is_measured_on_that_action(tmp_path: Path, tr
 
 @pytest.fixture
 def gym(tmp_path: Path) -> Path:
-    """Write a FineGym of two vaults and two floor exercises for training, and as many for testing."""
+    """Write a FineGym of two vaults and two floor exercises for training, and as many for testing.
+
+    Gym288 has one clip more in each floor exercise.
+    """
     root = tmp_path / "gym"
     (root / "videos").mkdir(parents=True)
     lists: dict[str, str] = {"train": "", "val": ""}
+    more: dict[str, str] = {"train": "", "val": ""}
     for number, split in enumerate(("train", "train", "val", "val")):
         name = f"{'abcd'[number] * 11}_E_000000_000009"
         lists[split] += "".join(f"{name}_A_000{2 * part}_000{2 * part + 2} {label}\n" for part, label in
                                 enumerate((6, 7, 8)))  # fmt: skip
         lists[split] += f"{'efgh'[number] * 11}_E_000000_000009_A_0001_0006 0\n"
+        more[split] += f"{name}_A_0006_0008 6\n"
         for letter in ("abcd"[number], "efgh"[number]):
             write_video(root / "videos" / f"{letter * 11}.mp4", count=54, rate=6, height=32, width=32)
     for base in (99, 288):
         (root / f"gym{base}_categories.txt").write_text(CATEGORIES)
-        (root / f"gym{base}_train_element_v1.0.txt").write_text(lists["train"])
-        (root / f"gym{base}_val_element.txt").write_text(lists["val"])
-    (root / "finegym_annotation_info_v1.0.json").write_text(json.dumps(annotate(*lists.values())))
+        listed = {split: lists[split] + (more[split] if base == 288 else "") for split in lists}
+        (root / f"gym{base}_train_element_v1.0.txt").write_text(listed["train"])
+        (root / f"gym{base}_val_element.txt").write_text(listed["val"])
+    (root / "finegym_annotation_info_v1.0.json").write_text(json.dumps(annotate(*listed.values())))
     return root
 
 
@@ -238,11 +244,54 @@ def test_a_miniature_finegym_runs_at_all_its_labels(gym: Path, tmp_path: Path, t
     for name, paper in {"101": 49.51, "99 clips": 27.81, "290": 46.54, "288 clips": 24.16}.items():
         assert 0 <= cells[f"{name}, SVM, %"]["mean"] <= 100
         assert cells[f"paper: FineGym{name.removesuffix(' clips')}"] == f"{paper:.2f}"
-    assert len(list(tmp_path.glob("features/*/*.times.npy"))) == 48  # clips of 101, 290, 99 and 288
+    assert len(list(tmp_path.glob("features/*/*.times.npy"))) == 52  # clips of 101, 290, 99 and 288
     reproduce("events", tmp_path, **chosen).write(tmp_path / "events")
     cells = rows_of(json.loads((tmp_path / "events" / "report.json").read_text()))["GTA"]
     assert cells["paper: FineGym101 vault"] == "70.69"
     assert {cells["vault, %"]["mean"], cells["floor exercise, %"]["mean"]} > set()
+
+
+@pytest.mark.parametrize("budget", ["small", "medium", "full"])
+def test_the_documented_command_runs_with_a_store_at_every_budget(
+    gym: Path, tmp_path: Path, budget: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One store, filled once, serves all four label sets: docs/reproduce.md, with smaller networks."""
+    monkeypatch.setattr("inphase.models.backbone.load_keras", lambda network, path: None)
+    store = ("data", "cache", "finegym", str(gym), str(tmp_path / "frames"), "--size", "32", "32")
+    assert run(monkeypatch, *store, "--labels", "101", "290") == 0
+    small = ["encoder.size=[32, 32]", "encoder.convolutions=[4]", "encoder.hidden=[8]", "encoder.dimension=8",
+             "run.steps=2", "batch.actions=2", "batch.videos=2", "batch.frames=6", "run.accelerator=cpu",
+             "run.precision=32-true", "run.compile=false"]  # fmt: skip
+    small += ["encoder.weights=notop.h5"] if budget == "full" else []
+    words = ["reproduce", "recognition", "--data", "finegym", "--root", str(gym), "--store", str(tmp_path / "frames"),
+             "--budget", budget, "--seeds", "1", "--methods", "gta", "--out", str(tmp_path / "out"),
+             "--workers", "1"]  # fmt: skip
+    assert run(monkeypatch, *words, *(word for change in small for word in ("--set", change))) == 0
+    rows = rows_of(json.loads((tmp_path / "out" / "recognition" / "report.json").read_text()))
+    modes = ["GTA"] if budget == "small" else ["GTA, scratch", "GTA, train_all", "GTA, only_bn"]
+    assert [name for name in rows if name.startswith("GTA")] == modes
+    for mode in modes:
+        cells = {head: cell for head, cell in rows[mode].items() if head.endswith("SVM, %")}
+        assert list(cells) == [f"{name}, SVM, %" for name in ("101", "99 clips", "290", "288 clips")]
+        assert all(0 <= cell["mean"] <= 100 for cell in cells.values()), cells
+
+
+def test_a_task_that_fails_does_not_lose_the_numbers_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> list[Any]:
+        raise RuntimeError("no memory left")
+
+    working = TASKS["health"]
+    monkeypatch.setitem(TASKS, "health", broken)
+    result = reproduce_tiny("recognition", tmp_path, "gta")
+    assert all("health failed (RuntimeError: no memory left)" in reason for reason in result.failed.values())
+    rows = rows_of(json.loads((tmp_path / "recognition" / "report.json").read_text()))
+    assert rows["GTA"]["mean cosine"] == "failed"
+    assert rows["GTA"]["phases, SVM, %"]["mean"] > 0
+    assert rows["untrained"]["τ, %"]["mean"] > 0
+    monkeypatch.setitem(TASKS, "health", working)
+    again = reproduce_tiny("recognition", tmp_path, "gta")
+    assert (again.failed, again.kept) == ({}, 0)
+    assert not list(tmp_path.glob("*/*/measured/*.partial.json"))
 
 
 def test_a_frozen_network_looks_at_a_frame_once_whoever_trains_and_whatever_is_measured(

@@ -147,6 +147,8 @@ def data_cache(
     *,
     size: tuple[int, int] = (224, 224),
     split: Split = "all",
+    labels: tuple[int, ...] = (),
+    unit: tuple[str, ...] = (),
     workers: Workers = 1,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
@@ -154,12 +156,15 @@ def data_cache(
 
     Args:
         size: height and width of the images.
+        labels: the label sets of FineGym, 99, 101, 288, 290; one store holds several.
+        unit: event or element, of FineGym: whole events, the original clips, or both.
     """
-    from inphase.data.frame_source import list_sources
+    from inphase.data.frame_source import list_files, sources
     from inphase.media.frame_store import fill_store
 
-    sources = list_sources(name, root, split=split)
-    run(fill_store, store, sources, size=size, workers=workers, limits=limits)
+    options = {key: list(values) for key, values in (("labels", labels), ("unit", unit)) if values}
+    found = sources(list_files(name, root, split=split, options=options))
+    run(fill_store, store, found, size=size, workers=workers, limits=limits)
 
 
 def data_pose(
@@ -182,11 +187,11 @@ def data_pose(
         estimator: the pose estimator, by name or as an import path package.module:Class.
         complexity: an option of blazepose: the size of its network, 0 to 2; 1 is installed, the others are downloaded.
     """
-    from inphase.data.frame_source import list_sources
+    from inphase.data.frame_source import list_files, pose_sources
     from inphase.pose.pose_store import fill_poses
     from inphase.storage.cache import Cache, default_cache_folder
 
-    sources, kept = list_sources(name, root, split=split), Cache(cache or default_cache_folder())
+    sources, kept = pose_sources(list_files(name, root, split=split)), Cache(cache or default_cache_folder())
     options = {} if complexity is None else {"complexity": complexity}
     how: dict[str, Any] = {"estimator": estimator, "options": options, "workers": workers, "limits": limits}
     run(fill_poses, store, sources, cache=kept, **how)

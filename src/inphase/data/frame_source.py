@@ -5,15 +5,19 @@ entry per modality, `inphase.models.modality.MODALITIES` another one for files w
 a recipe names a data set; its other entries are the keyword arguments of the loader.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
+from itertools import product
 from pathlib import Path
 from typing import Any, Protocol
 from warnings import catch_warnings, simplefilter, warn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inphase.data import DATASETS, OWN_JOINTS
 from inphase.data.batches import augment_poses, sample_image_augmentation, sample_pose_augmentation
@@ -23,14 +27,18 @@ from inphase.data.video import (
     RenderedFrames,
     Video,
     find_present,
+    join_parts,
     measured_length,
+    native_fps,
     read_images,
     read_pose,
     read_pose3d,
-    read_stored,
-    sources,
+    span_begins,
+    span_files,
+    with_visibility,
 )
-from inphase.media.frame_store import FrameStore, Source
+from inphase.media.frame_store import FrameStore, Source, is_made_from
+from inphase.media.sampling import Frames
 from inphase.pose.pose import JOINTS13
 from inphase.pose.pose_store import FOLDER, PoseStore
 from inphase.progress import summarize
@@ -64,12 +72,94 @@ def find_loader(name: str, root: Path | str | None) -> Callable[..., list[Video]
     return load
 
 
-def list_sources(name: str, root: Path, *, split: str) -> dict[str, Source]:
-    """List the files of a split of a data set, to fill a store with; raise if it has none."""
-    found = sources(find_loader(name, root)(root, split=split))
+def list_files(name: str, root: Path, *, split: str, options: Mapping[str, Any] | None = None) -> list[Video]:
+    """List the videos of a data set that have files, to fill a store with; raise if it has none.
+
+    `options` are arguments of its loader. One that is a list stands for several data sets, as `labels` [101, 290].
+    """
+    chosen = {key: value if isinstance(value, list) else [value] for key, value in (options or {}).items()}
+    load = find_loader(name, root)
+    found = [
+        video
+        for values in product(*chosen.values())
+        for video in call(load, dict(zip(chosen, values, strict=True)), where=name, root=root, split=split)
+        if video.path is not None
+    ]
     if not found:
         raise ValueError(f"{name} in {root} has no video files: there is nothing to cache")
     return found
+
+
+def sources(videos: Iterable[Video]) -> dict[str, Source]:
+    """List the sources to fill a frame store with; videos without a file need none."""
+    return {key: source for video in videos for key, source in frame_parts(video)}
+
+
+def frame_parts(video: Video) -> list[tuple[str, Source]]:
+    """Return the parts of a video in a frame store: one for each span, named by file and span, else the whole file.
+
+    Videos of several label sets share the parts that they have in common.
+    """
+    if video.path is None:
+        return []
+    if not video.spans:
+        return [(video.id, Source(video.path, native_fps=native_fps(video)))]
+    return [
+        (f"{path.stem} {start:.3f} to {end:.3f}", Source(path, spans=((start, end),)))
+        for path, (start, end) in span_files(video)
+    ]
+
+
+def pose_sources(videos: Iterable[Video]) -> dict[str, Source]:
+    """List the sources to fill a pose store with: one for each video, since a person is tracked through all of it."""
+    return {pose_key(video): pose_source(video) for video in videos if video.path is not None}
+
+
+def pose_key(video: Video) -> str:
+    """Return the id of a video in a pose store, which names its spans: other label sets cut an event otherwise."""
+    if not video.spans:
+        return video.id
+    return f"{video.id} {hashlib.blake2b(json.dumps(video.spans).encode(), digest_size=4).hexdigest()}"
+
+
+def pose_source(video: Video) -> Source:
+    """Return the source of a video's pose."""
+    if video.path is None:
+        raise ValueError(f"{video.id} has no file to estimate a pose in")
+    if video.span_paths:
+        raise ValueError(
+            f"{video.id} consists of several files: poses are estimated in one; use whole videos or events"
+        )
+    return Source(video.path, spans=video.spans, native_fps=native_fps(video))
+
+
+def read_stored(video: Video, frames: Frames, *, store: FrameStore) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    """Read some frames of a cached video, without a codec: `partial(read_stored, store=store)` is a `Read`."""
+    keys, begins = [key for key, _ in frame_parts(video)], span_begins(video)
+
+    def read(part: int, numbers: Frames) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+        clip = store[keys[part]]
+        return clip.frames[numbers], clip.times[numbers] + begins[part]
+
+    return join_parts(frames, [store.frames(key) for key in keys], read)
+
+
+def stored_length(video: Video, *, store: FrameStore) -> int:
+    """Count the frames of a cached video."""
+    return sum(store.frames(key) for key, _ in frame_parts(video))
+
+
+def read_stored_pose(
+    video: Video, frames: Frames, *, store: PoseStore
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Read some frames of an estimated pose, like `read_pose` of labeled ones, with the times of the images.
+
+    `partial(read_stored_pose, store=store)` is a `Read`. The joints are those of PennAction; `add_poses` sets them, and
+    the image size, on the video, which augmentation needs.
+    """
+    pose = store[pose_key(video)]
+    points, visible = pose.joints13()
+    return with_visibility(points[frames], visible[frames]), pose.times[frames]
 
 
 def fill_joints(encoder: Table, data: Table) -> Table:
@@ -176,11 +266,11 @@ def select_joints(video: Video, joints: tuple[str, ...] = JOINTS13) -> Video:
 
 def add_poses(videos: Iterable[Video], *, store: PoseStore) -> list[Video]:
     """Add the poses of a store to videos, in the joints of PennAction, like labels."""
-    return [_add_pose(video, store=store) if video.id in store else video for video in videos]
+    return [_add_pose(video, store=store) if pose_key(video) in store else video for video in videos]
 
 
 def _add_pose(video: Video, *, store: PoseStore) -> Video:
-    pose = store[video.id]
+    pose = store[pose_key(video)]
     points, visible = pose.joints13()
     return replace(video, keypoints=points, visibility=visible, joints=JOINTS13, size=pose.size, length=len(pose))
 
@@ -213,15 +303,17 @@ def _stored_poses(videos: Sequence[Video], joints: tuple[str, ...], store: Path)
     if not set(joints) <= set(JOINTS13):
         raise ValueError(f"stores hold the joints {', '.join(JOINTS13)}; this encoder takes {', '.join(joints)}")
     poses = PoseStore(store)
-    found = [video for video in videos if video.id in poses]
-    _report_absent(videos, found, f"not in {store}", "fill it with `inphase data pose`")
+    kept = [video for video in videos if pose_key(video) in poses]
+    _report_absent(videos, kept, f"not in {store}", "fill it with `inphase data pose`")
+    found = [video for video in kept if is_made_from(poses.source(pose_key(video)), pose_source(video))]
+    _report_absent(kept, found, f"{store} was filled from other files of these names", "fill it again")
     posed = [select_joints(_add_rate(video, poses), joints) for video in add_poses(found, store=poses)]
-    return FrameSource(posed, read_pose, lambda video: poses.frames(video.id), f"poses {store.resolve()}")
+    return FrameSource(posed, read_pose, lambda video: poses.frames(pose_key(video)), f"poses {store.resolve()}")
 
 
 def _add_rate(video: Video, poses: PoseStore) -> Video:
     """Set the fps of a video without annotated fps to that of its frames."""
-    times = poses[video.id].times
+    times = poses[pose_key(video)].times
     gap = float(np.median(np.diff(times))) if len(times) > 1 else 0.0
     return video if video.rate or not gap > 0 else replace(video, rate=1 / gap)
 
@@ -248,10 +340,14 @@ def _stored_images(videos: Sequence[Video], size: tuple[int, int], store: Path) 
             f"{store} holds images of {frames.size}, the encoder takes {size}: "
             f"fill another with `inphase data cache … --size {height} {width}`"
         )
-    found = [video for video in videos if video.id in frames]
-    _report_absent(videos, found, f"not in {store}", "fill it with `inphase data cache`")
+    parts = {video.id: frame_parts(video) for video in videos}
+    kept = [video for video in videos if parts[video.id] and all(key in frames for key, _ in parts[video.id])]
+    fix = "fill it with `inphase data cache`, for FineGym with the same --labels and --unit"
+    _report_absent(videos, kept, f"not in {store}", fix)
+    found = [v for v in kept if all(is_made_from(frames.source(key), source) for key, source in parts[v.id])]
+    _report_absent(kept, found, f"{store} was filled from other files of these names", "fill it again")
     read = partial(read_stored, store=frames)
-    return FrameSource(found, read, lambda video: frames.frames(video.id), f"images {store.resolve()}")
+    return FrameSource(found, read, partial(stored_length, store=frames), f"images {store.resolve()}")
 
 
 def _open_both(encoder: FrameEncoder, videos: Sequence[Video], store: Path | None) -> FrameSource:

@@ -6,9 +6,10 @@ One signature, `Read`, serves images, poses and anything else by frame number.
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -18,11 +19,9 @@ from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
 from inphase.media.audio import Sound
-from inphase.media.frame_store import FrameStore, Source
-from inphase.media.frames import Clip, read_clip, read_spans
+from inphase.media.frames import Clip, read_clip
 from inphase.media.recording import open_recording, probe
-from inphase.media.sampling import Frames
-from inphase.pose.pose_store import PoseStore
+from inphase.media.sampling import Frames, choose
 from inphase.storage.files import read_cell
 
 SPLITS = ("train", "val", "test")
@@ -43,6 +42,7 @@ class Video:
     path: Path | None = None
     render: Callable[[], Clip] | None = None
     spans: tuple[tuple[float, float], ...] = ()  # seconds of `path` to use, in this order; empty: all of it
+    span_paths: tuple[Path, ...] = ()  # the file of each span, if they are not all of `path`
     length: int | None = None  # frames, if annotated
     rate: float | None = None  # frames per second, if annotated
     size: tuple[int, int] | None = None  # height and width in pixels, if annotated
@@ -103,7 +103,8 @@ def find_present(videos: Iterable[Video]) -> tuple[list[Video], list[Video]]:
     here: list[Video] = []
     absent: list[Video] = []
     for video in videos:
-        (here if video.path is None or video.path.exists() else absent).append(video)
+        files = video.span_paths or ([] if video.path is None else [video.path])
+        (here if all(file.exists() for file in files) else absent).append(video)
     return here, absent
 
 
@@ -174,26 +175,55 @@ Read = Callable[[Video, Frames], tuple[NDArray[Any], NDArray[np.float64]]]
 def read_images(
     video: Video, frames: Frames, *, size: tuple[int, int] | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
-    """Decode some frames of a video: images [T, H, W, 3] and their seconds.
-
-    If spans cut the file, all of their frames are decoded to find a few: use `read_stored` for training.
-    """
+    """Decode some frames of a video: images [T, H, W, 3] and their seconds; use `read_stored` for training."""
     if video.render is not None:
         clip = video.render()
         return clip.frames[frames], clip.times[frames]
     if video.path is None:
         raise ValueError(f"{video.id} has no images: read its pose")
     if video.spans:
-        clip = read_spans(video.path, video.spans, size=size)
-        return clip.frames[frames], clip.times[frames]
-    clip = read_clip(video.path, indices=frames, size=size, native_fps=_native_fps(video))
+        return _read_span_frames(video, frames, size=size)
+    clip = read_clip(video.path, indices=frames, size=size, native_fps=native_fps(video))
     return clip.frames, clip.times
 
 
-def read_stored(video: Video, frames: Frames, *, store: FrameStore) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
-    """Read some frames of a cached video, without a codec: `partial(read_stored, store=store)` is a `Read`."""
-    clip = store[video.id]
-    return clip.frames[frames], clip.times[frames]
+def _read_span_frames(
+    video: Video, frames: Frames, *, size: tuple[int, int] | None
+) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    """Decode frames of spans laid end to end; of each file only what they need."""
+    listed = [(path, span, choose(open_recording(path).times, span=span)) for path, span in span_files(video)]
+    counts = [0 if found is None else len(found) for _, _, found in listed]
+    begins = span_begins(video)
+
+    def read(part: int, numbers: Frames) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+        path, (start, _), found = listed[part]
+        assert found is not None
+        clip = read_clip(path, indices=found[numbers], size=size)
+        return clip.frames, clip.times - start + begins[part]
+
+    return join_parts(frames, counts, read)
+
+
+def span_begins(video: Video) -> list[float]:
+    """Return the second at which each span begins, laid end to end; [0] for a whole file."""
+    return [0.0, *accumulate(end - start for start, end in video.spans)][: max(1, len(video.spans))]
+
+
+def join_parts(
+    frames: Frames,
+    counts: Sequence[int],
+    read: Callable[[int, Frames], tuple[NDArray[np.uint8], NDArray[np.float64]]],
+) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    """Read frames, numbered through parts of `counts` frames, part by part."""
+    ends = np.cumsum(counts)
+    if len(frames) and not 0 <= frames.min() <= frames.max() < ends[-1]:
+        raise ValueError(f"frames {frames.min()} to {frames.max()} of a video of {ends[-1]}: choose existing ones")
+    parts = np.searchsorted(ends, frames, side="right")
+    first = int(parts[0]) if len(parts) else 0
+    if (parts == first).all():
+        return read(first, frames - (ends[first] - counts[first]))
+    found = [read(int(part), frames[parts == part] - (ends[part] - counts[part])) for part in np.unique(parts)]
+    return np.concatenate([values for values, _ in found]), np.concatenate([times for _, times in found])
 
 
 class RenderedFrames:
@@ -233,7 +263,7 @@ def read_pose(video: Video, frames: Frames) -> tuple[NDArray[np.float32], NDArra
         raise ValueError(f"{video.id} has no keypoints: run pose estimation on it, or read its images")
     points = video.keypoints[frames]
     visible = np.ones(points.shape[:2], np.bool_) if video.visibility is None else video.visibility[frames]
-    return _with_visibility(points, visible), frames / float(video.rate or 1.0)
+    return with_visibility(points, visible), frames / float(video.rate or 1.0)
 
 
 def read_pose3d(video: Video, frames: Frames) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
@@ -242,23 +272,11 @@ def read_pose3d(video: Video, frames: Frames) -> tuple[NDArray[np.float32], NDAr
         raise ValueError(f"{video.id} has no 3-D joints: read its pose, or its images")
     points = video.joints3d[frames]
     visible = np.ones(points.shape[:2], np.bool_) if video.visibility is None else video.visibility[frames]
-    return _with_visibility(points, visible), frames / float(video.rate or 1.0)
+    return with_visibility(points, visible), frames / float(video.rate or 1.0)
 
 
-def read_stored_pose(
-    video: Video, frames: Frames, *, store: PoseStore
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Read some frames of an estimated pose, like `read_pose` of labeled ones, with the times of the images.
-
-    `partial(read_stored_pose, store=store)` is a `Read`. The joints are those of PennAction; `add_poses` sets them, and
-    the image size, on the video, which augmentation needs.
-    """
-    pose = store[video.id]
-    points, visible = pose.joints13()
-    return _with_visibility(points[frames], visible[frames]), pose.times[frames]
-
-
-def _with_visibility(points: NDArray[np.float32], visible: NDArray[np.bool_]) -> NDArray[np.float32]:
+def with_visibility(points: NDArray[np.float32], visible: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Append the visibility 0 or 1 to points: [T, J, 2] and [T, J] → [T, J, 3]."""
     return np.concatenate([points, visible[..., None].astype(np.float32)], axis=-1).astype(np.float32)
 
 
@@ -289,9 +307,9 @@ def file_length(video: Video) -> int:
     if video.path is None:
         raise ValueError(f"{video.id} has no file to open")
     if not video.spans:
-        return probe(video.path, native_fps=_native_fps(video)).frames
-    times = open_recording(video.path).times
-    return sum(int(((times >= start) & (times < end)).sum()) for start, end in video.spans)
+        return probe(video.path, native_fps=native_fps(video)).frames
+    listed = [(open_recording(path).times, span) for path, span in span_files(video)]
+    return sum(int(((times >= start) & (times < end)).sum()) for times, (start, end) in listed)
 
 
 def measure(video: Video) -> tuple[int, float]:
@@ -300,19 +318,17 @@ def measure(video: Video) -> tuple[int, float]:
         return annotated_measure(video)
     if video.path is None or video.spans:
         raise ValueError(f"{video.id} is not one whole file: images and sound are read together from whole files")
-    properties = probe(video.path, native_fps=_native_fps(video))
+    properties = probe(video.path, native_fps=native_fps(video))
     return properties.frames, properties.duration
 
 
-def sources(videos: Iterable[Video]) -> dict[str, Source]:
-    """List the sources to fill a frame store with; videos without a file need none."""
-    return {
-        video.id: Source(video.path, spans=video.spans, native_fps=_native_fps(video))
-        for video in videos
-        if video.path is not None
-    }
+def span_files(video: Video) -> list[tuple[Path, tuple[float, float]]]:
+    """List the file and the seconds of every span."""
+    if video.path is None:
+        raise ValueError(f"{video.id} has no file")
+    return list(zip(video.span_paths or [video.path] * len(video.spans), video.spans, strict=True))
 
 
-def _native_fps(video: Video) -> float | None:
+def native_fps(video: Video) -> float | None:
     """Return the fps of a folder of images; if it is unknown, 1, as for poses."""
     return (video.rate or 1.0) if video.path is not None and video.path.is_dir() else None

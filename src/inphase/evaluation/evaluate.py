@@ -43,10 +43,11 @@ UNTRAINED_PAIRS = 5
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The scores of an encoder and its controls; the tasks that were left out, and why; the size of the data."""
+    """The scores of an encoder and its controls; the tasks left out or failed, and why; the size of the data."""
 
     scores: list[Score]
     left_out: dict[str, str] = field(default_factory=dict)  # task → reason
+    failed: dict[str, str] = field(default_factory=dict)  # task → error
     sizes: dict[str, int] = field(default_factory=dict)  # as "test videos" → 24
     title: str = ""
     recipe: str = ""  # as TOML
@@ -73,6 +74,7 @@ class Evaluation:
             "title": self.title,
             "scores": [score.to_dict() for score in self.scores],
             "left_out": dict(self.left_out),
+            "failed": dict(self.failed),
             "sizes": dict(self.sizes),
             "recipe": self.recipe,
         }
@@ -245,8 +247,9 @@ def measure(
     """Run tasks on an encoder's embeddings and on the controls `compare`.
 
     Without `tasks`, all that the labels allow are run. A named task that the labels do not allow raises an error; with
-    `optional` it is left out. `train` is called only if a task is fitted on training videos. "time only" and "clamped
-    only" run no such task. Tasks with an option `device` run on that of the encoder. `cache` is a run folder.
+    `optional` it is left out, and one that fails is named in `failed` beside the scores of the others. `train` is
+    called only if a task is fitted on training videos. "time only" and "clamped only" run no such task. Tasks with an
+    option `device` run on that of the encoder. `cache` is a run folder.
     """
     wanted = tuple(TASKS if tasks is None else tasks)
     unknown = [name for name in wanted if name not in TASKS]
@@ -261,12 +264,18 @@ def measure(
             for split, source in sources.items()
         }
 
-    run_tasks = partial(_run_tasks, options=options or {}, device=next(encoder.parameters()).device, progress=report)
+    left_out, failed = dict[str, str](), dict[str, str]()
+    run_tasks = partial(
+        _run_tasks,
+        options=options or {},
+        device=next(encoder.parameters()).device,
+        progress=report,
+        failed=failed if optional else None,
+    )
     videos = embed(encoder)
-    left_out: dict[str, str] = {}
     columns: dict[str | None, list[Score]] = {}
     columns[None] = run_tasks(wanted, videos, left_out=left_out if tasks is None or optional else None)
-    possible = [task for task in wanted if task not in left_out]
+    possible = [task for task in wanted if task not in left_out and task not in failed]
     if "untrained" in compare:
         columns["untrained"] = run_tasks(possible, embed(untrained(encoder)))
     for name, found in controls(videos["test"]).items():
@@ -276,7 +285,7 @@ def measure(
     sizes = {f"{split} videos": len(found) for split, found in videos.items()}
     sizes["test frames"] = sum(map(len, videos["test"]))
     ordered = [score for task in wanted for score in select(scores, task=task)]
-    return Evaluation(ordered, left_out, sizes)
+    return Evaluation(ordered, left_out, failed, sizes)
 
 
 def validate(encoder: Encoder, source: FrameSource) -> dict[str, float]:
@@ -326,7 +335,9 @@ def _run_tasks(
     device: torch.device,
     progress: Progress,
     left_out: dict[str, str] | None = None,
+    failed: dict[str, str] | None = None,
 ) -> list[Score]:
+    """Run tasks; add those that the labels do not allow to `left_out`, and those that fail to `failed`, where given."""
     scores: list[Score] = []
     for task in tasks:
         progress(task, 0, 1)
@@ -341,6 +352,11 @@ def _run_tasks(
             if left_out is None:
                 raise
             left_out[task] = str(error)
+        # Any error of one task is reported with the scores of the others.
+        except Exception as error:
+            if failed is None:
+                raise
+            failed[task] = f"{type(error).__name__}: {error}"
         progress(task, 1, 1)
     return scores
 

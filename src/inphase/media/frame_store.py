@@ -7,10 +7,11 @@ serves stores of any kind: `inphase.pose.pose_store` fills stores of poses with 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -194,16 +195,40 @@ def fill(
 
 
 def identify(source: Source) -> str:
-    """Hash the names, sizes and times of a source's files and its settings; empty if it cannot be read."""
+    """Hash a source's settings, then the names and sizes of its files, then their times; empty if it cannot be read."""
     try:
         files = sorted(source.path.iterdir()) if source.path.is_dir() else [source.path]
-        stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+        stats = [file.stat() for file in files]
     except OSError:
         return ""
     if not all(os.access(file, os.R_OK) for file in files):
         return ""
-    settings = [source.spans, source.fps, source.native_fps]
-    return hashlib.blake2b(json.dumps([stats, settings]).encode(), digest_size=16).hexdigest()
+    sizes = [(file.name, stat.st_size) for file, stat in zip(files, stats, strict=True)]
+    return "-".join([_settings_hash(source), _hash(sizes), _hash([stat.st_mtime_ns for stat in stats])])
+
+
+def is_made_from(made: str, source: Source) -> bool:
+    """Return whether a store's entry, identified by `made`, holds a source: same spans and rates, same file.
+
+    A file is compared by name and size, not by its time, which copying changes. One that is absent, as on a machine
+    that only has the store, is not compared, and neither is a folder of images.
+    """
+    settings, _, files = made.partition("-")
+    if settings != _settings_hash(source):
+        return False
+    try:
+        size = source.path.stat().st_size
+    except OSError:
+        return True
+    return source.path.is_dir() or files.partition("-")[0] == _hash([(source.path.name, size)])
+
+
+def _settings_hash(source: Source) -> str:
+    return _hash([source.spans, source.fps, source.native_fps])
+
+
+def _hash(content: object) -> str:
+    return hashlib.blake2b(json.dumps(content).encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
 def _sweep(folder: Path, entries: Mapping[str, Entry], *, suffix: str) -> None:
@@ -225,29 +250,65 @@ class _Writing:
     marks: Path | None = None  # the folder of marks of videos under way, in a worker process
 
 
+Job = tuple[str, Source]
+
+
 def _written(writing: _Writing, jobs: Mapping[str, Source], *, workers: int) -> Iterator[Entry]:
-    """Write the files of the jobs and yield their entries in order of completion."""
+    """Write the files of the jobs and yield their entries in order of completion.
+
+    One process writes all spans of a file, since listing the packets of hours of video takes longer than decoding a
+    few seconds of it.
+    """
+    groups = _by_file(jobs)
     if workers < 1:
-        for item in jobs.items():
+        for item in chain.from_iterable(groups):
             with explain_os_errors(writing.folder):
                 entry = _write(writing, item)
             yield entry
         return
     with scratch_folder(writing.folder) as marks:
-        pool = SpawnedPool(partial(_write, replace(writing, marks=marks)), workers=workers)
-        results = map_in_processes(pool, jobs.items())
+        pool = SpawnedPool(partial(_write_all, replace(writing, marks=marks)), workers=workers)
         try:
-            while True:
-                with explain_os_errors(writing.folder):
-                    result = next(results, None)
-                if result is None:
-                    return
-                yield _explain_death(result.item, writing.limits, marks) if isinstance(result, WorkerDied) else result
+            while groups:
+                # The sources of a file that ended its process are tried again, each by itself.
+                groups = yield from _written_in_processes(writing, groups, pool, marks)
         finally:
             pool.shutdown()
 
 
-def _explain_death(item: tuple[str, Source], limits: VideoLimits, marks: Path) -> Entry:
+def _by_file(jobs: Mapping[str, Source]) -> list[list[Job]]:
+    """Group the sources by file, in the order of their first."""
+    groups: dict[Path, list[Job]] = {}
+    for item in jobs.items():
+        groups.setdefault(item[1].path, []).append(item)
+    return list(groups.values())
+
+
+def _written_in_processes(
+    writing: _Writing, groups: list[list[Job]], pool: SpawnedPool, marks: Path
+) -> Generator[Entry, None, list[list[Job]]]:
+    """Yield the entries of groups of sources; return those to try again."""
+    again: list[list[Job]] = []
+    results = map_in_processes(pool, groups)
+    while True:
+        with explain_os_errors(writing.folder):
+            result = next(results, None)
+        if result is None:
+            return again
+        if not isinstance(result, WorkerDied):
+            yield from result
+        elif len(result.item) == 1:
+            yield _explain_death(result.item[0], writing.limits, marks)
+        else:
+            again += [[item] for item in result.item]
+
+
+def _write_all(writing: _Writing, items: list[Job]) -> list[Entry]:
+    """Write the sources of one file, whose packets are listed once."""
+    return [_write(writing, item) for item in items]
+
+
+def _explain_death(item: Job, limits: VideoLimits, marks: Path) -> Entry:
     """Return the entry of a source that ended the process that read it."""
     id, source = item
     if timed_out(mark_of(marks, id)):
@@ -255,7 +316,7 @@ def _explain_death(item: tuple[str, Source], limits: VideoLimits, marks: Path) -
     return Entry(id, identify(source), broken=f"{source.path}: {FATAL}")
 
 
-def _write(writing: _Writing, item: tuple[str, Source]) -> Entry:
+def _write(writing: _Writing, item: Job) -> Entry:
     """Write one source's file atomically; return a broken entry for a source that cannot be decoded."""
     folder, limits, (id, source) = writing.folder, writing.limits, item
     identity = identify(source)

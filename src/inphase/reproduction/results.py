@@ -121,8 +121,9 @@ class Results:
         if row.label in self.refused:
             return None
         job = self._job(row, column, action, seed)
-        file = self.out / job.folder / job.measurements[0].file
-        return None if job.folder in self.failed or not file.is_file() else read_measured(file)
+        names = (job.measurements[0].file, job.measurements[0].partial_file)
+        file = next((found for name in names if (found := self.out / job.folder / name).is_file()), None)
+        return None if file is None else read_measured(file)
 
     def cell(self, row: StudyRow, column: Column) -> Cell:
         """Average a score over seeds; a failed seed is shown as such, since a mean over the others would flatter."""
@@ -144,7 +145,7 @@ class Results:
 
     def _number(self, row: StudyRow, column: Column, action: str | None, seed: int) -> float | str | None:
         measured = self.measured(row, column, action, seed)
-        if measured is None:
+        if measured is None or column.task in measured.failed:
             return _FAILED
         return _value(select(measured.scores, control=None, **_fields(column)))
 

@@ -3,6 +3,7 @@
 OUT/runs/<method>-<hash of the recipe>-s<seed>/    a run folder, as `inphase train` makes it
     trained.json                                   the number of steps, and the seconds they took
     measured/<hash>.json                           the scores of one set of videos, tasks and options
+    measured/<hash>.partial.json                   the same where some tasks failed, which are run again
 OUT/controls/<hash>/measured/…                     the scores of an untrained network, of position and of clamping
 OUT/features/<hash>/…                              features of frozen backbones, shared by runs
 """
@@ -124,6 +125,11 @@ class Measurement:
         """The file of its scores, relative to the run's folder."""
         return Path("measured") / f"{_digest([self.data, sorted(self.tasks), self.options])}.json"
 
+    @property
+    def partial_file(self) -> Path:
+        """The file of its scores while some tasks have failed."""
+        return self.file.with_suffix(".partial.json")
+
 
 @dataclass(frozen=True)
 class TrainingJob:
@@ -148,6 +154,10 @@ def recipe_hash(recipe: Recipe) -> str:
     return _digest(tables)
 
 
+class MeasurementError(RuntimeError):
+    """Tasks of a trained run that failed; the scores of its other tasks are kept."""
+
+
 def is_done(job: TrainingJob, out: Path) -> bool:
     """Return whether everything is trained and measured."""
     return all((out / job.folder / each.file).is_file() for each in job.measurements)
@@ -166,10 +176,17 @@ def run_job(job: TrainingJob, out: Path, progress: Progress) -> None:
         _train(replace(job.recipe, run={**job.recipe.run, "seed": job.seed}), folder, out=out, progress=progress)
         encoder = load_encoder(folder, device=device)
     compare = ("time only", "clamped only") if job.seed is None else ()
+    errors = []
     for each in job.measurements:
         if not (folder / each.file).is_file():
             features = _features_folder(out, each.data, job.recipe.encoder)
-            _measure(encoder, each, folder, features=features, compare=compare, progress=progress)
+            try:
+                _measure(encoder, each, folder, features=features, compare=compare, progress=progress)
+            # Any error of one measurement is reported once the others are done.
+            except Exception as error:
+                errors.append(error)
+    if errors:
+        raise errors[0] if len(errors) == 1 else MeasurementError("; ".join(map(str, errors)))
 
 
 def _train(recipe: Recipe, folder: Path, *, out: Path, progress: Progress) -> None:
@@ -230,8 +247,12 @@ def _measure(
         cache=folder,
         progress=progress,
     )
-    (folder / measurement.file.parent).mkdir(parents=True, exist_ok=True)
-    _write(folder / measurement.file, measured.to_dict())
+    file, partial_file = folder / measurement.file, folder / measurement.partial_file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    _write(partial_file if measured.failed else file, measured.to_dict())
+    if measured.failed:
+        raise MeasurementError("; ".join(f"{task} failed ({reason})" for task, reason in measured.failed.items()))
+    partial_file.unlink(missing_ok=True)
 
 
 def read_measured(file: Path) -> Evaluation:

@@ -242,6 +242,10 @@ class ArrayStore(Mapping[str, Item]):
         """Count the frames of a recording without opening its file."""
         return self._entries[id].frames
 
+    def source(self, id: str) -> str:
+        """Return what identifies the decoded file and the settings of a readable recording; empty for another id."""
+        return self._entries[id].source if id in self._entries else ""
+
     def verify(self) -> list[str]:
         """Read all files and list the ids whose bytes have changed since they were written."""
         return [id for id, entry in self._entries.items() if not self._is_intact(entry)]

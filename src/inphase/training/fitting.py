@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from inphase.data import folder as collection
-from inphase.data.video import Problem, Video, sources
+from inphase.data.frame_source import sources
+from inphase.data.video import Problem, Video
 from inphase.media.frame_store import FillSummary, fill_store
 from inphase.pose.pose_store import fill_poses
 from inphase.progress import Progress, Summary, ignore_progress, summarize
