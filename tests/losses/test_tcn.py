@@ -18,8 +18,9 @@ def by_hand(a: list[list[float]], p: list[list[float]]) -> float:
     def dot(u: list[float], v: list[float]) -> float:
         return sum(x * y for x, y in zip(u, v, strict=True))
 
+    # TCC's released code: the softmax of an earlier frame runs over the later ones, which are drawn.
     entropy = [
-        math.log(sum(math.exp(dot(anchor, other)) for other in p)) - dot(anchor, p[i]) for i, anchor in enumerate(a)
+        math.log(sum(math.exp(dot(earlier, later)) for later in a)) - dot(earlier, a[i]) for i, earlier in enumerate(p)
     ]
     size = sum(dot(u, u) + dot(v, v) for u, v in zip(a, p, strict=True)) / len(a)
     return sum(entropy) / len(a) + 0.25 * 0.002 * size
@@ -27,8 +28,8 @@ def by_hand(a: list[list[float]], p: list[list[float]]) -> float:
 
 def test_n_pairs_by_hand() -> None:
     a, p = [[1.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [0.0, 1.0]]
-    # a·p is [[1, 0], [2, 2]], ‖a‖² are 1 and 4, ‖p‖² are 2 and 1.
-    expected = (math.log(1 + math.exp(-1)) + math.log(2)) / 2 + 0.25 * 0.002 * (2.5 + 1.5)
+    # p·a is [[1, 2], [0, 2]], ‖a‖² are 1 and 4, ‖p‖² are 2 and 1.
+    expected = (math.log(1 + math.exp(1)) + math.log(1 + math.exp(-2))) / 2 + 0.25 * 0.002 * (2.5 + 1.5)
     terms = TCN()(make_group([torch.tensor(a + p, dtype=torch.float64)]))
     assert terms["loss"].item() == pytest.approx(expected) == pytest.approx(by_hand(a, p))
     assert terms["size"].item() == pytest.approx(4)

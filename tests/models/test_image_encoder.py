@@ -118,8 +118,9 @@ def test_the_published_weights_are_the_default() -> None:
 
 
 def test_what_does_not_go_together_is_refused() -> None:
-    with pytest.raises(ValueError, match="mode='scratch' does not fit weights='published'"):
-        ImageEncoder(mode="scratch")
+    with pytest.raises(ValueError, match=r"mode='scratch' does not fit weights='some\.h5'"):
+        ImageEncoder(mode="scratch", weights="some.h5")
+    assert ImageEncoder(mode="scratch", size=(32, 32), convolutions=[4]).config["weights"] is None
     with pytest.raises(ValueError, match="name the source of its weights"):
         ImageEncoder(mode="only_bn", weights=None)
     with pytest.raises(ValueError, match="mode must be one of"):

@@ -98,13 +98,35 @@ def test_every_row_can_be_built_and_every_column_is_of_a_task(study: Study, data
 def test_a_full_budget_for_images_is_the_papers_network_and_steps() -> None:
     recipe = make_recipe(FULL, "tcc")
     assert (recipe.encoder["backbone"], recipe.encoder["mode"]) == ("resnet50v2", "only_bn")
-    assert (recipe.run["steps"], recipe.loss) == (150_000, {"name": "tcc"})
+    assert (recipe.run["steps"], recipe.loss["name"], recipe.loss["tau"]) == (150_000, "tcc", 0.1)
     small = make_recipe(replace(FULL, budget="small"), "tcc")
     assert (small.encoder["backbone"], small.encoder["mode"], small.run["steps"]) == (
         "efficientnet_lite0",
         "frozen",
         500,
     )
+
+
+def test_a_full_budget_has_the_published_settings_of_every_baseline() -> None:
+    made = {method: make_recipe(FULL, method) for method in LABELS if method != "supervised"}
+    raw = {method for method, recipe in made.items() if recipe.encoder.get("normalize") is False}
+    assert raw == {"tcc", "tcn", "sal", "speednet"}
+    losses = {method: recipe.loss for method, recipe in made.items()}
+    assert (losses["tcc"]["kind"], losses["tcc"]["variance_weight"]) == ("variance", 0.001)
+    assert (losses["tcn"]["window"], losses["tcn"]["regularizer"]) == (5, 0.002)
+    assert (losses["sal"]["triplets"], losses["sal"]["fraction"], losses["sal"]["hidden"]) == (8, 0.75, [128, 64])
+    assert (losses["d3tw"]["cost"], losses["d3tw_contrastive"]["cost"]) == ("cosine", "contrastive")
+    assert made["speednet"].batch["frames"] == 16
+    shared = {method: (recipe.optimizer, recipe.run) for method, recipe in made.items()}
+    assert all(found == shared["gta"] for found in shared.values())
+
+
+def test_the_row_of_d3tw_with_the_cost_of_gta_is_named_so() -> None:
+    for setup in (FULL, PENN, Setup("golfdb", Path("golf")), Setup(modality="image")):
+        labels = {row.method: row.label for row in STUDIES["synchronization"].rows(setup) if "d3tw" in row.method}
+        assert labels == {"d3tw": "D³TW*", "d3tw_contrastive": "D³TW* with GTA's cost"}
+        costs = [build_loss(make_recipe(setup, method), dimension=128).cost for method in labels]
+        assert costs == ["cosine", "contrastive"]
 
 
 def test_a_method_has_its_own_recipe_where_one_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 Of each video T anchors a and for each a positive p up to `window` frames before it:
 
-    "n-pairs"  L = mean_i −log softmax_j(a_i · p_j)[i] + ¼ λ (mean ‖a_i‖² + mean ‖p_i‖²)
+    "n-pairs"  L = mean_i −log softmax_j(p_i · a_j)[i] + ¼ λ (mean ‖a_i‖² + mean ‖p_i‖²)
     "triplet"  L = mean over (i, j) of max(0, ‖a_i − p_i‖² − ‖a_i − a_j‖² + margin),   a_j further than 2 · window off
 
 averaged over the videos: no two are compared.
@@ -22,7 +22,8 @@ class TCN(Loss):
     """Pull frames close in time together and push other frames of the same video apart.
 
     Constants of the n-pairs form, from TCC's released code, the source of the published numbers: positives uniform in
-    [t − 5, t − 1], λ 0.002, embeddings not normalized (with unit vectors the logits lie within ±1; `tau` divides them,
+    [t − 5, t − 1], λ 0.002, the softmax over the later frames (that code draws t, then puts the earlier frame first and
+    takes it for the anchor), embeddings not normalized (with unit vectors the logits lie within ±1; `tau` divides them,
     1 in the source). The original's multi-view form, which the supplement of GTA describes, needs two cameras.
 
     Frames: two blocks, the plain draw as anchors and their positives in the same order; near the beginning of a video
@@ -65,7 +66,7 @@ class TCN(Loss):
         with no_autocast(a):
             if self.kind == "triplet":
                 return {"loss": self._triplet(a, p, anchors.frames, real)}
-            logits = (a @ p.mT / self.tau).where(real[:, None, :], float("-inf"))
+            logits = (p @ a.mT / self.tau).where(real[:, None, :], float("-inf"))
             entropy = -torch.log_softmax(logits, 2).diagonal(dim1=1, dim2=2)
             contrast = masked_mean(entropy, real).mean()
             size = masked_mean(a.square().sum(2) + p.square().sum(2), real).mean()

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from inphase.media.recording import NamedVideo, reason_of, require_two_usable
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, ModalityChoice
@@ -206,7 +208,12 @@ def _embed_file(
     encoder: Encoder, path: Path | str, cache: Cache | None, fps: float | None, estimator: str, on_frames: FrameProgress
 ) -> Embedding:
     require_video_encoder(encoder)
-    return find_modality(encoder).embed_file(encoder, path, cache or Cache(None), fps, on_frames, estimator)
+    found = find_modality(encoder).embed_file(encoder, path, cache or Cache(None), fps, on_frames, estimator)
+    if encoder.normalizes:
+        return found
+    # Applications compare frames by the cosine, and some of them by the dot product.
+    lengths = np.linalg.norm(found.values, axis=1, keepdims=True)
+    return replace(found, values=found.values / np.maximum(lengths, np.finfo(np.float32).tiny))
 
 
 def _embed_all(

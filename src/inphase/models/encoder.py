@@ -1,4 +1,4 @@
-"""The base class of encoders: frames with their context in, unit vectors out."""
+"""The base class of encoders: frames with their context in, vectors out, by default of length 1."""
 
 import math
 import os
@@ -38,7 +38,8 @@ class Encoder(nn.Module):
     - `beta`      the temperature at which its cosines are compared beside those of another encoder, 0.1 unless set
 
     and passes the context it is trained with to the base class. If that includes a `rate` in frames per second,
-    recordings of another rate are embedded with a context that covers the same time in seconds.
+    recordings of another rate are embedded with a context that covers the same time in seconds. Without `normalize`
+    the vectors keep their lengths, as TCC, TCN and SaL were published; applications compare them by cosine.
     """
 
     modality: ClassVar[str]
@@ -47,7 +48,14 @@ class Encoder(nn.Module):
     config: dict[str, Any]
     head: nn.Module
 
-    def __init__(self, *, context: Sequence[int], edges: Edges = "clamp", rate: float | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        context: Sequence[int],
+        edges: Edges = "clamp",
+        rate: float | None = None,
+        normalize: bool = True,
+    ) -> None:
         """Set the context: its offsets in frames, what replaces frames past the ends, and the fps it is meant for."""
         super().__init__()
         if rate is not None and not rate > 0:
@@ -56,6 +64,9 @@ class Encoder(nn.Module):
             )
         self.context, self.rate = Context(tuple(context), edges), rate
         self.config = {"context": list(context), "edges": edges, "rate": rate}
+        self.normalizes = normalize
+        if not normalize:  # left out of the configuration by default, which hashes of older encoders include
+            self.config["normalize"] = False
 
     @property
     def is_frozen(self) -> bool:
@@ -76,7 +87,7 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
     def combine(self, features: Tensor) -> Tensor:
-        """Combine the features of frames and their context into unit vectors: [N, C, …] → [N, D]."""
+        """Combine the features of frames and their context into vectors: [N, C, …] → [N, D]."""
         raise NotImplementedError
 
     def prepare(self, frames: Tensor) -> Tensor:
@@ -140,6 +151,11 @@ def compute_maps(backbone: nn.Module, images: Tensor) -> Tensor:
 def unit(vectors: Tensor) -> Tensor:
     """Normalize vectors [..., D] to length 1, at least in float32: bfloat16 has an error of 0.4 %."""
     return F.normalize(vectors.to(torch.promote_types(vectors.dtype, torch.float32)), dim=-1)
+
+
+def finish(vectors: Tensor, *, normalize: bool) -> Tensor:
+    """Return the output of an encoder's last layer in float32 at least, of length 1 if `normalize`."""
+    return unit(vectors) if normalize else vectors.to(torch.promote_types(vectors.dtype, torch.float32))
 
 
 def kernels_and_biases(module: nn.Module) -> Iterator[Tensor]:

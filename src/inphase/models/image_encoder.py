@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from inphase.media.sampling import Edges
 from inphase.models.backbone import build_backbone
-from inphase.models.encoder import Encoder, Modality, compute_maps, glorot_uniform, he_normal, unit
+from inphase.models.encoder import Encoder, Modality, compute_maps, finish, glorot_uniform, he_normal
 from inphase.storage.settings import Offsets, Pixels, Width, Widths
 
 Mode = Literal["scratch", "train_all", "only_bn", "frozen"]
@@ -19,8 +19,8 @@ MODES = ("scratch", "train_all", "only_bn", "frozen")
 class ImageEncoder(Encoder):
     """Embed images [B, T, C, H, W, 3] in [−1, 1].
 
-    `weights` is None for mode "scratch", and otherwise the source of the backbone's weights: "published", the path of a
-    file in the published layout, or "saved" if this encoder's own weights are loaded next. The paper's network is
+    `weights` is the source of the backbone's weights: "published", the path of a file in the published layout, or
+    "saved" if this encoder's own weights are loaded next; mode "scratch" reads none. The paper's network is
     ImageEncoder(backbone="resnet50v2", mode="only_bn", weights="…notop.h5"); a smaller one has a small backbone and
     narrow `convolutions` and `hidden`.
     """
@@ -41,13 +41,16 @@ class ImageEncoder(Encoder):
         hidden: Widths = (512, 512),
         dimension: Width = 128,
         dropout: float = 0.1,
+        normalize: bool = True,
     ) -> None:
         """Build both parts and select the parameters to train."""
-        super().__init__(context=context, edges=edges, rate=rate)
+        super().__init__(context=context, edges=edges, rate=rate, normalize=normalize)
         if mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
+        if mode == "scratch" and weights == "published":
+            weights = None  # the default of other modes
         if (mode == "scratch") != (weights is None):
-            fix = "mode 'scratch' starts from weights=None" if mode == "scratch" else "name the source of its weights"
+            fix = "mode 'scratch' reads no weights" if mode == "scratch" else "name the source of its weights"
             raise ValueError(f"{mode=} does not fit {weights=}: {fix}")
         if len(size) != 2 or min(size) < 32:
             raise ValueError(f"size must be (height, width) of at least 32 pixels, got {tuple(size)}")
@@ -63,7 +66,14 @@ class ImageEncoder(Encoder):
         }
         self.mode, self.shape = mode, (size[0], size[1], 3)
         self.backbone, channels = build_backbone(backbone, weights=None if weights == "saved" else weights)
-        self.head = Embedder(channels, convolutions=convolutions, hidden=hidden, dimension=dimension, dropout=dropout)
+        self.head = Embedder(
+            channels,
+            convolutions=convolutions,
+            hidden=hidden,
+            dimension=dimension,
+            dropout=dropout,
+            normalize=normalize,
+        )
         self._select_trained()
 
     def _select_trained(self) -> None:
@@ -115,7 +125,7 @@ class Embedder(nn.Module):
 
     [3×3×3 convolution, batch norm, ReLU] for each of `convolutions` channels, maximum over time and space,
     [dropout, linear, ReLU] for each of `hidden` widths, linear, L2. With 1024 input channels the defaults are the
-    released network: 21,827,712 parameters. TCC omits the L2 normalization.
+    released network: 21,827,712 parameters. TCC omits the L2 normalization: `normalize=False`.
     """
 
     def __init__(
@@ -126,9 +136,11 @@ class Embedder(nn.Module):
         hidden: Widths = (512, 512),
         dimension: Width = 128,
         dropout: float = 0.1,
+        normalize: bool = True,
     ) -> None:
         """Build the layers, initialized as in Keras."""
         super().__init__()
+        self.normalizes = normalize
         if min(channels, dimension, *convolutions, *hidden) < 1 or not convolutions:
             raise ValueError(
                 "widths must be at least 1, with one convolution or more; "
@@ -155,8 +167,8 @@ class Embedder(nn.Module):
         return stacked
 
     def forward(self, features: Tensor) -> Tensor:
-        """Embed [N, C, K, H, W] as unit vectors [N, D]."""
-        return unit(self.layers(_spatial_maximum(self.maps(features))))
+        """Embed [N, C, K, H, W] as vectors [N, D]."""
+        return finish(self.layers(_spatial_maximum(self.maps(features))), normalize=self.normalizes)
 
 
 def _spatial_maximum(maps: Tensor) -> Tensor:

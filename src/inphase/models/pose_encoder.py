@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from inphase.media.sampling import Edges
-from inphase.models.encoder import Encoder, Modality, unit
+from inphase.models.encoder import Encoder, Modality, finish
 from inphase.pose.pose import JOINTS13
 from inphase.storage.settings import Offsets, Width, Widths
 
@@ -46,9 +46,10 @@ class PoseEncoder(Encoder):
         space: int = 2,
         hidden: Widths = (256, 256),
         dimension: Width = 128,
+        normalize: bool = True,
     ) -> None:
         """Build the layers for coordinates in `space` dimensions."""
-        super().__init__(context=context, edges=edges, rate=rate)
+        super().__init__(context=context, edges=edges, rate=rate, normalize=normalize)
         absent = [name for name in (*HIPS, *SHOULDERS) if name not in joints]
         if absent:
             raise ValueError(f"poses are normalized by hips and shoulders; joints lacks {', '.join(absent)}")
@@ -93,7 +94,7 @@ class PoseEncoder(Encoder):
         places = body + travel[:, :, None]
         motion = (places[:, 1:] - places[:, :-1]) * (visible[:, 1:] & visible[:, :-1])[..., None]
         inputs = [posture, MOTION * motion, travel, visibility]
-        return unit(self.head(torch.cat([part.flatten(1) for part in inputs], 1)))
+        return finish(self.head(torch.cat([part.flatten(1) for part in inputs], 1)), normalize=self.normalizes)
 
     def normalize(self, points: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
         """Normalize poses [N, C, J, S] by torso length.

@@ -16,12 +16,13 @@ MODALITIES = ("pose", "image")
 BUDGETS = ("small", "medium", "full")
 Changes = Mapping[str, Mapping[str, Any]]  # table → key → value
 
-# Methods by the names of their losses, and as the paper writes them.
+# Methods by the names of their losses or recipes, and as the paper writes them.
 LABELS: Mapping[str, str] = {
     "speednet": "SpeedNet",
     "tcn": "TCN",
     "sal": "SaL",
     "d3tw": "D³TW*",
+    "d3tw_contrastive": "D³TW* with GTA's cost",
     "tcc": "TCC",
     "lav": "LAV",
     "scl": "SCL (CARL)",
@@ -31,6 +32,9 @@ LABELS: Mapping[str, str] = {
     "gta": "GTA",
     "supervised": "supervised (upper bound)",
 }
+
+# The losses of methods that are not named like their loss.
+LOSS_TABLES: Mapping[str, Mapping[str, Any]] = {"d3tw_contrastive": {"name": "d3tw", "cost": "contrastive"}}
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from inphase.data.video import read_pose
 from inphase.evaluation.evaluate import Evaluation, measure
 from inphase.models import Encoder, load_encoder
 from inphase.progress import Progress
-from inphase.reproduction.study import Changes, Setup
+from inphase.reproduction.study import LOSS_TABLES, Changes, Setup
 from inphase.runs import CachedFeatures
 from inphase.storage.files import atomic_write
 from inphase.storage.settings import Table
@@ -86,7 +86,7 @@ def _find_recipe(setup: Setup, method: str) -> Recipe:
             return read_recipe(f"{name}_{method}")
     for name in recipe_families(setup):
         if f"{name}_gta" in list_recipes():
-            return replace(read_recipe(f"{name}_gta"), loss={"name": method})
+            return replace(read_recipe(f"{name}_gta"), loss=dict(LOSS_TABLES.get(method, {"name": method})))
     raise ValueError(f"no recipe ships for {', '.join(recipe_families(setup))}")
 
 
@@ -202,7 +202,8 @@ def _train(recipe: Recipe, folder: Path, *, out: Path, progress: Progress) -> No
         # The seconds of an interrupted run add up.
         if folder.is_dir():
             took = before.get("seconds", 0.0) + time.perf_counter() - begin
-            _write(folder / TRAINED, {**before, "seconds": took, "machine": describe_machine()})
+            gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+            _write(folder / TRAINED, {**before, "seconds": took, "machine": describe_machine(), "gpu": gpu})
 
 
 def _features_folder(out: Path, data: Table, encoder: Table) -> Path:
