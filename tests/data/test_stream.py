@@ -92,6 +92,13 @@ def test_a_stream_is_a_function_of_seed_rank_world_and_step() -> None:
     with pytest.raises(ValueError, match="shared evenly by 4"):
         stream(world=4)
     assert len({tuple(group.ids for group in batch.groups) for batch in batches}) == 5
+    # One group per step: each of two processes reads its own, as if a step had two.
+    for rank, group in enumerate(batches[3].groups):
+        (alone,) = GroupStream(videos(), read=read, actions=1, rank=rank, world=2)[3].groups
+        assert torch.equal(alone.values, group.values)
+    golf = [video for video in videos() if video.action == ACTIONS[0]]
+    pair = [GroupStream(golf, read=read, actions=1, rank=rank, world=2)[3].groups[0] for rank in (0, 1)]
+    assert pair[0].ids != pair[1].ids or not torch.equal(pair[0].frames, pair[1].frames)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")

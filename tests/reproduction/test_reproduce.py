@@ -10,7 +10,7 @@ from inphase.evaluation import TASKS, select, value_of
 from inphase.evaluation.report import to_json
 from inphase.reproduction import STUDIES, STUDY_DATA, Reproduction, Setup, StudyData, reproduce
 from inphase.reproduction import study_runs as runs_module
-from inphase.reproduction.reproduce import WorkerEvent, run_jobs
+from inphase.reproduction.reproduce import WorkerEvent, list_gpus, run_jobs
 from inphase.reproduction.results import Results
 from inphase.reproduction.study_runs import make_recipe, read_measured, recipe_hash
 from inphase.training import Recipe, Trained, TrainingError, train
@@ -177,6 +177,19 @@ def test_runs_side_by_side_fail_alone(tmp_path: Path) -> None:
     assert (tmp_path / jobs[0].folder / jobs[0].measurements[0].file).is_file()
     assert {event.stage for event in events if event.key == jobs[0].folder} >= {"training", "phase_classification"}
     assert [event.key for event in events if event.ended and not event.failed] == [jobs[0].folder]
+
+
+def test_workers_take_turns_at_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = Results(STUDIES["ablation"], setup(), tmp_path).jobs()[1:5]
+    # The names reach the processes, though this machine may have no such GPU.
+    assert run_jobs(jobs, tmp_path, workers=4, on_event=lambda _: None, gpus=["5", "7", "9"]) == {}
+    used = [json.loads((tmp_path / job.folder / "trained.json").read_text())["gpu"] for job in jobs]
+    assert used == ["5", "7", "9", "5"]
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, GPU-1a")
+    assert list_gpus() == ["4", "GPU-1a"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert list_gpus() == ["0", "1"]
 
 
 def test_a_run_is_named_by_what_it_learns() -> None:

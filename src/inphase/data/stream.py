@@ -121,7 +121,8 @@ class Stream(Dataset[Batch]):
     """An endless sequence of batches, a group of each of `actions` actions; `rank` of `world` reads its share.
 
     The actions of a step are distinct if there are enough, and equally likely. An action of which too few videos can be
-    read is replaced by the next one.
+    read is replaced by the next one. A group is never divided: with one action per step, each process reads a group of
+    its own.
     """
 
     def __init__(
@@ -142,6 +143,8 @@ class Stream(Dataset[Batch]):
             raise ValueError(
                 f"need actions ≥ 1, seed ≥ 0 and 0 ≤ rank < world; got {actions=}, {seed=}, {rank=}, {world=}"
             )
+        if actions == 1:
+            actions = world
         if actions % world:
             raise ValueError(
                 f"{actions} actions per step cannot be shared evenly by {world} processes: take a multiple"

@@ -139,6 +139,7 @@ def measure_fit(
     made = FitEvaluation(
         scores,
         left_out,
+        own.failed,
         own.sizes,
         own.title,
         own.recipe,

@@ -1,6 +1,7 @@
 """Reproduce a table or figure of the paper: train and measure what is missing, each job in a process, and report."""
 
 import multiprocessing
+import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -9,6 +10,8 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from inphase.evaluation.report import Cell, Number, Report, write_report
 from inphase.progress import Progress, Summary, ignore_progress, stage_progress
@@ -94,7 +97,7 @@ def reproduce(
     "image"; "auto" is that of the data set. `budget` is small, medium or full: an eighth, half or all of the recipe's
     steps; for images full is the paper's network and its 150,000 steps. `methods` chooses some, as gta and tcc;
     `changes`, as "run.steps=10", apply to every recipe. `workers` runs are trained at a time: by default one per core
-    for pose, one for images.
+    for pose, one per GPU for images. Each has one GPU, and several share one if there are more of them than GPUs.
 
     Runs are stored in `out` and shared by studies; after an interruption the same call resumes.
     """
@@ -111,7 +114,7 @@ def reproduce(
     results = Results(chosen, setup, Path(out))
     jobs = results.jobs()
     left = [job for job in jobs if not is_done(job, results.out)]
-    workers = workers or (count_cores() if modality == "pose" else 1)
+    workers = workers or (count_cores() if modality == "pose" else max(1, torch.cuda.device_count()))
     on_event = _report_events(progress or ignore_progress, chosen.name, done=len(jobs) - len(left), total=len(jobs))
     failed = run_jobs(left, results.out, workers=min(workers, len(left)), on_event=on_event)
     return Reproduction(
@@ -171,14 +174,23 @@ class WorkerEvent:
 OnWorkerEvent = Callable[[WorkerEvent], None]
 
 
-def run_jobs(jobs: Sequence[TrainingJob], out: Path, *, workers: int, on_event: OnWorkerEvent) -> dict[Path, str]:
-    """Run jobs, `workers` at a time; return the folders of failed jobs, with the reasons.
+def run_jobs(
+    jobs: Sequence[TrainingJob], out: Path, *, workers: int, on_event: OnWorkerEvent, gpus: Sequence[str] | None = None
+) -> dict[Path, str]:
+    """Run jobs, `workers` at a time, each on one of `gpus`; return the folders of failed jobs, with the reasons.
 
-    One worker is this process.
+    One worker is this process. `gpus` are names for CUDA_VISIBLE_DEVICES, by default those of all GPUs of the machine.
     """
     if workers < 2:
         return _run_here(jobs, out, on_event)
-    return _Workers(jobs, out, workers=workers, on_event=on_event).run()
+    gpus = list_gpus() if gpus is None else gpus
+    return _Workers(jobs, out, workers=workers, on_event=on_event, gpus=gpus).run()
+
+
+def list_gpus() -> list[str]:
+    """List the GPUs of this machine by the names that CUDA_VISIBLE_DEVICES takes."""
+    named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return (named or list(map(str, range(torch.cuda.device_count()))))[: torch.cuda.device_count()]
 
 
 def _run_here(jobs: Sequence[TrainingJob], out: Path, on_event: OnWorkerEvent) -> dict[Path, str]:
@@ -208,16 +220,20 @@ def _try(job: TrainingJob, out: Path, progress: Progress) -> str:
 class _Workers:
     """The waiting and the running jobs."""
 
-    def __init__(self, jobs: Sequence[TrainingJob], out: Path, *, workers: int, on_event: OnWorkerEvent) -> None:
+    def __init__(
+        self, jobs: Sequence[TrainingJob], out: Path, *, workers: int, on_event: OnWorkerEvent, gpus: Sequence[str]
+    ) -> None:
         """Queue the jobs."""
+        # The GPU of each idle worker: round-robin, so that no GPU waits while another has two jobs.
+        self._idle = [gpus[number % len(gpus)] if gpus else "" for number in reversed(range(workers))]
         self._waiting, self._out, self._on_event = list(reversed(jobs)), out, on_event
-        self._workers, self._threads = workers, max(1, count_cores() // workers)
+        self._threads = max(1, count_cores() // workers)
         # A server that has imported everything forks a job at once; without one every job imports it again.
         methods = multiprocessing.get_all_start_methods()
         self._context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
         if "forkserver" in methods:
             self._context.set_forkserver_preload(["inphase.reproduction.reproduce"])
-        self._running: dict[Connection, tuple[TrainingJob, BaseProcess]] = {}
+        self._running: dict[Connection, tuple[TrainingJob, BaseProcess, str]] = {}
         self._failed: dict[Path, str] = {}
         self._interrupted = False
 
@@ -225,8 +241,8 @@ class _Workers:
         """Run all jobs; when interrupted, wait until the running ones have saved their state."""
         try:
             while (self._waiting or self._running) and not self._interrupted:
-                while self._waiting and len(self._running) < self._workers:
-                    self._start(self._waiting.pop())
+                while self._waiting and self._idle:
+                    self._start(self._waiting.pop(), self._idle.pop())
                 self._receive_all(None)
         except KeyboardInterrupt:
             self._interrupted = True
@@ -238,7 +254,7 @@ class _Workers:
     def _end(self) -> None:
         """Wait for the running jobs, which Ctrl-C has reached as well; then terminate the rest."""
         for terminate in (False, True):
-            for _, process in self._running.values():
+            for _, process, _ in self._running.values():
                 if terminate:
                     process.terminate()
             deadline = time.monotonic() + _GRACE_SECONDS
@@ -250,16 +266,16 @@ class _Workers:
             assert isinstance(connection, Connection)
             self._receive(connection)
 
-    def _start(self, job: TrainingJob) -> None:
+    def _start(self, job: TrainingJob, gpu: str) -> None:
         ours, theirs = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=_work, args=(job, self._out, theirs, self._threads))
+        process = self._context.Process(target=_work, args=(job, self._out, theirs, self._threads, gpu))
         process.start()
         theirs.close()
-        self._running[ours] = job, process
+        self._running[ours] = job, process, gpu
 
     def _receive(self, connection: Connection) -> None:
         """Forward an event of a job; a job whose connection closes without one was killed."""
-        job, process = self._running[connection]
+        job, process, gpu = self._running[connection]
         try:
             event: WorkerEvent = connection.recv()
         except EOFError:
@@ -267,6 +283,7 @@ class _Workers:
             event = WorkerEvent(job.folder, ended=True, failed=f"its process ended with status {process.exitcode}")
         if event.ended:
             del self._running[connection]
+            self._idle.append(gpu)
             connection.close()
             process.join()
             if event.failed == _INTERRUPTED:
@@ -280,12 +297,13 @@ class _Workers:
 _INTERRUPTED = "interrupted"
 
 
-def _work(job: TrainingJob, out: Path, connection: Connection, threads: int) -> None:
-    """Run a job in its own process."""
+def _work(job: TrainingJob, out: Path, connection: Connection, threads: int, gpu: str) -> None:
+    """Run a job in its own process, which has one GPU or none."""
     import numba
-    import torch
     from threadpoolctl import threadpool_limits
 
+    if gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # read when CUDA is used for the first time, after this
     # Every numerical library has its own threads, by default one per core.
     torch.set_num_threads(threads)
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
