@@ -83,10 +83,26 @@ def test_phases_are_read_wherever_they_lie_in_their_folder(tmp_path: Path) -> No
         penn_action.load(tmp_path, split="all", phases=tmp_path / "elsewhere")
 
 
+def test_phases_of_another_length_are_resampled_as_their_distributor_does(tmp_path: Path) -> None:
+    write_labels(tmp_path, "0001")  # four frames
+    (tmp_path / "phases").mkdir()
+    for phases, expected in (([0, 1, 1, 2, 2, 3, 4], [0, 1, 2, 3]), ([0, 1, 2], [0, 1, 2, 2]), ([0, 1], [0, 0, 1, 1])):
+        np.save(tmp_path / "phases" / "0001.npy", np.array(phases))
+        (video,) = penn_action.load(tmp_path, split="all")
+        assert video.phases is not None
+        assert video.phases.tolist() == expected
+        assert video.notes["repaired"].endswith(f"{len(phases)} phases resampled to 4 frames")
+    # Of 5 labels for 12 frames CARL keeps the frames ⌊12 j / 5⌋: 0, 2, 4, 7 and 9.
+    found = penn_action.resample_phases(np.arange(5), length=12)
+    assert found[[0, 2, 4, 7, 9]].tolist() == [0, 1, 2, 3, 4]
+    assert found.tolist() == [0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 4]
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (np.array([0, 1]), "instead of 4 integers"),
+        (np.array([[0, 1, 2, 3]]), "instead of a list of integers"),
+        (np.array([], dtype=np.int64), "instead of a list of integers"),
         (np.zeros(4), "float64"),
         (np.array([{}, {}, {}, {}], dtype=object), "not an array of integers"),
     ],

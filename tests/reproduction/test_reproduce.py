@@ -13,7 +13,7 @@ from inphase.reproduction import study_runs as runs_module
 from inphase.reproduction.reproduce import WorkerEvent, list_gpus, run_jobs
 from inphase.reproduction.results import Results
 from inphase.reproduction.study_runs import make_recipe, read_measured, recipe_hash
-from inphase.training import Recipe, Trained, TrainingError, train
+from inphase.training import Recipe, Trained, TrainingError, read_recipe, train
 from tests.commands import type_command as run
 from tests.data.test_finegym import CATEGORIES, annotate
 from tests.media.recordings import write_video
@@ -116,18 +116,21 @@ def test_a_study_that_was_stopped_goes_on(tmp_path: Path, trained: list[str], mo
     monkeypatch.setattr(runs_module, "train", counted)
     stages: list[tuple[str, int, int]] = []
     result = reproduce("ablation", tmp_path, seeds=1, changes=TINY, workers=1, progress=lambda *now: stages.append(now))
-    assert (result.kept, result.runs) == (2, 6)  # the controls and one run were done
-    assert [now[1:] for now in stages if now[0] == "ablation: runs"] == [(done, 6) for done in range(2, 7)]
+    assert (result.kept, result.runs) == (2, 7)  # the controls and one run were done
+    assert [now[1:] for now in stages if now[0] == "ablation: runs"] == [(done, 7) for done in range(2, 8)]
     assert {stage.split(": ")[1] for stage, _, _ in stages} >= {"training", "phase_classification"}
     # Every stage of a run is reported as finished, so that its bar goes.
     assert all(done == total for done, total in {stage: (done, total) for stage, done, total in stages}.values())
-    assert len(trained) == len(set(trained)) == 5
-    assert len(result.report.details[0].rows) == 5
+    assert len(trained) == len(set(trained)) == 6
+    assert len(result.report.details[0].rows) == 6
     found = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     names = [row["name"] for row in found["rows"]]
-    assert names[:5] == [row.label for row in STUDIES["ablation"].rows(setup())]
+    assert names[:6] == [row.label for row in STUDIES["ablation"].rows(setup())]
     assert found["rows"][0]["scores"]["paper: FineGym101"] == "28.20"
     assert found["rows"][0]["scores"]["phases, SVM, %"]["seeds"] == 1
+    assert found["rows"][5]["name"] == "the same with the printed cycle term"
+    losses = [read_recipe(file).loss for file in sorted(tmp_path.glob("runs/*/recipe.toml"))]
+    assert sorted(loss["variant"] for loss in losses) == ["paper", *["released"] * 5]
 
 
 def test_a_run_that_fails_is_reported_and_the_rest_goes_on(

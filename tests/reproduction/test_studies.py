@@ -169,6 +169,11 @@ def test_golf_swings_are_measured_at_their_inner_events() -> None:
     assert task_options(Setup("golfdb", Path("golf")))["event_error"]["events"] == inner
 
 
+def test_few_shots_of_finegym_are_counted_by_class_as_in_the_paper() -> None:
+    assert task_options(FULL)["few_shot"] == {"episodes": 50, "per": "class"}
+    assert task_options(PENN)["few_shot"] == {"episodes": 5, "per": "action"}
+
+
 def test_wrong_setups_are_refused() -> None:
     with pytest.raises(ValueError, match="no method gtaa: choose some of"):
         Setup(methods=("gtaa",))

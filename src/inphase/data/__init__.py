@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from inphase.data import finegym, folder, golfdb, keypoints, penn_action, stage_videos, utd_mhad, vggsound
+from inphase.data import finegym, folder, golfdb, keypoints, penn_action, pouring, stage_videos, utd_mhad, vggsound
 from inphase.data.video import Video
 
 # Each takes the folder, which the stage can omit, and `split`: "train", "val", "test" if the data set has them, or
@@ -14,6 +14,7 @@ DATASETS: dict[str, Callable[..., list[Video]]] = {
     "golfdb": golfdb.load,
     "keypoints": keypoints.load,
     "penn_action": penn_action.load,
+    "pouring": pouring.load,
     "stage": stage_videos.load,
     "utd_mhad": utd_mhad.load,
     "vggsound": vggsound.load,

@@ -2,7 +2,8 @@
 
     root/labels/0001.mat         action, pose (view), x, y, visibility [T, 13], bbox [T, 4], dimensions, nframes, train
     root/frames/0001/000001.jpg  absent if only the poses are used
-    root/phases/**/0001.npy      one integer per frame, as later papers distribute them; optional
+    root/phases/**/0001.npy      one integer per frame, as the authors of CARL distribute them; optional. A file
+                                 of another length than its video is resampled as in CARL's preparation
 
 An invisible joint has a guessed position, or (1, 1) without one. The published names of joints put left before right,
 but the joints called left are the person's right: in frames with both shoulders or both hips visible they are on the
@@ -117,6 +118,15 @@ def _parse(stem: str, labels: dict[str, Any], *, frames: Path | None, phase_file
     if 0 < len(boxes) < length:
         notes["repaired"] = f"{len(boxes)} boxes for {length} frames: the last is repeated"
         boxes = boxes[np.minimum(np.arange(length), len(boxes) - 1)]
+    phases = None if phase_file is None else _read_phases(phase_file)
+    if phases is not None and len(phases) != length:
+        notes["repaired"] = "; ".join(
+            [
+                *([notes["repaired"]] if "repaired" in notes else []),
+                f"{len(phases)} phases resampled to {length} frames",
+            ]
+        )
+        phases = resample_phases(phases, length=length)
     return Video(
         id=stem,
         action=str(labels["action"].item()),
@@ -124,7 +134,7 @@ def _parse(stem: str, labels: dict[str, Any], *, frames: Path | None, phase_file
         path=None if frames is None else frames / stem,
         length=length,
         size=(int(labels["dimensions"].flat[0]), int(labels["dimensions"].flat[1])),
-        phases=None if phase_file is None else _read_phases(phase_file, length=length),
+        phases=phases,
         keypoints=np.stack([labels["x"], labels["y"]], axis=-1).astype(np.float32)[:, sides],
         visibility=labels["visibility"].astype(np.bool_)[:, sides],
         joints=JOINTS13,
@@ -133,15 +143,27 @@ def _parse(stem: str, labels: dict[str, Any], *, frames: Path | None, phase_file
     )
 
 
-def _read_phases(file: Path, *, length: int) -> NDArray[np.int64] | None:
-    """Read one integer per frame; warn of anything else and return None."""
+def _read_phases(file: Path) -> NDArray[np.int64] | None:
+    """Read a list of integers; warn of anything else and return None."""
     try:
         phases: NDArray[np.int64] = np.load(file, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         warn(Problem(str(file), f"not an array of integers ({error})", "copy it again"), stacklevel=4)
         return None
-    if phases.shape != (length,) or phases.dtype.kind not in "iu":
-        what = f"{phases.dtype} {list(phases.shape)} instead of {length} integers, one per frame"
+    if phases.ndim != 1 or not len(phases) or phases.dtype.kind not in "iu":
+        what = f"{phases.dtype} {list(phases.shape)} instead of a list of integers, one per frame"
         warn(Problem(str(file), what, "use the labels of these frames"), stacklevel=4)
         return None
     return phases.astype(np.int64, copy=False)
+
+
+def resample_phases(phases: NDArray[np.int64], *, length: int) -> NDArray[np.int64]:
+    """Assign the phases of L frames to `length` others, as CARL's preparation does.
+
+    Of more labels than frames, frame i gets label ⌊i L / length⌋. Of fewer, CARL keeps the frame ⌊j length / L⌋ for
+    label j; here the frames between two of them have the label of the first.
+    """
+    if len(phases) >= length:
+        return phases[np.arange(length) * len(phases) // length]
+    kept = np.arange(len(phases)) * length // len(phases)
+    return phases[np.searchsorted(kept, np.arange(length), side="right") - 1]

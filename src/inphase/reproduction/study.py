@@ -54,6 +54,7 @@ class StudyData:
     events: tuple[str, ...] | None = None
     true_times: bool = False
     single_action: bool = False
+    shots_per: Literal["action", "class"] = "action"  # what few-shot recognition labels k videos of
     caveat: str = ""
 
 
@@ -63,7 +64,7 @@ STUDY_DATA: dict[str, StudyData] = {
     # The loader holds out a fifth of the players to choose settings on. Players stand still before the first event and
     # after the last, so that the times of these two are vague.
     "golfdb": StudyData("GolfDB", "golf", options={"held_out": 0.0}, events=EVENTS[1:-1], single_action=True),
-    "finegym": StudyData("FineGym", "finegym", "image", options={"labels": 101}),
+    "finegym": StudyData("FineGym", "finegym", "image", options={"labels": 101}, shots_per="class"),
 }
 
 
@@ -250,7 +251,7 @@ def task_options(setup: Setup) -> dict[str, dict[str, Any]]:
     small = setup.budget == "small"
     return {
         "phase_classification": {"fractions": [1.0], "kernels": ["linear"] if small else ["linear", "rbf"]},
-        "few_shot": {"episodes": 5 if small else 50},
+        "few_shot": {"episodes": 5 if small else 50, "per": setup.about.shots_per},
         "event_error": {"events": list(setup.about.events)} if setup.about.events else {},
     }
 

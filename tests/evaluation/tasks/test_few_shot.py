@@ -40,6 +40,24 @@ def test_episodes_are_seeded_and_more_videos_help() -> None:
     assert value_of(scores, "videos", setting="k=1") == 1
 
 
+def test_shots_can_be_counted_for_each_class() -> None:
+    """Four videos show classes 0 and 1, two show 2 and 3: one shot of each class needs two videos of the action."""
+    frames = [np.repeat([0, 1], 5)] * 4 + [np.repeat([2, 3], 5)] * 2
+    videos = [
+        embedded(np.eye(4, dtype=np.float32)[phases], name=str(n), phases=phases) for n, phases in enumerate(frames)
+    ]
+    scores = few_shot(videos, videos, shots=[1, 2, 3, 4, "half"], episodes=8, per="class")
+    assert value_of(scores, "accuracy", setting="k=1") == 1
+    used = {k: value_of(scores, "videos", setting=f"k={k}") for k in (1, 2, 3, "half")}
+    assert used == {1: 2, 2: 4, 3: 5, "half": 3}
+    assert not select(scores, setting="k=4")  # no class has more than four videos
+    plain = few_shot(videos, videos, shots=[1], episodes=8)
+    assert value_of(plain, "videos", setting="k=1") == 1
+    assert value_of(plain, "accuracy", setting="k=1") < 1
+    with pytest.raises(ValueError, match="per must be 'action' or 'class', got 'video'"):
+        few_shot(videos, videos, per="video")  # type: ignore[arg-type]
+
+
 def test_the_interval_is_that_of_scipy() -> None:
     scores = np.random.default_rng(0).normal(size=40)
     low, high = t.interval(0.95, 39, loc=scores.mean(), scale=scores.std(ddof=1) / np.sqrt(40))

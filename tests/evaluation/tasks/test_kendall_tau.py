@@ -13,7 +13,7 @@ from scipy.stats import kendalltau
 from inphase.evaluation.embedded_videos import NotApplicableError, controls
 from inphase.evaluation.neighbors_numba import _on_device, tau_b
 from inphase.evaluation.scores import value_of
-from inphase.evaluation.tasks.unlabeled import Distance, kendall_tau, pairwise_tau
+from inphase.evaluation.tasks.unlabeled import SETTINGS, Distance, kendall_tau, pairwise_tau
 from inphase.media.sampling import Context
 from inphase.models import Embedding
 from tests.evaluation.embeddings import constant, curve, embedded, noisy, performances
@@ -82,9 +82,14 @@ def test_other_devices_find_the_same_neighbors(device: torch.device) -> None:
     np.testing.assert_array_equal(taus[~np.eye(len(videos), dtype=bool)], pairwise_tau(videos))
 
 
+def test_strides_are_those_of_the_published_configurations() -> None:
+    strides = {name: setting["stride"] for name, setting in SETTINGS.items()}
+    assert strides == {"released": 5, "tcc": 5, "tcc_pouring": 2, "carl": 2, "carl_pouring": 5, "every_frame": 1}
+
+
 def test_the_mean_is_over_actions_whatever_their_size() -> None:
     test = noisy([*performances(2, action="jump"), *performances(5, action="throw", seed=1)], noise=0.4)
-    scores = kendall_tau([], test, setting="tcc")
+    scores = kendall_tau([], test, setting="carl")
     expected = {
         action: literal([item.values[::2] for item in test if item.video.action == action]).mean()
         for action in ("jump", "throw")

@@ -1,9 +1,14 @@
-"""Few-shot classification: how well phases are classified when only k videos of each action are labeled.
+"""Few-shot classification: how well phases are classified when only k videos of each action, or class, are labeled.
 
 An episode draws k training videos of each action and classifies every labeled frame of the test videos, as
 `phase_classification` does. Mean over episodes, and half the width of its 95 % interval (Student's t).
+
+The paper labels "a few videos per class" of FineGym101. A video there is an event, which shows some of its classes:
+with per="class" an episode draws videos at random and keeps those that show a class which k kept ones do not show yet.
+Where every video shows all phases of its action, both counts are the same.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -31,6 +36,7 @@ def few_shot(
     *,
     shots: Sequence[Shots] = SHOTS,
     episodes: int = 50,
+    per: Literal["action", "class"] = "action",
     kernel: Kernel = "linear",
     features: Features = "raw",
     seed: int = 0,
@@ -40,15 +46,17 @@ def few_shot(
     """Classify frames from few labeled videos.
 
     Metrics, by number of shots (setting, see `shots_name`): `accuracy`, the mean over episodes; `interval`, half the
-    width of its 95 % interval, from two episodes on; `videos`, the mean number of labeled videos of an action. Shots
-    that no action has enough videos for are left out; an action with fewer videos gives all it has. "half" has at most
-    10 episodes, "all" has 1.
+    width of its 95 % interval, from two episodes on; `videos`, the mean number of labeled videos of an action. k counts
+    videos `per` action, or per class of the label set. Shots that no action or class has enough videos for are left
+    out; one with fewer videos gives all it has. "half" has at most 10 episodes, "all" has 1.
     """
     if episodes < 1 or any(isinstance(k, int) and k < 1 for k in shots):
         raise ValueError(f"need episodes ≥ 1 and shots ≥ 1, got {episodes} and {list(shots)}")
+    if per not in ("action", "class"):
+        raise ValueError(f"per must be 'action' or 'class', got {per!r}")
     actions = list(by_action(with_phases(train, role="training")).values())
     asked = with_phases(test, role="test")
-    most = max(len(videos) for videos in actions)
+    most = max(_count_videos(videos, per=per) for videos in actions)
     names: dict[tuple[str, int], int] = {}
     unknown = labeled_frames(asked, names)
     collapsed = all_constant([item for videos in actions for item in videos]) or all_constant(asked)
@@ -58,21 +66,22 @@ def few_shot(
     accuracies, intervals, videos_used = [], [], []
     for place, (k, count) in enumerate(zip(wanted, counts, strict=True)):
         sizes = [_size(k, len(videos)) for videos in actions]
-        found = []
+        found, drawn_videos = [], []
         for episode in range(count):
             report("few_shot", sum(counts[:place]) + episode, sum(counts))
             rng = np.random.default_rng([seed, sum(sizes), episode])
             drawn = [
                 videos[at]
                 for videos, size in zip(actions, sizes, strict=True)
-                for at in sorted(rng.permutation(len(videos))[:size].tolist())
+                for at in _draw(videos, k, size=size, per=per, rng=rng)
             ]
+            drawn_videos.append(len(drawn) / len(actions))
             known = labeled_frames(drawn, names)
             found.append(
                 float("nan") if collapsed else accuracy(known, unknown, kernel=kernel, features=features, limit=limit)
             )
         accuracies.append(score("accuracy", float(np.mean(found)), setting=shots_name(k)))
-        videos_used.append(score("videos", float(np.mean(sizes)), setting=shots_name(k)))
+        videos_used.append(score("videos", float(np.mean(drawn_videos)), setting=shots_name(k)))
         if len(found) > 1:
             intervals.append(score("interval", half_width(found), setting=shots_name(k)))
     report("few_shot", sum(counts), sum(counts))
@@ -130,6 +139,33 @@ def _size(shots: Shots, videos: int) -> int:
     if isinstance(shots, int):
         return min(shots, videos)
     return videos if shots == "all" else max(1, videos // 2)
+
+
+def _classes(video: EmbeddedVideo) -> set[int]:
+    """List the phases that a video shows."""
+    return {int(phase) for phase in np.unique(video.phases) if phase >= 0}
+
+
+def _count_videos(videos: Sequence[EmbeddedVideo], *, per: str) -> int:
+    """Count the videos of an action, or of the class that most of them show."""
+    if per == "action":
+        return len(videos)
+    return max(Counter(phase for video in videos for phase in _classes(video)).values())
+
+
+def _draw(videos: Sequence[EmbeddedVideo], shots: Shots, *, size: int, per: str, rng: np.random.Generator) -> list[int]:
+    """Draw videos of an action, by number: `size` of them, or k of each of its classes."""
+    order = rng.permutation(len(videos)).tolist()
+    if per == "action" or not isinstance(shots, int):
+        return sorted(order[:size])
+    shown: Counter[int] = Counter()
+    kept = []
+    for at in order:
+        classes = _classes(videos[at])
+        if any(shown[phase] < shots for phase in classes):
+            kept.append(at)
+            shown.update(classes)
+    return sorted(kept)
 
 
 def half_width(scores: Sequence[float]) -> float:
