@@ -1,9 +1,11 @@
 import sys
+from pathlib import Path
 from types import SimpleNamespace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from inphase.models.backbone import build_backbone
@@ -44,8 +46,44 @@ def test_a_network_of_timm_is_cut_at_stride_16_and_sees_what_it_was_trained_on(m
         found[0, :, 0, 0], torch.tensor([(0.6 - 0.5) / 0.2, (0.6 - 0.4) / 0.2, (0.6 - 0.3) / 0.1])
     )
     assert asked == [False, True]
-    with pytest.raises(ValueError, match="no maps of stride 16"):
+    with pytest.raises(ValueError, match=r"no maps of stride 16, but of \[4, 8\].*timm:flat@8"):
         build_backbone("timm:flat", weights=None)
+    coarse, _ = build_backbone("timm:pyramid@32", weights=None)
+    assert coarse(torch.zeros(1, 3, 64, 32)).shape == (1, 3, 2, 1)
+    assert build_backbone("timm:flat@8", weights=None)[0](torch.zeros(1, 3, 64, 32)).shape == (1, 3, 8, 4)
+    with pytest.raises(ValueError, match="stride of timm:flat@fine must be a whole number"):
+        build_backbone("timm:flat@fine", weights=None)
+
+
+@pytest.mark.filterwarnings("ignore::inphase.storage.errors.UnverifiedWeightsWarning")
+@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
+def test_a_network_of_timm_takes_weights_from_a_file(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[dict[str, Tensor]] = []
+
+    def create_model(
+        name: str, *, out_indices: tuple[int, ...] | None = None, pretrained_cfg_overlay: Any = None, **_: object
+    ) -> nn.Module:
+        if pretrained_cfg_overlay:
+            read.append(load_file(pretrained_cfg_overlay["file"]))  # as timm does for this ending
+        return Pyramid([4, 8, 16], out_indices)
+
+    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
+    file = tmp_path / f"own{suffix}"
+    weights = {"stem.weight": torch.arange(6.0).view(2, 3)}
+    if suffix == ".pth":
+        torch.save({"state_dict": weights}, file)
+    else:
+        save_file(weights, file)
+    build_backbone("timm:pyramid", weights=str(file))
+    (found,) = read
+    assert torch.equal(found["stem.weight"], weights["stem.weight"])
+    torch.save({"stem.weight": print}, tmp_path / "code.pth")
+    with pytest.raises(ValueError, match=r"code\.pth holds no weights of torch"):
+        build_backbone("timm:pyramid", weights=str(tmp_path / "code.pth"))
+    with pytest.raises(ValueError, match="is not a file of weights"):
+        build_backbone("timm:pyramid", weights=str(tmp_path / "absent.pth"))
 
 
 def test_what_cannot_be_had_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:

