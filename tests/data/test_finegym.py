@@ -12,10 +12,11 @@ import pytest
 from inphase.data import finegym
 from inphase.data.finegym import Category, Element, prototype_order, read_categories, read_elements
 from inphase.data.frame_source import list_files, open_frame_source, sources
-from inphase.data.video import Problem, read_images
+from inphase.data.video import Problem, file_length, read_images
 from inphase.media.frame_store import FrameStore, fill_store
+from inphase.media.frames import read_spans
 from inphase.models.image_encoder import ImageEncoder
-from tests.media.recordings import write_video
+from tests.media.recordings import numbers_of, write_video
 
 CATEGORIES = """Clabel:   0; set:  1; Glabel:   1; (VT) round-off, stretched salto forward
 Clabel:   6; set: 21; Glabel:  67; (FX) switch leap with 0.5 turn
@@ -295,3 +296,41 @@ def test_a_film_is_demuxed_once_for_all_its_clips_and_decoded_only_there(tmp_pat
     subprocess.run(words, check=True, cwd=tmp_path)
     assert len(FrameStore(tmp_path / "store")) == 8
     assert len(list(count.iterdir())) == 2  # films, of eight clips
+
+
+def frames_of(root: Path, **chosen: Any) -> list[list[int]]:
+    """Read the numbers of all frames of every test video."""
+    videos = finegym.load(root, split="test", **chosen)
+    return [numbers_of(read_images(video, np.arange(file_length(video)))[0]) for video in videos]
+
+
+@pytest.mark.parametrize("kind", ["events", "processed_videos", "subactions"])
+def test_events_and_clips_that_are_cut_already_show_the_same_frames(tmp_path: Path, kind: str) -> None:
+    """As mmaction2 and CARL hand them out: a file for each event, or for each labeled clip."""
+    root = write(tmp_path)
+    (root / "videos").mkdir()
+    for letter, seconds in (("c", 118), ("d", 48)):
+        write_video(root / "videos" / f"{letter * 11}.mp4", count=2 * seconds, rate=2)
+    expected = [frames_of(root), frames_of(root, labels=99, unit="element")]
+    assert [len(frames) for frames in expected[0]] == [14, 10]
+    annotation = json.loads((root / "finegym_annotation_info_v1.0.json").read_text())
+    (root / kind).mkdir()
+    for youtube in ("ccccccccccc", "ddddddddddd"):
+        for key, event in annotation[youtube].items():
+            (begin, end), segments = event["timestamps"][0], event["segments"]
+            cuts = {f"{youtube}_{key}": (begin, end)}
+            if kind == "subactions":
+                cuts = {f"{youtube}_{key}_{name}": (begin + clip["timestamps"][0][0], begin + clip["timestamps"][-1][1])
+                        for name, clip in segments.items()}  # fmt: skip
+            for name, (start, stop) in cuts.items():
+                cut = read_spans(root / "videos" / f"{youtube}.mp4", [(start, stop)]).frames
+                write_video(root / kind / f"{name}.mp4", count=len(cut), rate=2, images=list(cut))
+    for file in (root / "videos").iterdir():
+        file.unlink()
+    assert [frames_of(root), frames_of(root, labels=99, unit="element")] == expected
+    floor = finegym.load(root, split="test")[0]
+    assert bool(floor.span_paths) == (kind == "subactions")
+    store = tmp_path / "store"
+    fill_store(store, sources(list_files("finegym", root, split="test")), size=(64, 96))
+    found = open_frame_source(ImageEncoder(size=(64, 96), weights="saved"), [floor], store=store)
+    assert numbers_of(found.read(floor, np.arange(14))[0]) == expected[0][0]

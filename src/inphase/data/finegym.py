@@ -2,7 +2,12 @@
 
     root/gym<99 or 288>_categories.txt, gym…_train_element_<version>.txt, gym…_val_element.txt
     root/finegym_annotation_info_<version>.json
-    root/videos/<YouTube id>.*
+    root/videos/<YouTube id>.*                            whole videos, or
+    root/events/<YouTube id>_E_<start>_<end>.*            events cut out of them, or
+    root/subactions/…_E_<start>_<end>_A_<start>_<end>.*   the labeled clips, each from its first stage to its last
+
+Events and clips are as mmaction2 cuts them; CARL's folder of events is `processed_videos`. Any of the four folders may
+hold any of the three kinds; whole videos come first, then events.
 
 Shao et al., "FineGym: A Hierarchical Video Dataset for Fine-grained Action Understanding", CVPR 2020.
 """
@@ -10,7 +15,7 @@ Shao et al., "FineGym: A Hierarchical Video Dataset for Fine-grained Action Unde
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 from warnings import warn
@@ -45,6 +50,7 @@ class Element:
     end: int
     category: Category
     split: str
+    event_start: float = 0.0  # seconds of the YouTube video, from the annotation
 
     @property
     def event_id(self) -> str:
@@ -129,6 +135,7 @@ def _read_lines(file: Path) -> list[str]:
 
 
 SPLITS = ("train", "test")
+FOLDERS = ("videos", "events", "processed_videos", "subactions")
 VERSIONS = ("v1.1", "v1.0")
 VAULT_STAGES = ("(VT) first stage", "(VT) second stage")
 
@@ -166,11 +173,13 @@ def load(
         chosen = chosen + read_elements(files["test"], categories=categories, split="test")
     places = complete_order(prototype_order(train) if order is None else order, categories=categories.values())
     timed = _add_times(chosen, file=root / f"finegym_annotation_info_{version}.json")
-    found = {path.stem: path for path in videos_in([root / "videos"])} if (root / "videos").is_dir() else {}
+    folders = [root / name for name in FOLDERS if (root / name).is_dir()]
+    found = {path.stem: path for path in reversed(videos_in(folders))} if folders else {}
     return [
         _assemble(
             sorted(group, key=lambda item: (places[item[0].category.event][item[0].category.set], item[1][0])),
-            path=found.get(group[0][0].youtube, root / "videos" / f"{group[0][0].youtube}.mp4"),
+            found=found,
+            absent=root / "videos" / f"{group[0][0].youtube}.mp4",
             stages=(base, base + 1) if labels != base else (-1, -1),
             names=tuple(names.get(label, "") for label in range(labels)),
             unit=unit,
@@ -213,7 +222,7 @@ def _add_times(elements: Iterable[Element], *, file: Path) -> list[tuple[Element
         except (KeyError, TypeError, IndexError, ValueError):
             times = []
         if 1 <= len(times) <= 3 and all(start < end for start, end in times):
-            timed.append((element, times))
+            timed.append((replace(element, event_start=float(offset)), times))
         else:
             lost.append(f"{element.event_id}_{element.segment_key}")
     if lost:
@@ -234,21 +243,25 @@ def _group(timed: Iterable[tuple[Element, Timestamps]], *, unit: str) -> list[li
 def _assemble(
     clips: Sequence[tuple[Element, Timestamps]],
     *,
-    path: Path,
+    found: Mapping[str, Path],
+    absent: Path,
     stages: tuple[int, int],
     names: tuple[str, ...],
     unit: str,
 ) -> Video:
     """Join clips end to end and label every part in the resulting time."""
     spans: list[tuple[float, float]] = []
+    paths: list[Path] = []
     intervals: list[tuple[float, float, int]] = []
     clock = 0.0
     for element, times in clips:
+        path, origin = _find_file(element, times, found, absent)
         # Outside the vault a clip has one stage; if there were more, all would show the element.
         before = stages if element.category.event == "vault" else (element.category.label,) * len(times)
         phases = (*before[: len(times) - 1], element.category.label)
         for (start, end), phase in zip(times, phases, strict=True):
-            spans.append((start, end))
+            spans.append((start - origin, end - origin))
+            paths.append(path)
             intervals.append((clock, clock + end - start, phase))
             clock += end - start
     first = clips[0][0]
@@ -257,9 +270,24 @@ def _assemble(
         id=f"{first.event_id}_{first.split}" if unit == "event" else f"{first.event_id}_{first.segment_key}",
         action=first.category.event,
         split=first.split,
-        path=path,
+        path=paths[0],
         spans=tuple(spans),
+        span_paths=tuple(paths) if len(set(paths)) > 1 else (),
         intervals=tuple(intervals),
         phase_names=names,
         notes={"instance": first.event_id, "sets": " ".join(str(element.category.set) for element, _ in clips)},
     )
+
+
+def _find_file(element: Element, times: Timestamps, found: Mapping[str, Path], absent: Path) -> tuple[Path, float]:
+    """Find the file that shows a clip, and the second of the YouTube video at which it begins.
+
+    The names of events and clips have whole seconds; an event was cut at its annotated second, and a clip at the
+    beginning of its first stage.
+    """
+    if element.youtube in found:
+        return found[element.youtube], 0.0
+    if element.event_id in found:
+        return found[element.event_id], element.event_start
+    clip = f"{element.event_id}_{element.segment_key}"
+    return (found[clip], times[0][0]) if clip in found else (absent, 0.0)
