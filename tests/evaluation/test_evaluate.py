@@ -92,7 +92,7 @@ def test_stride_and_distance_go_before_the_setting(
         rows = json.loads((folder / "evaluation" / "report.json").read_text(encoding="utf-8"))["scores"]
         return value_of(map(Score.from_dict, rows), "tau")
 
-    assert tau("--stride", "2", "--distance", "cosine") == pytest.approx(tau("--setting", "tcc"))
+    assert tau("--stride", "2", "--distance", "cosine") == pytest.approx(tau("--setting", "carl"))
     assert tau("--stride", "2") != tau()
 
 

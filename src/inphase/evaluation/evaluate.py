@@ -136,17 +136,8 @@ def measure_fit(
         next((score.value for score in select(scores, **kind, control=control, action=None, event=None)), math.nan)
         for control in (None, SHIPPED)
     )
-    made = FitEvaluation(
-        scores,
-        left_out,
-        own.failed,
-        own.sizes,
-        own.title,
-        own.recipe,
-        frames,
-        before,
-        _describe_fit(frames, before, labeled, split),
-    )
+    sentence = _describe_fit(frames, before, labeled, split)
+    made = FitEvaluation(scores, left_out, own.failed, own.sizes, own.title, own.recipe, frames, before, sentence)
     made.write(Run(run).evaluation, progress=progress)
     return made
 
@@ -266,13 +257,8 @@ def measure(
         }
 
     left_out, failed = dict[str, str](), dict[str, str]()
-    run_tasks = partial(
-        _run_tasks,
-        options=options or {},
-        device=next(encoder.parameters()).device,
-        progress=report,
-        failed=failed if optional else None,
-    )
+    given = partial(_run_tasks, options=options or {}, device=next(encoder.parameters()).device)
+    run_tasks = partial(given, progress=report, failed=failed if optional else None)
     videos = embed(encoder)
     columns: dict[str | None, list[Score]] = {}
     columns[None] = run_tasks(wanted, videos, left_out=left_out if tasks is None or optional else None)
