@@ -63,7 +63,7 @@ def plot_alignment(
         costs = np.asarray(alignment.cost_matrix, np.float64)
         ranks = np.searchsorted(np.sort(costs, axis=None), costs) / max(costs.size - 1, 1)
         mesh = axes.pcolormesh(columns, rows, ranks, cmap="cividis", shading="nearest", rasterized=True)
-        axes.figure.colorbar(mesh, ax=axes, label="cost, as a share of all pairs that cost less")
+        axes.figure.colorbar(mesh, ax=axes, label="cost: share of pairs that cost less")
     axes.plot(columns[alignment.path[:, 1]], rows[alignment.path[:, 0]], color="#D55E00", linewidth=2, label="path")
     unit = "frames" if x_times is None or y_times is None else "seconds"
     axes.set(xlabel=f"{names[1]}, {unit}", ylabel=f"{names[0]}, {unit}")
@@ -91,7 +91,9 @@ def plot_embeddings(
         clock = np.arange(len(curve)) if times is None else np.asarray(times[number], np.float64)
         for part, dashes in zip(range(curve.shape[1]), _repeat(DASHES, curve.shape[1]), strict=True):
             axes.plot(clock, curve[:, part], color=color, linestyle=dashes, label=label if part == 0 else None)
-    axes.set(xlabel="frames" if times is None else "seconds", ylabel=f"first {dimensions} principal components")
+    axes.set(
+        xlabel="frames" if times is None else "seconds", ylabel=f"principal component{'s' if dimensions > 1 else ''}"
+    )
     axes.grid(alpha=0.3)
     axes.legend()
     return axes
