@@ -138,6 +138,17 @@ def test_tiles_are_mirrored_zoomed_moved_and_swapped(open_page: Open, upright: P
         assert page.evaluate("() => inphase.clock.playing") is False, "dragging is no click"
         page.mouse.dblclick(before[1]["x"] + 50, before[1]["y"] + 60)
         assert boxes(page)[1]["width"] == pytest.approx(before[1]["width"])
+        page.locator(".stage").nth(1).evaluate(
+            """(stage) => { const box = stage.getBoundingClientRect();
+            const send = (name, id, x) => stage.dispatchEvent(new PointerEvent(name, { pointerId: id, bubbles: true,
+              button: 0, clientX: box.left + x, clientY: box.top + 50 }));
+            stage.setPointerCapture = () => {};  // these fingers are not real
+            send("pointerdown", 1, 40); send("pointerdown", 2, 80);
+            send("pointermove", 2, 120); send("pointerup", 1, 40); send("pointerup", 2, 120); }"""
+        )
+        assert boxes(page)[1]["width"] == pytest.approx(2 * before[1]["width"], rel=0.01), "two fingers zoom"
+        page.keyboard.press("0")
+        assert boxes(page)[1]["width"] == pytest.approx(before[1]["width"])
         page.keyboard.press("x")
         assert page.locator("#videos .name").all_inner_texts() == ["b", "a"]
         page.get_by_role("button", name="Swap with another: a").click()

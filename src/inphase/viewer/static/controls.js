@@ -130,14 +130,14 @@ function watching(tiles, overlay) {
   ];
 }
 
-const NAMES = { ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", " ": "Space" };
+const NAMES = { Backspace: "⌫", ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", " ": "Space" };
 
 function bindKeys(actions) {
   const list = $("key-list");
   const bound = new Map();
   for (const [keys, name, act] of actions) {
-    for (const key of keys) bound.set(key, act);
-    const shown = keys.map((key) => element("kbd", { text: key }));
+    for (const key of keys) bound.set(key, () => act(key));
+    const shown = (keys.length > 3 ? [keys[0], "–", keys.at(-1)] : keys).map((key) => element(key === "–" ? "span" : "kbd", { text: key }));
     list.append(element("div", {}, element("dt", {}, ...shown), element("dd", { text: name })));
   }
   document.addEventListener("keydown", (event) => {

@@ -80,9 +80,9 @@ export function buildMarking(playback, clock, marks, place, add) {
   return [
     [["M"], "Mark this moment", begin],
     [["Enter"], "Name the selected mark", () => { if (marks.current) { name.focus(); name.select(); } }],
-    [["Delete", "Backspace"], "Delete the selected mark", remove],
-    [["<"], "Move the mark one frame back", () => nudge(-1)],
-    [[">"], "Move the mark one frame on", () => nudge(1)],
+    [["Delete", "⌫"], "Delete the selected mark", remove],
+    [["<"], "Mark one frame back", () => nudge(-1)],
+    [[">"], "Mark one frame forward", () => nudge(1)],
     [["Ctrl Z"], "Undo", () => marks.undo()],
     [["Ctrl Shift Z", "Ctrl Y"], "Redo", () => marks.redo()],
     ...(folder ? [[["Ctrl S"], "Save the marks", folder.save]] : []),

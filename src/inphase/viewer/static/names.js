@@ -65,5 +65,5 @@ export function buildKeyPositions(positions, clock, marks, place) {
   clock.addEventListener("time", highlight);
   marks.addEventListener("change", draw);
   draw();
-  return Array.from({ length: MOST_KEYS }, (_, number) => [[String(number + 1)], `Go to key position ${number + 1}`, () => go(number)]);
+  return [[Array.from({ length: MOST_KEYS }, (_, number) => String(number + 1)), "Go to a key position", (key) => go(Number(key) - 1)]];
 }

@@ -83,7 +83,7 @@ export class Tiles {
       const most = [beside ? whole * SIDE : whole, (beside ? height : height * SIDE) - captionOf(this.side)];
       const w = Math.min(most[0], most[1] * this.side.ratio);
       this.size(this.side, [w, w / this.side.ratio]);
-      if (beside) width -= w + gap + 2;
+      if (beside) width -= this.side.root.offsetWidth + gap;
       else height -= w / this.side.ratio + captionOf(this.side) + gap;
     }
     const { each, sizes } = arrange(list.map(({ ratio }) => ratio), width - 2 * list.length, height, { gap, caption });
