@@ -79,6 +79,33 @@ def test_align_writes_everything(
     assert "b [i]" in printed
 
 
+def test_the_first_line_is_an_estimate_and_a_pipe_gets_progress(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = film(place / "a.mp4", WALK), film(place / "b.mp4", WALK[:20])
+    for words in ("2 videos, 50 frames, about 7 s", "2 videos, 50 frames, embedded before: about "):
+        assert align(monkeypatch, place, a, b) == 0
+        first, second, *_ = capsys.readouterr().err.splitlines()
+        assert first.startswith(words)
+        assert second.split(maxsplit=1)[1].startswith("embedding ")
+    assert align(monkeypatch, place, a, b, "--quiet") == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_moments_between_the_frames_of_a_fast_recording_are_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = [n for n in WALK for _ in range(8)]  # 30 images a second, at 240 frames per second
+    a, b = film(place / "a.mp4", at_once, rate=240), film(place / "b.mp4", [n for n in WALK for _ in range(2)], rate=60)
+    (place / "labels.csv").write_text("second,label\n0.5,half\n0.75,later\n")
+    words = ("--model", place / "model.safetensors", "--out", place / "out")
+    assert run(monkeypatch, "transfer", a, place / "labels.csv", b, *words) == 0
+    with (place / "out" / "b.csv").open(encoding="utf-8", newline="") as file:
+        seconds = [float(row["second"]) for row in csv.DictReader(file)]
+    np.testing.assert_allclose(seconds, [0.5, 0.75], atol=1 / 60)
+    assert align(monkeypatch, place, a, b) == 0
+    assert len(seconds_of(place)) == 30
+    assert probe(place / "out" / "aligned.mp4").fps == pytest.approx(60, abs=0.1)
+
+
 def test_the_help_says_that_videos_are_several_and_needed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

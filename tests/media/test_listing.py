@@ -1,9 +1,19 @@
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from inphase.media.listing import ListedVideo, find_videos, list_videos, videos_in
+from inphase.media.listing import (
+    ListedVideo,
+    describe_seconds,
+    estimate_work,
+    find_videos,
+    list_videos,
+    usual_fps,
+    videos_in,
+)
+from tests.media.recordings import write_video
 
 
 def test_folders_are_actions(tmp_path: Path) -> None:
@@ -75,3 +85,58 @@ def test_places_are_files_or_folders_of_files_each_named_once(tmp_path: Path) ->
     assert videos_in([note, tmp_path / "gym", video]) == [note, video]
     with pytest.raises(ValueError, match="absent does not exist: name a folder of videos or a video file"):
         videos_in([tmp_path / "absent"])
+
+
+def test_files_folders_and_patterns_are_listed_once(tmp_path: Path) -> None:
+    (tmp_path / "clips" / "more").mkdir(parents=True)
+    a, b, c = (tmp_path / "clips" / name for name in ("a.mp4", "b.MOV", "more/c.mp4"))
+    for file in (a, b, c, tmp_path / "clips" / "notes.txt"):
+        file.touch()
+    folder = tmp_path / "clips"
+    assert videos_in([folder]) == [a, b, c]
+    assert videos_in([folder / "*"]) == [a, b]
+    assert videos_in([b, folder / "**" / "*.mp4", folder]) == [b, a, c]
+    assert videos_in([a, a, folder], as_named=True) == [a, a, b, c]
+    assert videos_in([tmp_path / "gone.mp4"], as_named=True) == [tmp_path / "gone.mp4"]
+    odd = tmp_path / "swing [1].mp4"
+    odd.touch()
+    assert videos_in([odd]) == [odd], "a file whose name is a pattern"
+    (tmp_path / "empty").mkdir()
+    for place in (tmp_path / "*.avi", tmp_path / "empty"):
+        with pytest.raises(ValueError, match="there is no video in"):
+            videos_in([place])
+    with pytest.raises(ValueError, match="does not exist"):
+        videos_in([tmp_path / "gone.mp4"])
+
+
+@pytest.mark.parametrize(
+    ("native", "chosen"), [(24.0, None), (30.0, None), (50.0, 25.0), (59.94, 29.97), (120.0, 30.0), (240.0, 30.0)]
+)
+def test_high_frame_rates_are_reduced_to_about_30(native: float, chosen: float | None) -> None:
+    assert usual_fps(native) == chosen
+
+
+def test_an_estimate_learns_from_what_was_measured(tmp_path: Path) -> None:
+    fast, usual = write_video(tmp_path / "a.mp4", count=120, rate=60), write_video(tmp_path / "b.mp4", count=45)
+    (tmp_path / "broken.mp4").write_bytes(b"nonsense")
+    options: dict[str, Any] = {"modality": "pose", "cache": tmp_path / "cache", "neighbors": 3}
+    first = estimate_work("align_videos", [tmp_path], **options)
+    assert str(first) == "2 videos, 105 frames, about 10 s"  # 60 of the fast one; 4 s and 0.06 s a frame
+    first.record(4 + 105 * 0.5)
+    again = estimate_work("align_videos", [fast, usual], **options)
+    assert str(again) == "2 videos, 105 frames, embedded before: about 5 s"
+    again.record(4 + 105 * 0.2)
+    other = estimate_work("align_videos", [fast, usual], **{**options, "modality": "image"})
+    assert str(other) == "2 videos, 105 frames, about 55 s"
+    every = estimate_work("align_videos", [fast], fps=240.0, **options)
+    assert str(every) == "1 video, 120 frames, about 65 s"
+    assert estimate_work("align_videos", [fast], **options).seconds == pytest.approx(4 + 60 * 0.2)
+    (tmp_path / "cache" / "rates.json").write_text("{")
+    assert estimate_work("align_videos", [usual], **options).seconds == pytest.approx(4 + 45 * 0.06)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.2, "1 s"), (7.4, "7 s"), (43, "45 s"), (200, "3 min"), (7300, "2 h")]
+)
+def test_durations_are_rounded(seconds: float, words: str) -> None:
+    assert describe_seconds(seconds) == words

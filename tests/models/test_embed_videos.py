@@ -307,3 +307,14 @@ def test_modalities_that_cannot_be_had_are_refused(videos: list[Path]) -> None:
         embed_videos(videos, modality="smell")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="the model embeds image"):
         embed_videos(videos, model=small(), modality="pose")
+
+
+def test_a_fast_recording_is_embedded_at_30_frames_a_second_unless_told(tmp_path: Path) -> None:
+    video = write_video(tmp_path / "fast.mp4", count=48, rate=240)
+    cache = Cache(tmp_path / "cache")
+    encoder = small(context=(0,))
+    usual, every = (embed_video(encoder, video, cache=cache, fps=fps) for fps in (None, 240.0))
+    assert usual.times.tolist() == pytest.approx([k / 30 for k in range(6)])
+    assert len(every) == 48
+    np.testing.assert_allclose(usual.values, every.values[::8], atol=1e-5)
+    assert len(embed_video(encoder, video, cache=cache)) == 6, "cached by its frame rate"

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from inphase.cli.options import (
-    DEFAULT_LIMITS,
-    CacheFolder,
-    Changes,
-    Details,
-    Device,
-    Limits,
-    Modality,
-    Out,
-    Workers,
-)
+from inphase.cli.options import DEFAULT_LIMITS, CacheFolder, Changes, Details, Device, Limits, Modality, Out, Workers
 from inphase.cli.output import LINE_INTERVAL, print_line, run, warn_line
 
 if TYPE_CHECKING:
@@ -31,6 +21,7 @@ Store = Annotated[Path | None, arg(metavar="STORE", help="a store of its frames 
 FOLDER_HELP = "videos of one action, or a sub-folder of them for each action"
 RunArgument = Annotated[Positional[Path], arg(metavar="RUN", help="a run or encoder file, or shipped")]
 
+REPORTED = "{out}/report.html, and as report.md and report.json"
 NAMES = ("ablation", "recognition", "events", "few-shot", "synchronization", "per-class", "minima")
 Name = Annotated[Positional[str], arg(metavar="NAME", help=f"one of {', '.join(NAMES)}")]
 
@@ -79,20 +70,14 @@ def evaluate(
 
     of_tasks: dict[str, dict[str, Any]] = {
         "kendall_tau": {name: options.pop(name) for name in ("setting", "stride", "distance")},
-        "event_error": {"events": options.pop("events") or None, "pairs": options.pop("pairs")},
+        "event_error": {name: options.pop(name) for name in ("pairs", "neighbors")} | {"events": events or None},
+        **{task: {"pairs": pairs} for task in ("alignment_error", "cycle_error")},
     }
-    of_tasks["event_error"]["neighbors"] = options.pop("neighbors")
-    of_tasks |= {task: {"pairs": pairs} for task in ("alignment_error", "cycle_error")}
+    del options["events"]
     options["compare"] = CONTROLS if options.pop("controls") else ()
     options["device"] = choose_device(device)
     options["out"] = out or Run(model if model.is_dir() else Path()).evaluation
-    run(
-        evaluate_run,
-        options.pop("model"),
-        **options,
-        options=of_tasks,
-        done="{out}/report.html, and as report.md and report.json",
-    )
+    run(evaluate_run, options.pop("model"), **options, options=of_tasks, done=REPORTED)
 
 
 def reproduce(
@@ -130,8 +115,7 @@ def reproduce(
         options["modality"] = STUDY_DATA[data].modality
     folder = out or Path("out/reproduce") / f"{data}_{options['modality']}"
     options |= {"out": folder / name, "changes": options.pop("set")}
-    done = "{out}/report.html, and as report.md and report.json"
-    run(run_study, options.pop("name"), folder, **options, done=done)
+    run(run_study, options.pop("name"), folder, **options, done=REPORTED)
 
 
 def fit(
@@ -164,8 +148,8 @@ def fit(
     changes = [f"run.seed={seed}", *([] if steps is None else [f"run.steps={steps}"]), *set]
     how: dict[str, Any] = {"modality": modality, "workers": workers, "limits": limits, "cache": cache}
     how |= {"changes": changes, "measure": measure_fit, "on_status": print_status(), "details": details}
-    fitted = partial(fit_folder, folder, out)
-    run(fitted, **how, done=f"Use it: inphase align A.mp4 B.mp4 --model {shlex.quote(str(out))}")
+    how["done"] = f"Use it: inphase align A.mp4 B.mp4 --model {shlex.quote(str(out))}"
+    run(fit_folder, folder, out, **how, embeds=[folder])
 
 
 def train(

@@ -26,7 +26,9 @@ Modality = Annotated[
     Literal["auto", "pose", "image", "both"],
     arg(help="what to embed; auto: images, and the pose of each video that shows a person"),
 ]
-Fps = Annotated[float | None, arg(metavar="FPS", help="frames per second to embed; by default every frame")]
+Fps = Annotated[
+    float | None, arg(metavar="FPS", help="frames per second to embed; default: all, about 30 of faster videos")
+]
 Device = Annotated[str, arg(help="where networks run: auto, cpu or cuda")]
 Workers = Annotated[int, arg(metavar="N", help="parallel processes; 0 works in this one")]
 PoseEstimator = Annotated[str, arg(metavar="NAME", help="a pose estimator, or an import path module:Class")]

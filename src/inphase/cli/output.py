@@ -50,11 +50,12 @@ OUTPUT: ContextVar[OutputOptions] = ContextVar("output", default=OutputOptions()
 def run(work: Callable[..., Any], *arguments: Any, done: str = "", **options: Any) -> Any:
     """Call a function of the library, write its result into the folder `out`, print its summary, or JSON; return it.
 
-    `options` are those of the command, by the names of the function's parameters, and `out` and `details`, which
-    prints detailed tables. `done` is the last line; {out} stands for the folder, and {view} for the command that plays
-    it. Exit with 1 if the result found something damaged.
+    `options` are those of the command, by the names of the function's parameters, and `out`, `embeds`, the videos whose
+    number and duration are printed first, and `details`, which prints detailed tables. `done` is the last line; {out}
+    stands for the folder, and {view} for the command that plays it. Exit with 1 if the result found something damaged.
     """
     out, details = options.pop("out", None), options.pop("details", False)
+    videos = options.pop("embeds", ())
     if "embedding" in options:
         options |= vars(options.pop("embedding"))
     if "limits" in options:
@@ -65,10 +66,18 @@ def run(work: Callable[..., Any], *arguments: Any, done: str = "", **options: An
         from inphase.storage.files import require_folder
 
         require_folder(out)
+    workload, began = None, time.monotonic()
+    if videos:
+        from inphase.media.listing import estimate_work
+
+        workload = estimate_work(work.__name__, videos, **options)
+        print_line(str(workload), stderr=True)
     with show_progress() as progress:
         result = work(*arguments, progress=progress, **options)
         if out is not None:
             result.write(out, progress=progress)
+    if workload is not None:
+        workload.record(time.monotonic() - began)
     summary = result.summary()
     for sentence in summary.warnings:
         warn_line(sentence)

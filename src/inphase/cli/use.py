@@ -66,7 +66,7 @@ def align(
     options = dict(locals())
     from inphase.apps.align_videos import align_videos
 
-    run(align_videos, **options, done="watch {out}/aligned.mp4, or: {view}")
+    run(align_videos, **options, embeds=videos, done="watch {out}/aligned.mp4, or: {view}")
 
 
 def cut(
@@ -81,6 +81,7 @@ def cut(
     options = dict(locals())
     from inphase.apps.repetitions import find_repetitions
 
+    options["embeds"] = [session, *([like] if like else [])]
     run(find_repetitions, options.pop("session"), **options, done="clips are in {out}/clips: {view}")
 
 
@@ -119,9 +120,9 @@ def transfer(
     """
     from inphase.apps.transfer_labels import transfer_labels
 
-    options = {"references": reference, "neighbors": neighbors, **vars(embedding)}
-    done = "tables and a playback are in {out}: {view}"
-    run(transfer_labels, source, labels, targets, **options, out=out, done=done)
+    options = {"references": reference, "neighbors": neighbors, "embedding": embedding, "out": out}
+    options |= {"embeds": [source, *targets, *(video for video, _ in reference)]}
+    run(transfer_labels, source, labels, targets, **options, done="tables and a playback are in {out}: {view}")
 
 
 def compare(
@@ -152,7 +153,7 @@ def compare(
     if not one and options.pop("student_labels") is not None:
         raise ValueError("student labels are those of one student: leave them out, they are carried over")
     work, given = (compare_videos, students[0]) if one else (compare_students, students)
-    run(work, given, pro, **options, done="open {out}/report.html")
+    run(work, given, pro, **options, embeds=videos, done="open {out}/report.html")
 
 
 def search(
@@ -175,6 +176,7 @@ def search(
     options = dict(locals())
     from inphase.corpus.store_search import search as search_corpus
 
+    options["embeds"] = [query, *within]
     run(search_corpus, options.pop("query"), options.pop("within"), **options, done="{view}")
 
 

@@ -1,4 +1,4 @@
-"""Find the videos in folders and tables: one set of rules for every command.
+"""Find the videos in folders, patterns and tables, and estimate how long they take: one set of rules for all commands.
 
 A video is a file with one of `VIDEO_SUFFIXES`, a link to one even if it is broken, or a folder that holds images and
 neither videos nor folders. Names are sorted in each folder. Hidden files and folders are skipped; links to folders are
@@ -6,15 +6,26 @@ followed unless they lead back to a folder on the way.
 
     CORPUS/<action>/…/<video>     the first folder is the action; in a flat folder, the folder's name
     CORPUS.csv                    columns path and action; a relative path starts at the table's folder
+
+The seconds that a command takes for a frame are measured whenever it runs, and kept in `rates.json` in the cache.
 """
 
+import contextlib
 import csv
+import glob
+import hashlib
 import os
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
+
+from inphase.storage.cache import default_cache_folder
+from inphase.storage.errors import MediaError
+from inphase.storage.files import atomic_write
 
 VIDEO_SUFFIXES = frozenset(
     {".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".wmv", ".flv", ".3gp", ".ts"}
@@ -45,15 +56,155 @@ def find_videos(
     return _walk(folder, (folder.resolve(),), image_folders=image_folders, max_depth=max_depth, on_skip=on_skip)
 
 
-def videos_in(places: Sequence[Path]) -> list[Path]:
-    """List video files: those given, and those found in the folders given, each once."""
-    files: dict[Path, Path] = {}
+def videos_in(places: Sequence[Path], *, as_named: bool = False) -> list[Path]:
+    """List video files: those given, and those found in the folders and by the patterns (`*`, `?`, `[`) given.
+
+    Each file is listed once. Raise if there is none at a place. With `as_named`, a file that is named is listed as
+    often as that, even if it does not exist.
+    """
+    listed, known = list[Path](), set[Path]()
     for place in places:
-        if not place.exists():
+        named = not place.is_dir() and (place.exists() or not glob.has_magic(str(place)))
+        if named and not (as_named or place.exists()):
             raise ValueError(f"{place} does not exist: name a folder of videos or a video file")
-        for file in find_videos(place, image_folders=False) if place.is_dir() else [place]:
-            files.setdefault(file.resolve(), file)
-    return list(files.values())
+        if named:
+            found = [place]
+        elif place.is_dir():
+            found = list(find_videos(place, image_folders=False))
+        else:
+            matches = (Path(name) for name in sorted(glob.glob(str(place), recursive=True)))
+            found = [each for each in matches if each.is_file() and each.suffix.lower() in VIDEO_SUFFIXES]
+        if not found:
+            raise ValueError(f"there is no video in {place}: name a folder of videos, a pattern or a video file")
+        for file in found:
+            if file.resolve() not in known or (as_named and named):
+                known.add(file.resolve())
+                listed.append(file)
+    return listed
+
+
+# Recordings of at least this many frames per second are embedded at about `USUAL_FPS`, unless another rate is chosen.
+HIGH_FPS, USUAL_FPS = 50.0, 30.0
+# Seconds before the first frame, for a frame, and for one of a video that was embedded before; until they are measured.
+RATES: dict[str, tuple[float, float, float]] = {"fit": (240.0, 0.06, 0.0)}
+USUAL_RATES = (4.0, 0.06, 0.01)
+MAX_KNOWN = 4000
+
+
+def usual_fps(native: float) -> float | None:
+    """Return a whole fraction, of about 30, of a high frame rate; None for others: every frame is embedded."""
+    return native / round(native / USUAL_FPS) if native >= HIGH_FPS else None
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The frames of the videos that a command embeds, and about how many seconds it takes.
+
+    `frames` maps a video, as a text that changes with the file and the `settings`, to its number of frames; `known` are
+    those embedded before.
+    """
+
+    command: str
+    frames: dict[str, int]
+    known: frozenset[str]
+    rates: tuple[float, float, float]
+    file: Path
+
+    @property
+    def seconds(self) -> float:
+        """Estimate the duration."""
+        start, fresh, again = self.rates
+        return start + fresh * self._count(new=True) + again * self._count(new=False)
+
+    def __str__(self) -> str:
+        """Return a line for the user."""
+        new = self._count(new=True)
+        duration = f"about {describe_seconds(self.seconds)}"
+        count = f"{len(self.frames):,} video{'s' * (len(self.frames) != 1)}, {sum(self.frames.values()):,} frames"
+        return f"{count}, {duration}" if new else f"{count}, embedded before: {duration}"
+
+    def _count(self, *, new: bool) -> int:
+        return sum(number for video, number in self.frames.items() if (video not in self.known) == new)
+
+    def record(self, seconds: float) -> None:
+        """Keep how long the command took, and the videos; nothing is kept where the cache cannot be written."""
+        start, fresh, again = self.rates
+        new, old = self._count(new=True), self._count(new=False)
+        if new:
+            fresh = max(0.0, seconds - start - again * old) / new
+        elif old:
+            again = max(0.0, seconds - start) / old
+        kept = _read_rates(self.file)
+        kept.rates[self.command] = (start, fresh, again)
+        kept.known[:] = [*(each for each in kept.known if each not in self.frames), *self.frames][-MAX_KNOWN:]
+        with contextlib.suppress(OSError, MediaError):
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(self.file) as part:
+                part.write_bytes(msgspec.json.encode(kept))
+
+
+class KeptRates(msgspec.Struct):
+    """The content of rates.json."""
+
+    rates: dict[str, tuple[float, float, float]] = {}
+    known: list[str] = []
+
+
+def _read_rates(file: Path) -> KeptRates:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=KeptRates)
+    except (OSError, msgspec.MsgspecError):
+        return KeptRates()
+
+
+def estimate_work(
+    command: str,
+    places: Sequence[Path],
+    *,
+    fps: float | None = None,
+    model: object = None,
+    modality: str = "",
+    cache: Path | None = None,
+    **_: object,
+) -> Workload:
+    """Estimate how long a command takes to embed the videos at some places; the options are those of the command.
+
+    Headers are read, and nothing is decoded: a place without videos, or a file without a header, counts nothing. The
+    rates are kept in `cache`, by default the user's cache folder.
+    """
+    file = (cache or default_cache_folder()) / "rates.json"
+    kept = _read_rates(file)
+    videos, frames = list[Path](), dict[str, int]()
+    for place in places:
+        with contextlib.suppress(ValueError, OSError):  # the command will name what is wrong with it
+            videos += videos_in([place])
+    for video in videos:
+        with contextlib.suppress(ValueError, OSError, MediaError):
+            found = video.stat()  # a hard link to the file, as in a playback, changes its other times
+            stamp = f"{video.resolve()} {found.st_size} {found.st_mtime_ns} {fps} {model} {modality}"
+            frames[hashlib.blake2b(stamp.encode(), digest_size=8).hexdigest()] = _count_frames(video, fps)
+    rates = kept.rates.get(command) or RATES.get(command, USUAL_RATES)
+    return Workload(command, frames, frozenset(kept.known), rates, file)
+
+
+def _count_frames(path: Path, fps: float | None) -> int:
+    """Count the frames to embed by the header of a file."""
+    from inphase.media.decode import open_container, video_stream
+
+    with open_container(path) as container:
+        stream = video_stream(container, path)
+        length = stream.duration * stream.time_base if stream.duration and stream.time_base else None
+        seconds = float(length if length is not None else (container.duration or 0) / 1e6)
+        native = float(stream.average_rate or 0) or USUAL_FPS
+        rate = min(native, fps or usual_fps(native) or native)
+        return round(seconds * rate) if rate < native or not stream.frames else stream.frames
+
+
+def describe_seconds(seconds: float) -> str:
+    """Round a duration: 7 s, 40 s, 3 min, 2 h."""
+    if seconds < 90:
+        return f"{max(1, round(seconds)) if seconds < 10 else 5 * round(seconds / 5)} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{round(seconds / 3600)} h"
 
 
 def list_videos(corpus: Path) -> Iterator[ListedVideo]:

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from inphase.media.recording import NamedVideo, reason_of, require_two_usable
+from inphase.media.listing import usual_fps
+from inphase.media.recording import NamedVideo, open_recording, reason_of, require_two_usable
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, ModalityChoice
 from inphase.models.joint_encoder import JointEncoder, has_route
@@ -51,7 +52,7 @@ def embed_video(
     pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> Embedding:
-    """Embed the frames of a recording, all of them or `fps` per second.
+    """Embed the frames of a recording: `fps` per second, by default all of them, or of a fast one about 30 per second.
 
     An image encoder embeds decoded frames, scaled to its size; a pose encoder the estimated pose of the main person.
     Embeddings of images are cached by the contents of the file and of the encoder, poses by those of the file and the
@@ -75,13 +76,16 @@ def embed_videos(
 
     `modality` "pose", "image" or "both" chooses among the shipped encoders; "auto" is both: images always, pose for
     each recording that shows a person in enough of its frames, or images alone where no pose estimator is installed.
+    `fps` means the same as for `embed_video`.
     The first recording that fails stops the others, and its error is raised.
     """
     paths, cache = [Path(path) for path in paths], cache or Cache(None)
     encoder, note = open_encoder(model, modality), ""
     chosen = "given" if model is not None else "shipped"
     if encoder is None:
-        known = all(is_pose_cached(path, cache=cache, fps=fps, estimator=pose_estimator) for path in paths)
+        known = all(
+            is_pose_cached(path, cache=cache, fps=choose_fps(path, fps), estimator=pose_estimator) for path in paths
+        )
         encoder, note = choose_shipped(None if known else pose_estimator)
     embeddings = _embed_all(paths, encoder, cache, fps, pose_estimator, progress or ignore_progress)
     if encoder.modality == "both":
@@ -208,12 +212,20 @@ def _embed_file(
     encoder: Encoder, path: Path | str, cache: Cache | None, fps: float | None, estimator: str, on_frames: FrameProgress
 ) -> Embedding:
     require_video_encoder(encoder)
-    found = find_modality(encoder).embed_file(encoder, path, cache or Cache(None), fps, on_frames, estimator)
+    rate = choose_fps(path, fps)
+    found = find_modality(encoder).embed_file(encoder, path, cache or Cache(None), rate, on_frames, estimator)
     if encoder.normalizes:
         return found
     # Applications compare frames by the cosine, and some of them by the dot product.
     lengths = np.linalg.norm(found.values, axis=1, keepdims=True)
     return replace(found, values=found.values / np.maximum(lengths, np.finfo(np.float32).tiny))
+
+
+def choose_fps(path: Path | str, fps: float | None) -> float | None:
+    """Return the frames per second to embed: those given, or a whole fraction of a high frame rate; None: all."""
+    if fps is not None or Path(path).is_dir():
+        return fps
+    return usual_fps(open_recording(path).fps)
 
 
 def _embed_all(
