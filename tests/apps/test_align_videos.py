@@ -44,7 +44,13 @@ def test_videos_are_aligned_written_and_described(films: list[Path], tmp_path: P
     assert aligned.why == "Using the given image encoder."
     np.testing.assert_allclose(aligned.seconds[:, 1], aligned.clock * 2, atol=0.05)
     files = aligned.write(tmp_path / "out", progress=progress)
-    assert [file.name for file in files] == ["aligned.mp4", "path.csv", "alignment.png", "playback.json"]
+    assert [file.name for file in files] == [
+        "aligned.mp4",
+        "path.csv",
+        "alignment.csv",
+        "alignment.png",
+        "playback.json",
+    ]
     assert all(file.stat().st_size for file in files)
     assert [track.name for track in read_playback(tmp_path / "out").tracks] == ["quick", "slow"]
     assert stages["embedding quick.mp4"] == (20, 20)

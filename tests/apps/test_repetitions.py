@@ -140,9 +140,9 @@ def test_cut_writes_a_table_clips_and_playbacks(
     session = write_video(tmp_path / "session.mp4", images=[numbered(number) for number in NUMBERS * 5])
     like = write_video(tmp_path / "like.mp4", images=[numbered(number) for number in NUMBERS])
     out = tmp_path / "out"
-    stale = out / "clips" / "77.mp4"
-    stale.parent.mkdir(parents=True)
-    stale.write_bytes(b"from an earlier run")
+    own = out / "clips" / "77.mp4"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(b"put there by hand")
     options = ("--model", tmp_path / "model.safetensors", "--out", out)
     assert run(monkeypatch, "cut", session, "--like", like, *options) == 0
     assert "5 repetitions in session" in capsys.readouterr().out
@@ -151,7 +151,8 @@ def test_cut_writes_a_table_clips_and_playbacks(
     starts = [float(row["start"]) for row in rows]
     period = len(NUMBERS) / open_recordings([session])[0].properties.fps
     np.testing.assert_allclose(starts, np.arange(5) * period, atol=0.1)
-    clips = videos_in([out / "clips"])
+    *clips, kept = videos_in([out / "clips"])
+    assert kept.read_bytes() == b"put there by hand"
     assert [clip.name for clip in clips] == [f"{k:02}.mp4" for k in range(1, 6)]
     shown = [number_of(frame) for frame in read_clip(clips[2]).frames]
     assert set(shown[2:-2]) <= set(NUMBERS)

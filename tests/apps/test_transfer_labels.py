@@ -103,7 +103,7 @@ def test_a_table_is_transferred_written_and_described(tmp_path: Path) -> None:
     (found,) = labeled.transferred
     assert [each.label for each in found.segments] == ["up", "down"]
     assert found.segments[0].end == pytest.approx(0.6, abs=0.06)
-    assert [file.name for file in labeled.write(tmp_path / "out")] == ["b.csv", "playback.json"]
+    assert [file.name for file in labeled.write(tmp_path / "out")] == ["b.csv", "transferred.csv", "playback.json"]
     described = json.loads(json.dumps(labeled.to_dict(), allow_nan=False))
     assert described["videos"][0]["segments"][0]["end"] == found.segments[0].end
     again = transfer_labels(source, labeled.labels, [target], model=small(context=(0,)), cache=tmp_path / "cache")
@@ -155,7 +155,7 @@ def test_several_targets_and_references_vote(tmp_path: Path) -> None:
             assert (event.confidence or 0) > 0.9
     assert labeled.tables == (tmp_path / "a.csv", tmp_path / "second.csv")
     names = [file.name for file in labeled.write(tmp_path / "out")]
-    assert names == ["1.csv", "2.csv", "3.csv", "playback.json"]
+    assert names == ["1.csv", "2.csv", "3.csv", "transferred.csv", "playback.json"]
     with pytest.raises(ValueError, match="name at least one target"):
         transfer_labels(source, tmp_path / "a.csv", [source])
     with pytest.raises(ValueError, match="neighbors must not be negative"):

@@ -106,6 +106,57 @@ def test_moments_between_the_frames_of_a_fast_recording_are_kept(place: Path, mo
     assert probe(place / "out" / "aligned.mp4").fps == pytest.approx(60, abs=0.1)
 
 
+def rows_of(table: Path) -> list[dict[str, str]]:
+    with table.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_folder_is_aligned_without_its_unusable_clips_and_again_with_fewer(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clips = place / "clips"
+    clips.mkdir()
+    for number in range(10):
+        film(clips / f"{number}.mp4", WALK[: 20 + number])
+    (clips / "broken.mp4").write_bytes(b"nonsense")
+    assert align(monkeypatch, place, clips) == 0
+    assert f"left out: {clips / 'broken.mp4'} cannot be opened" in capsys.readouterr().err
+    out = place / "out"
+    rows = rows_of(out / "alignment.csv")
+    assert [row["video"] for row in rows] == [*"0123456789", "broken"]
+    assert [row["file"] for row in rows[:2]] == [str(clips / "0.mp4"), str(clips / "1.mp4")]
+    assert "cannot be opened" in rows[-1]["reason"]
+    assert len(seconds_of(place)[0]) == 10
+    assert len(read_playback(out).tracks) == 9
+    (out / "mine.txt").write_text("my own")
+    assert align(monkeypatch, place, clips / "[01].mp4", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in found["videos"]] == ["0", "1"]
+    assert {"verdict", "probability", "reasons"} <= found["videos"][1].keys()
+    assert sorted(file.name for file in out.glob("*.mp4")) == ["0.mp4", "1.mp4", "aligned.mp4"]
+    assert (out / "mine.txt").read_text() == "my own"
+    assert len(list(clips.iterdir())) == 11, "the sources stay"
+
+
+def test_labels_are_transferred_to_a_pattern_and_stale_tables_removed(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clips = place / "clips"
+    clips.mkdir()
+    pro = film(place / "pro.mp4", WALK)
+    for name in "abc":
+        film(clips / f"{name}.mp4", WALK)
+    (place / "labels.csv").write_text("second,label\n0.5,top\n")
+    words = ("--model", place / "model.safetensors", "--out", place / "out")
+    assert run(monkeypatch, "transfer", pro, place / "labels.csv", clips / "*.mp4", *words) == 0
+    assert [row["video"] for row in rows_of(place / "out" / "transferred.csv")] == ["a", "b", "c"]
+    capsys.readouterr()
+    assert run(monkeypatch, "transfer", pro, place / "labels.csv", clips / "b.mp4", *words, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"verdict", "probability", "reasons"} <= found["videos"][0].keys()
+    assert sorted(file.name for file in (place / "out").glob("*.csv")) == ["b.csv", "transferred.csv"]
+
+
 def test_the_help_says_that_videos_are_several_and_needed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,12 +215,13 @@ def test_a_short_action_is_found_inside_a_long_video(
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
-        (["a.mp4"], "name 2 to 9"),
+        (["a.mp4"], "name 2 to 100 videos to align, got 1"),
         (["a.mp4", "gone.mp4"], "gone.mp4 does not exist"),
         (["a.mp4", "empty.mp4"], "empty.mp4 is empty (0 bytes)"),
         (["a.mp4", "text.mp4"], "text.mp4 cannot be opened"),
         (["a.mp4", "sound.m4a"], "sound.m4a has no video stream"),
-        (["a.mp4", "folder"], "folder is a folder: name video files"),
+        (["a.mp4", "folder"], "there is no video in folder: name a folder of videos"),
+        (["clips/*.mp4"], "there is no video in clips/*.mp4"),
         (["a.mp4", "a.mp4", "--reference", "c"], "reference c: give a number from 1 to 2"),
         (["a.mp4", "a.mp4", "--model", "text.mp4"], "text.mp4 is not an encoder file"),
         (["a.mp4", "a.mp4", "--slow", "0"], "slow must be above 0"),

@@ -86,7 +86,7 @@ def test_a_table_needs_its_columns_and_may_have_others_and_gaps(tmp_path: Path) 
     assert read_table(file, columns=("a", "b")) == [{"a": "1\r\n2", "b": "3"}], "a break inside a cell is the cell's"
     for content, wrong in (
         ("", "has no column a, b"),
-        ("a;b\n1;2\n", "begins with a;b and has no column a, b"),
+        ("a|b\n1|2\n", r"begins with a\|b and has no column a, b"),
         ("a\n", "begins with a and has no column b"),
     ):
         file.write_text(content)
@@ -99,3 +99,17 @@ def test_lines_are_numbered_as_an_editor_does_and_those_without_a_word_left_out(
     file.write_text('a,b\n1,2\n\n , \n"3\n4",5\n6,7\n,\n')
     rows = read_numbered_table(file)
     assert rows == {2: {"a": "1", "b": "2"}, 5: {"a": "3\n4", "b": "5"}, 7: {"a": "6", "b": "7"}}
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize(("between", "comma"), [(",", "."), (";", ","), (";", "."), ("\t", ",")])
+def test_tables_of_spreadsheets_in_any_country_are_read(tmp_path: Path, between: str, comma: str, mark: str) -> None:
+    lines = [["second", "label"], [f"0{comma}5", "top, left"], [f"-1{comma}25", "a;b"]]
+    quoted = "\r\n".join(
+        between.join(f'"{cell}"' if set(cell) & set(",;") else cell for cell in line) for line in lines
+    )
+    file = tmp_path / "labels.csv"
+    file.write_bytes((mark + quoted + "\r\n").encode())
+    rows = read_table(file, columns=("second", "label"))
+    assert [row["label"] for row in rows] == ["top, left", "a;b"]
+    assert [float(row["second"]) for row in rows] == [0.5, -1.25]

@@ -10,7 +10,6 @@ from inphase.media.listing import (
     estimate_work,
     find_videos,
     list_videos,
-    usual_fps,
     videos_in,
 )
 from tests.media.recordings import write_video
@@ -109,13 +108,6 @@ def test_files_folders_and_patterns_are_listed_once(tmp_path: Path) -> None:
         videos_in([tmp_path / "gone.mp4"])
 
 
-@pytest.mark.parametrize(
-    ("native", "chosen"), [(24.0, None), (30.0, None), (50.0, 25.0), (59.94, 29.97), (120.0, 30.0), (240.0, 30.0)]
-)
-def test_high_frame_rates_are_reduced_to_about_30(native: float, chosen: float | None) -> None:
-    assert usual_fps(native) == chosen
-
-
 def test_an_estimate_learns_from_what_was_measured(tmp_path: Path) -> None:
     fast, usual = write_video(tmp_path / "a.mp4", count=120, rate=60), write_video(tmp_path / "b.mp4", count=45)
     (tmp_path / "broken.mp4").write_bytes(b"nonsense")
@@ -140,3 +132,9 @@ def test_an_estimate_learns_from_what_was_measured(tmp_path: Path) -> None:
 )
 def test_durations_are_rounded(seconds: float, words: str) -> None:
     assert describe_seconds(seconds) == words
+
+
+def test_a_table_of_videos_may_be_separated_by_semicolons(tmp_path: Path) -> None:
+    table = tmp_path / "list.csv"
+    table.write_bytes("\ufeffpath;action\r\na, first.mp4;serve\r\n".encode())
+    assert list(list_videos(table)) == [ListedVideo("list/a, first.mp4", str(tmp_path / "a, first.mp4"), "serve")]

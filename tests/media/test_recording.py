@@ -7,7 +7,7 @@ import pytest
 
 from inphase.media.audio import read_sound
 from inphase.media.frames import read_clip
-from inphase.media.recording import Properties, is_playable, probe
+from inphase.media.recording import Properties, is_playable, probe, usual_fps
 from inphase.media.render import make_playable
 from inphase.storage.errors import MediaError
 from tests.media.recordings import clicks, numbers_of, remux, write_images, write_video
@@ -80,3 +80,10 @@ def test_frames_that_come_irregularly_stay_at_their_seconds(tmp_path: Path) -> N
     shown = read_clip(tmp_path / "b.mp4", seconds=[0.25, 0.6, 0.9])
     assert numbers_of(shown.frames) == [2, 4, 4]
     assert probe(tmp_path / "b.mp4").duration == pytest.approx(probe(plain).duration, abs=0.3)
+
+
+@pytest.mark.parametrize(
+    ("native", "chosen"), [(24.0, None), (30.0, None), (50.0, 25.0), (59.94, 29.97), (120.0, 30.0), (240.0, 30.0)]
+)
+def test_high_frame_rates_are_reduced_to_about_30(native: float, chosen: float | None) -> None:
+    assert usual_fps(native) == chosen

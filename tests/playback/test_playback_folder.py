@@ -26,6 +26,7 @@ from inphase.playback import (
     read_playback,
     write_playback,
 )
+from inphase.playback.playback_folder import replace_outputs
 from tests.playback.conftest import RNG, A, same, whole
 
 
@@ -250,3 +251,47 @@ def test_media_are_copied_where_links_are_refused(tmp_path: Path, monkeypatch: p
     assert add_media(tmp_path / "to", tmp_path / "a.mp4") == "a.mp4"
     assert (tmp_path / "to" / "a.mp4").read_bytes() == b"media"
     assert [file.name for file in (tmp_path / "to").iterdir()] == ["a.mp4"]
+
+
+def test_a_second_run_removes_what_the_first_wrote_and_nothing_else(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "mine").mkdir(parents=True)
+    for name in ("notes.txt", "mine/a.csv"):
+        (out / name).write_text("my own")
+
+    def write(*names: str) -> None:
+        with replace_outputs(out) as written:
+            for name in names:
+                (out / name).parent.mkdir(exist_ok=True)
+                (out / name).write_text("a result")
+                written.append(out / name)
+
+    write("a.csv", "b.csv", "c.csv", "students/d.csv", "mine/e.csv")
+    (out / "c.csv").write_text("edited by hand")
+    (out / "f.csv").write_text("put there by hand")
+    write("a.csv")
+    left = sorted(file.relative_to(out).as_posix() for file in out.rglob("*"))
+    assert left == [".inphase-files.json", "a.csv", "c.csv", "f.csv", "mine", "mine/a.csv", "notes.txt"]
+    (tmp_path / "outside.txt").write_text("far away")
+    (out / ".inphase-files.json").write_text('{"../outside.txt": [8, 0, 1], "f.csv": [1, 1, 1]}')
+    write("a.csv")
+    assert (tmp_path / "outside.txt").exists()
+    assert (out / "f.csv").exists()
+
+
+def test_the_last_link_to_a_video_and_a_source_in_the_folder_are_kept(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (tmp_path / "a.mp4").write_bytes(b"first")
+    (tmp_path / "b.mp4").write_bytes(b"second")
+    (out / "own.mp4").write_bytes(b"third")
+
+    def write(*sources: Path) -> None:
+        with replace_outputs(out) as written:
+            written += [out / add_media(out, source) for source in sources]
+
+    write(tmp_path / "a.mp4", tmp_path / "b.mp4", out / "own.mp4")
+    (tmp_path / "a.mp4").unlink()  # the link in the folder is now the only one
+    write()
+    assert sorted(file.name for file in out.glob("*.mp4")) == ["a.mp4", "own.mp4"]
+    assert (tmp_path / "b.mp4").read_bytes() == b"second"

@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,14 @@ from inphase.apps.alignment_files import (
 )
 from inphase.apps.labels import Event, Labels, label_track, read_labels
 from inphase.apps.verdict import TOLERANCE_SECONDS, Verdict, describe_aligned, judge
-from inphase.media.recording import NamedVideo, names_of, open_recording, open_usable
+from inphase.media.recording import (
+    NamedVideo,
+    find_reference,
+    open_recording,
+    open_usable,
+    require_inside,
+    require_reference,
+)
 from inphase.models.embed_videos import Model, add_poses, embed_usable
 from inphase.models.embedding import Embedding, rate_of
 from inphase.models.encoder import ModalityChoice
@@ -35,8 +41,8 @@ from inphase.progress import Progress, Summary, describe_left_out, ignore_progre
 from inphase.storage.cache import open_cache
 from inphase.storage.files import refuse_overwrite, require_folder
 
-# As many as the viewer shows.
-MAX_VIDEOS = 9
+# The viewer and aligned.mp4 show the reference and the first of the others; for more videos there are corpora.
+MAX_SHOWN, MAX_VIDEOS = 9, 100
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,18 @@ class Aligned:
         return self.labels.events or tuple(Event(each.start, each.label) for each in self.labels.segments)
 
     @cached_property
+    def shown(self) -> "Aligned":
+        """Return the reference and the first of the others, as many as the viewer and aligned.mp4 show."""
+        if len(self.recordings) <= MAX_SHOWN:
+            return self
+        others = [k for k in range(len(self.recordings)) if k != self.reference]
+        kept = sorted([self.reference, *others[: MAX_SHOWN - 1]])
+        matches, seconds = tuple(self.alignments[k] for k in kept), self.seconds[:, kept]
+        part = Synchronization(kept.index(self.reference), self.clock, seconds, matches)
+        recordings, embeddings = tuple(self.recordings[k] for k in kept), tuple(self.embeddings[k] for k in kept)
+        return replace(self, recordings=recordings, embeddings=embeddings, synchronization=part)
+
+    @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """Return the cost matrix and the path of the reference with each other recording."""
         return make_pairs(self.embeddings, self.synchronization, cost=self.cost)
@@ -124,7 +142,7 @@ class Aligned:
         """Write output files into a folder and return their paths.
 
         `outputs` maps a file name to the function that writes it; by default `alignment_files.OUTPUTS`: aligned.mp4,
-        path.csv, alignment.png and playback.json, which `inphase view` shows.
+        path.csv, alignment.csv, alignment.png and playback.json, which `inphase view` shows.
         """
         out, chosen = Path(folder), OUTPUTS if outputs is None else outputs
         require_folder(out)
@@ -198,7 +216,7 @@ def align_videos(
     pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> Aligned:
-    """Align two to nine videos of the same action with a reference video.
+    """Align two or more videos of the same action with a reference video; the files written show the first nine.
 
     `model` is a run folder, an encoder file or an `Encoder`; without one, `modality` chooses a shipped encoder: "auto"
     is both: images, and pose for each video that shows a person. Three or more videos vote on each alignment.
@@ -217,8 +235,9 @@ def align_videos(
         raise ValueError(f"give a list of videos to align, got one path: {videos}")
     paths = [Path(video) for video in videos]
     if not 2 <= len(paths) <= MAX_VIDEOS:
-        raise ValueError(f"name 2 to {MAX_VIDEOS} videos to align, got {len(paths)}")
-    if not 0 <= smooth < inf:
+        more = ": for more, use `inphase embed` and `inphase align-all`" if len(paths) > 1 else ""
+        raise ValueError(f"name 2 to {MAX_VIDEOS} videos to align, got {len(paths)}{more}")
+    if not 0 <= smooth < math.inf:
         raise ValueError(f"smooth must not be negative, got {smooth:g}")
     style = VideoStyle(slow=slow, height=height, joints=joints, freeze=freeze, max_mb=max_mb)
     if freeze and labels is None:
@@ -262,7 +281,7 @@ def align_videos(
         synchronization,
         embedded.why,
         cost=cost,
-        labels=given or _labels_of(recordings[chosen], labels),
+        labels=_labels_of(recordings[chosen], labels) if given is None else given,
         style=style,
         left_out=left_out,
     )
@@ -272,46 +291,6 @@ def _labels_of(video: NamedVideo, labels: Path | str | Labels | None) -> Labels:
     if labels is None or isinstance(labels, Labels):
         return labels or Labels()
     return read_labels(Path(labels), times=open_recording(video.path).times, end=video.properties.duration)
-
-
-def require_reference(wish: str, paths: Sequence[Path], *, subsequence: bool) -> tuple[str, list[int]]:
-    """Return the requested reference by name, whichever videos are left out, and the number of that video, from 0.
-
-    No video is required where the wish is "medoid" or, with `subsequence`, the shortest.
-    """
-    names = names_of(paths)
-    named = [k for k, (name, path) in enumerate(zip(names, paths, strict=True)) if wish in (name, path.name, str(path))]
-    if not named and wish.isdecimal() and 1 <= int(wish) <= len(paths):
-        named = [int(wish) - 1]
-    if not wish and not subsequence:
-        named = [0]
-    return (names[named[0]], named) if len(named) == 1 else (wish, [])
-
-
-def find_reference(wish: str, recordings: Sequence[NamedVideo], *, subsequence: bool) -> int | None:
-    """Find the number of the reference before anything is embedded; None for the medoid, which needs embeddings."""
-    named = [number for number, each in enumerate(recordings) if wish in (each.name, each.path.name, str(each.path))]
-    if wish == "medoid":
-        return None
-    if not wish:
-        return min(range(len(recordings)), key=lambda k: recordings[k].properties.duration) if subsequence else 0
-    if len(named) == 1:  # before numbers, since a name may be a number: 0002.mp4
-        return named[0]
-    if wish.isdecimal() and 1 <= int(wish) <= len(recordings):
-        return int(wish) - 1
-    names = ", ".join(each.name for each in recordings)
-    raise ValueError(f"reference {wish}: give a number from 1 to {len(recordings)}, medoid, or one of {names}")
-
-
-def require_inside(recordings: Sequence[NamedVideo], reference: int) -> None:
-    """Raise if the reference is longer than a video it is to be located in."""
-    lengths = [each.properties.duration for each in recordings]
-    if lengths[reference] > min(lengths):
-        short = recordings[lengths.index(min(lengths))]
-        raise ValueError(
-            f"{recordings[reference].path} lasts {lengths[reference]:.1f} s and cannot be found inside {short.path}, "
-            f"which lasts {min(lengths):.1f} s: make the short one the reference"
-        )
 
 
 @dataclass(frozen=True, eq=False)

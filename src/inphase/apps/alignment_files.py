@@ -206,6 +206,7 @@ QUALITY, MIN_QUALITY, MIN_HEIGHT, MAX_RENDERINGS = 20, 36, 120, 5
 
 def write_video(aligned: "Aligned", file: Path, progress: Progress) -> None:
     """Render the videos side by side on the reference's clock."""
+    aligned = aligned.shown
     render_aligned(
         file,
         aligned.recordings,
@@ -295,21 +296,42 @@ def write_path(aligned: "Aligned", file: Path, progress: Progress) -> None:
     write_table(file, [names, *([f"{second:.6f}" for second in row] for row in aligned.seconds[:, order])])
 
 
+def write_verdicts(aligned: "Aligned", file: Path, progress: Progress) -> None:
+    """Write a row for every video: the verdict, its offset and the part that matches the reference, or the reason.
+
+    The offset is the median of the video's seconds minus those of the reference.
+    """
+    rows: list[Sequence[object]] = [
+        ("video", "file", "verdict", "probability", "offset", "from", "to", "distance", "reason")
+    ]
+    parts = zip(aligned.recordings, aligned.verdicts, aligned.alignments, aligned.seconds.T, strict=True)
+    for video, verdict, found, seconds in parts:
+        span = (f"{value:.3f}" for value in (np.median(seconds - aligned.clock), seconds[0], seconds[-1]))
+        sure = "" if verdict.probability is None else f"{verdict.probability:.3f}"
+        own = "the reference" if video is aligned.recordings[aligned.reference] else " ".join(verdict.reasons)
+        rows.append((video.name, video.path, verdict.judgment or "", sure, *span, f"{found.distance:.4f}", own))
+    rows += [(Path(path).stem, path, *[""] * 6, reason) for path, reason in aligned.left_out.items()]
+    write_table(file, rows)
+
+
 def write_plot(aligned: "Aligned", file: Path, progress: Progress) -> None:
     """Draw the cost matrix and the path of each pair."""
+    shown = aligned.shown
     with atomic_write(file) as part:
-        draw_alignments(aligned.pairs, [each.name for each in aligned.recordings]).save(part)
+        draw_alignments(shown.pairs, [each.name for each in shown.recordings]).save(part)
 
 
 def write_document(aligned: "Aligned", file: Path, progress: Progress) -> None:
     """Copy the videos beside the playback document and write it, for the viewer."""
-    media = [add_video_file(file.parent, each, progress=progress) for each in aligned.recordings]
-    write_playback(file.parent, aligned.playback(media))
+    shown = aligned.shown
+    media = [add_video_file(file.parent, each, progress=progress) for each in shown.recordings]
+    write_playback(file.parent, shown.playback(media))
 
 
 OUTPUTS: dict[str, Output] = {
     "aligned.mp4": write_video,
     "path.csv": write_path,
+    "alignment.csv": write_verdicts,
     "alignment.png": write_plot,
     "playback.json": write_document,
 }

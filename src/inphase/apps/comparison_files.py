@@ -233,6 +233,8 @@ def _student_row(comparison: "Comparison") -> dict[str, str]:
     angles = comparison.angles()
     row = {
         "student": comparison.student.name,
+        "file": str(comparison.student.path),
+        "verdict": comparison.verdict.judgment or "",
         "seconds": f"{student:.3f}",
         "pro_seconds": f"{pro:.3f}",
         "ratio": f"{student / pro:.3f}" if pro else "",

@@ -89,15 +89,13 @@ class Repetitions:
         table = out / "repetitions.csv"
         refuse_overwrite([self.session.path], [table, *files])
         clips.mkdir(parents=True, exist_ok=True)
-        for stale in set(clips.glob("[0-9]*.mp4")) - set(files):
-            stale.unlink()
         rows = [(f"{each.start:.3f}", f"{each.end:.3f}", f"{each.score:.3f}") for each in self.spans]
         write_table(table, [COLUMNS, *rows])
         write_clips(self.session, self.spans, files, progress=report)
-        write_playback(out, self.playback(add_video_file(out, self.session, progress=report)))
+        playbacks = [write_playback(out, self.playback(add_video_file(out, self.session, progress=report)))]
         if len(files) > 1:
-            self._write_in_step(out / "in_step", files[:MAX_IN_STEP])
-        return [table, *files]
+            playbacks.append(self._write_in_step(out / "in_step", files[:MAX_IN_STEP]))
+        return [table, *files, *playbacks]
 
     def playback(self, media: str) -> Playback:
         """Describe the session with its repetitions as phases; `media` is its file in the playback's folder."""
@@ -109,7 +107,7 @@ class Repetitions:
         )
         return Playback(f"repetitions in {self.session.name}", tracks=(track.replace(phases=phases),))
 
-    def _write_in_step(self, folder: Path, files: Sequence[Path]) -> None:
+    def _write_in_step(self, folder: Path, files: Sequence[Path]) -> Path:
         """Write a playback of repetitions that are aligned with the first."""
         folder.mkdir(exist_ok=True)
         parts = [cut_embedding(self.embedding, each) for each in self.spans[: len(files)]]
@@ -117,7 +115,7 @@ class Repetitions:
         synchronization = synchronize(parts)
         media = [add_video_file(folder, each) for each in clips]
         pairs = make_pairs(parts, synchronization)
-        write_playback(folder, make_playback(clips, media, parts, synchronization, pairs=pairs))
+        return write_playback(folder, make_playback(clips, media, parts, synchronization, pairs=pairs))
 
     def summary(self) -> Summary:
         """Return a table of the repetitions."""

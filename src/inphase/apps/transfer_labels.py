@@ -40,6 +40,7 @@ from inphase.align.path import Alignment
 from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
 from inphase.apps.alignment_files import add_video_file
 from inphase.apps.labels import SECONDS_ROUNDING, Event, Labels, Segment, label_track, read_labels, tabulate
+from inphase.apps.verdict import Verdict, judge
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, open_recording, open_usable
 from inphase.models.embed_videos import Model, embed_usable
@@ -59,6 +60,8 @@ TOLERANCE_SECONDS = 0.1
 LabelTable = Path | str | Labels
 Label = TypeVar("Label", Event, Segment)
 Span = tuple[float, float]
+# The stem of the table with a row for every target.
+COMBINED = "transferred"
 # The viewer shows nine tracks: the labeled video and the first targets.
 MAX_SHOWN_TARGETS = 8
 
@@ -70,7 +73,7 @@ class Labeled:
     `transferred` and `times` [T] of the frames have the order of `targets`; `labels` are those given for `source`, the
     first of the labeled videos; `tables` the files that labels were read from, which are not overwritten. `embeddings`
     and `synchronization` are of the source and the first eight targets. `left_out` maps the paths of targets that could
-    not be used to the reasons.
+    not be used to the reasons. `verdicts` on the alignments of the source have the order of `targets`.
     """
 
     source: NamedVideo
@@ -83,9 +86,10 @@ class Labeled:
     synchronization: Synchronization
     why: str
     left_out: Mapping[str, str] = field(default_factory=dict)
+    verdicts: tuple[Verdict, ...] = ()
 
     def write(self, folder: Path | str, *, progress: Progress | None = None) -> list[Path]:
-        """Write a CSV table for every target, and a playback of the first eight; return their paths."""
+        """Write a CSV table for every target, transferred.csv for all, and a playback of eight; return their paths."""
         out, report = Path(folder), progress or ignore_progress
         require_folder(out)
         tables = name_tables(out, [each.name for each in self.targets])
@@ -93,6 +97,10 @@ class Labeled:
         out.mkdir(parents=True, exist_ok=True)
         for file, times, labels in zip(tables, self.times, self.transferred, strict=True):
             write_table(file, tabulate(labels, times=times))
+        combined = out / f"{COMBINED}.csv"
+        rows = [(name, video.path, *found) for video, (name, *found) in zip(self.targets, self._rows(), strict=True)]
+        rows += [(Path(path).stem, Path(path), "", "", "", reason) for path, reason in self.left_out.items()]
+        write_table(combined, [("video", "file", "verdict", "labels", "mean_confidence", "least_confident"), *rows])
         shown = [self.source, *self.targets[:MAX_SHOWN_TARGETS]]
         media = [add_video_file(out, each, progress=report) for each in shown]
         pairs = make_pairs(self.embeddings, self.synchronization)
@@ -100,25 +108,28 @@ class Labeled:
         labels_shown = [self.labels, *self.transferred[:MAX_SHOWN_TARGETS]]
         tracks = tuple(label_track(*pair) for pair in zip(playback.tracks, labels_shown, strict=True))
         playback = playback.replace(tracks=tracks, title=f"labels transferred from {self.source.name}")
-        return [*tables, write_playback(out, playback)]
+        return [*tables, combined, write_playback(out, playback)]
 
     def summary(self) -> Summary:
-        """Return for every target its name, number of labels, mean confidence and least confident label."""
-        rows = []
-        for video, found in zip(self.targets, self.transferred, strict=True):
+        """Return for every target its name, verdict, number of labels, mean confidence and least confident label."""
+        columns = ("video", "verdict", ">labels", ">mean confidence", "least confident")
+        return Summary([self.why], describe_left_out(self.left_out), "labels transferred", columns, self._rows())
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows = list[tuple[str, ...]]()
+        for video, found, verdict in zip(self.targets, self.transferred, self.verdicts, strict=True):
             pairs = found.confidences
             number = f"{len(found)}" if len(found) == len(self.labels) else f"{len(found)} of {len(self.labels)}"
             mean = f"{sum(confidence for _, confidence in pairs) / len(pairs):.2f}" if pairs else ""
             least = "{} {:.2f}".format(*min(pairs, key=lambda pair: pair[1])) if pairs else ""
-            rows.append((video.name, number, mean, least))
-        columns = ("video", ">labels", ">mean confidence", "least confident")
-        return Summary([self.why], describe_left_out(self.left_out), "labels transferred", columns, rows)
+            rows.append((video.name, (verdict.judgment or "").replace("_", " "), number, mean, least))
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return all labels as JSON-ready values, times in seconds."""
         videos = [
-            {"name": each.name, "path": str(each.path), **labels.to_dict()}
-            for each, labels in zip(self.targets, self.transferred, strict=True)
+            {"name": each.name, "path": str(each.path), **verdict.to_dict(), **labels.to_dict()}
+            for each, labels, verdict in zip(self.targets, self.transferred, self.verdicts, strict=True)
         ]
         source = {"path": str(self.source.path), **self.labels.to_dict()}
         return {"source": source, "why": self.why, "videos": videos, "left_out": dict(self.left_out)}
@@ -176,7 +187,7 @@ def transfer_labels(
         raise ValueError(f"none of {len(goals)} targets can be used: {'; '.join(left_out.values())}")
     times = [open_recording(each.path).times for each in recordings]
     ends = [each.properties.duration for each in recordings]
-    alignments, transferred = _carry(
+    alignments, transferred, verdicts = _carry(
         given, embedded.embeddings, ends=ends[count:], neighbors=neighbors, progress=progress or ignore_progress
     )
     x, others = embedded.embeddings[0], embedded.embeddings[count:]
@@ -193,6 +204,7 @@ def transfer_labels(
         Synchronization(0, x.times, np.stack(columns, axis=1), tuple(alignments)),
         embedded.why,
         left_out,
+        tuple(verdicts),
     )
 
 
@@ -203,27 +215,28 @@ def _carry(
     ends: Sequence[float],
     neighbors: int,
     progress: Progress,
-) -> tuple[list[Alignment], list[Labels]]:
-    """Transfer the labels of the first embeddings to the others; also align the first with the targets shown."""
+) -> tuple[list[Alignment], list[Labels], list[Verdict]]:
+    """Transfer the labels of the first embeddings to the others; also align the first with those shown, and judge."""
     count, x = len(given), embeddings[0]
     stage = f"aligning {len(embeddings)} videos"
-    alignments, transferred = [align_with_itself(len(x))], []
+    alignments, transferred, verdicts = [align_with_itself(len(x))], list[Labels](), list[Verdict]()
     votes = len(embeddings) > 2
     maps = align_from(embeddings, range(count), progress=partial(progress, stage)) if votes else None
     for number, (y, end) in enumerate(zip(embeddings[count:], ends, strict=True)):
-        alignment = match(x, y) if maps is None or number < MAX_SHOWN_TARGETS else None
+        alignment = match(x, y)
+        verdicts.append(judge(x, y, alignment))
         if maps is None:
             transferred.append(carry_labels(given[0], x, y, y_end=end, alignment=alignment))
             progress(stage, 1, 1)
         else:
             place = count + number
             transferred.append(carry_by_votes(given, embeddings, maps, target=place, y_end=end, neighbors=neighbors))
-            if alignment is not None:
+            if number < MAX_SHOWN_TARGETS:
                 votes_of_frames = maps.votes(0, place, np.arange(len(x), dtype=np.float64), neighbors=neighbors)
                 alignment = consensus_alignment(alignment, agree(votes_of_frames))
-        if alignment is not None and number < MAX_SHOWN_TARGETS:
+        if number < MAX_SHOWN_TARGETS:
             alignments.append(alignment)
-    return alignments, transferred
+    return alignments, transferred, verdicts
 
 
 def carry_by_votes(
@@ -286,12 +299,12 @@ def _share_near(times: NDArray[np.float64], votes: Sequence[float]) -> float:
 
 def name_tables(out: Path, names: Sequence[str]) -> list[Path]:
     """Name a table for each video; slashes become underscores, and equal names get a number."""
-    stems: list[str] = []
+    stems = [COMBINED]
     for name in names:
         stem = name.replace("/", "_").lstrip(".") or "video"
         free = (f"{stem}{number}" for number in ("", *(f"_{n}" for n in range(2, len(names) + 2))))
         stems.append(next(each for each in free if each not in stems))
-    return [out / f"{stem}.csv" for stem in stems]
+    return [out / f"{stem}.csv" for stem in stems[1:]]
 
 
 @dataclass(frozen=True, eq=False)

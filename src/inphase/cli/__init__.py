@@ -79,7 +79,7 @@ def main() -> None:
         if not (isinstance(error, (OSError, ValueError)) or type(error).__module__.startswith("inphase.")):
             raise
         from inphase.cli.output import print_error
-        from inphase.storage.files import describe_os_error
+        from inphase.storage.errors import describe_os_error
 
         print_error(describe_os_error(error) if isinstance(error, OSError) else str(error))
         sys.exit(EXPECTED_ERROR)

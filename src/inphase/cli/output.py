@@ -74,8 +74,13 @@ def run(work: Callable[..., Any], *arguments: Any, done: str = "", **options: An
         print_line(str(workload), stderr=True)
     with show_progress() as progress:
         result = work(*arguments, progress=progress, **options)
-        if out is not None:
+        if out is not None and workload is None:
             result.write(out, progress=progress)
+        elif out is not None:
+            from inphase.playback.playback_folder import replace_outputs
+
+            with replace_outputs(out) as written:
+                written += result.write(out, progress=progress)
     if workload is not None:
         workload.record(time.monotonic() - began)
     summary = result.summary()

@@ -1,6 +1,7 @@
 """Commands for one's own videos: align, cut, transfer, compare, search, retrieve, activations, pose3d, view, export."""
 
 import contextlib
+from glob import has_magic
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -45,9 +46,10 @@ def align(
     height: int | None = None,
     max_mb: float | None = None,
 ) -> None:
-    """Align two to nine videos of the same action and write them side by side, synchronized.
+    """Align videos of the same action and write the first nine side by side, synchronized.
 
-    Writes aligned.mp4, path.csv, alignment.png and playback.json (see `inphase view`).
+    Writes alignment.csv, a row for each video with the verdict, path.csv, the matched seconds, aligned.mp4,
+    alignment.png and playback.json (see `inphase view`).
 
     Args:
         reference: the video whose clock counts: its number, its name, or `medoid` for the one nearest to all others; by
@@ -65,8 +67,10 @@ def align(
     """
     options = dict(locals())
     from inphase.apps.align_videos import align_videos
+    from inphase.media.listing import videos_in
 
-    run(align_videos, **options, embeds=videos, done="watch {out}/aligned.mp4, or: {view}")
+    options["videos"] = options["embeds"] = videos_in(videos, as_named=True)
+    run(align_videos, **options, done="watch {out}/aligned.mp4, or: {view}")
 
 
 def cut(
@@ -149,7 +153,7 @@ def compare(
 
     require_templates()
     *students, pro = options.pop("videos") or [Path()]
-    one = len(students) == 1 and not students[0].is_dir()
+    one = len(students) == 1 and (students[0].is_file() or not (students[0].is_dir() or has_magic(str(students[0]))))
     if not one and options.pop("student_labels") is not None:
         raise ValueError("student labels are those of one student: leave them out, they are carried over")
     work, given = (compare_videos, students[0]) if one else (compare_students, students)

@@ -6,6 +6,7 @@ One signature, `Read`, serves images, poses and anything else by frame number.
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +23,7 @@ from inphase.media.audio import Sound
 from inphase.media.frames import Clip, read_clip
 from inphase.media.recording import open_recording, probe
 from inphase.media.sampling import Frames, choose
-from inphase.storage.files import read_cell
+from inphase.storage.files import choose_delimiter, read_cell
 
 SPLITS = ("train", "val", "test")
 
@@ -157,15 +158,24 @@ def read_numbered_table(file: Path, *, columns: tuple[str, ...] = ()) -> dict[in
 
 
 def _number_rows(file: Path) -> dict[int, list[str]]:
-    """Read the rows of a CSV file by the line in which each starts, counting line breaks inside quoted cells."""
-    reader, rows, line = csv.reader(io.StringIO(read_text(file), newline="")), {}, 1
+    """Read the rows of a CSV file by the line in which each starts, counting line breaks inside quoted cells.
+
+    Semicolons and tabs may separate the cells; numbers may then have a decimal comma.
+    """
+    text = read_text(file)
+    delimiter = choose_delimiter(text.partition("\n")[0])
+    reader, rows, line = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), {}, 1
     try:
         for row in reader:
-            rows[line] = [read_cell(cell) for cell in row]
+            cells = map(read_cell, row)
+            rows[line] = list(cells) if delimiter == "," else [_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in cells]
             line = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(f"{file} is not a table of comma-separated values ({error}): save it so") from None
     return rows
+
+
+_DECIMAL_COMMA = re.compile(r"^\s*([+-]?\d+),(\d+)\s*$")
 
 
 # (video, frame numbers, distinct and increasing) → the values of these frames [T, …] and their seconds [T].

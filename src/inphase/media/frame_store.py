@@ -22,8 +22,8 @@ from inphase.media.recording import Recording, describe_damage, open_recording
 from inphase.media.sampling import choose
 from inphase.progress import Progress, Summary, ignore_progress, summarize
 from inphase.storage.cache import ArrayStore, Entry, StoreFormat, append_entry, create_index, is_complete, read_index
-from inphase.storage.errors import MediaError, MissingExtraError, StoreError, describe_error
-from inphase.storage.files import exclusive_lock, explain_os_errors, is_disk_full, scratch_folder, write_blocks
+from inphase.storage.errors import MediaError, MissingExtraError, StoreError, describe_error, is_disk_full
+from inphase.storage.files import exclusive_lock, explain_os_errors, scratch_folder, write_blocks
 from inphase.storage.processes import (
     DEFAULT_LIMITS,
     FATAL,

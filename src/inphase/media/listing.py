@@ -23,9 +23,10 @@ from typing import Literal
 
 import msgspec
 
+from inphase.media.recording import USUAL_FPS, usual_fps
 from inphase.storage.cache import default_cache_folder
 from inphase.storage.errors import MediaError
-from inphase.storage.files import atomic_write
+from inphase.storage.files import atomic_write, choose_delimiter
 
 VIDEO_SUFFIXES = frozenset(
     {".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".wmv", ".flv", ".3gp", ".ts"}
@@ -83,17 +84,10 @@ def videos_in(places: Sequence[Path], *, as_named: bool = False) -> list[Path]:
     return listed
 
 
-# Recordings of at least this many frames per second are embedded at about `USUAL_FPS`, unless another rate is chosen.
-HIGH_FPS, USUAL_FPS = 50.0, 30.0
 # Seconds before the first frame, for a frame, and for one of a video that was embedded before; until they are measured.
 RATES: dict[str, tuple[float, float, float]] = {"fit": (240.0, 0.06, 0.0)}
 USUAL_RATES = (4.0, 0.06, 0.01)
 MAX_KNOWN = 4000
-
-
-def usual_fps(native: float) -> float | None:
-    """Return a whole fraction, of about 30, of a high frame rate; None for others: every frame is embedded."""
-    return native / round(native / USUAL_FPS) if native >= HIGH_FPS else None
 
 
 @dataclass(frozen=True)
@@ -284,7 +278,9 @@ def _list_folder(corpus: Path) -> Iterator[ListedVideo]:
 
 def _list_table(file: Path) -> Iterator[ListedVideo]:
     with file.open(encoding="utf-8-sig", newline="") as opened:
-        rows = csv.DictReader(opened)
+        delimiter = choose_delimiter(opened.readline())
+        opened.seek(0)
+        rows = csv.DictReader(opened, delimiter=delimiter)
         if not {"path", "action"} <= set(rows.fieldnames or ()):
             raise ValueError(f"{file} needs the columns path and action; its first line is {rows.fieldnames}")
         for row in rows:

@@ -251,3 +251,52 @@ def require_two_usable(videos: Sequence[NamedVideo], left_out: Mapping[str, str]
     if len(videos) < 2:
         reasons = "; ".join(left_out.values())
         raise ValueError(f"fewer than two videos can be used: {reasons}")
+
+
+def require_reference(wish: str, paths: Sequence[Path], *, subsequence: bool) -> tuple[str, list[int]]:
+    """Return the requested reference by name, whichever videos are left out, and the number of that video, from 0.
+
+    No video is required where the wish is "medoid" or, with `subsequence`, the shortest.
+    """
+    names = names_of(paths)
+    named = [k for k, (name, path) in enumerate(zip(names, paths, strict=True)) if wish in (name, path.name, str(path))]
+    if not named and wish.isdecimal() and 1 <= int(wish) <= len(paths):
+        named = [int(wish) - 1]
+    if not wish and not subsequence:
+        named = [0]
+    return (names[named[0]], named) if len(named) == 1 else (wish, [])
+
+
+def find_reference(wish: str, recordings: Sequence[NamedVideo], *, subsequence: bool) -> int | None:
+    """Find the number of the reference before anything is embedded; None for the medoid, which needs embeddings."""
+    named = [number for number, each in enumerate(recordings) if wish in (each.name, each.path.name, str(each.path))]
+    if wish == "medoid":
+        return None
+    if not wish:
+        return min(range(len(recordings)), key=lambda k: recordings[k].properties.duration) if subsequence else 0
+    if len(named) == 1:  # before numbers, since a name may be a number: 0002.mp4
+        return named[0]
+    if wish.isdecimal() and 1 <= int(wish) <= len(recordings):
+        return int(wish) - 1
+    names = ", ".join(each.name for each in recordings)
+    raise ValueError(f"reference {wish}: give a number from 1 to {len(recordings)}, medoid, or one of {names}")
+
+
+def require_inside(recordings: Sequence[NamedVideo], reference: int) -> None:
+    """Raise if the reference is longer than a video it is to be located in."""
+    lengths = [each.properties.duration for each in recordings]
+    if lengths[reference] > min(lengths):
+        short = recordings[lengths.index(min(lengths))]
+        raise ValueError(
+            f"{recordings[reference].path} lasts {lengths[reference]:.1f} s and cannot be found inside {short.path}, "
+            f"which lasts {min(lengths):.1f} s: make the short one the reference"
+        )
+
+
+# Recordings of at least this many frames per second are embedded at about `USUAL_FPS`, unless another rate is chosen.
+HIGH_FPS, USUAL_FPS = 50.0, 30.0
+
+
+def usual_fps(native: float) -> float | None:
+    """Return a whole fraction, of about 30, of a high frame rate; None for others: every frame is embedded."""
+    return native / round(native / USUAL_FPS) if native >= HIGH_FPS else None

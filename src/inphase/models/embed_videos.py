@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from inphase.media.listing import usual_fps
-from inphase.media.recording import NamedVideo, open_recording, reason_of, require_two_usable
+from inphase.media.recording import NamedVideo, open_recording, reason_of, require_two_usable, usual_fps
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, ModalityChoice
 from inphase.models.joint_encoder import JointEncoder, has_route
@@ -223,7 +222,7 @@ def _embed_file(
 
 def choose_fps(path: Path | str, fps: float | None) -> float | None:
     """Return the frames per second to embed: those given, or a whole fraction of a high frame rate; None: all."""
-    if fps is not None or Path(path).is_dir():
+    if fps is not None or not Path(path).is_file():
         return fps
     return usual_fps(open_recording(path).fps)
 

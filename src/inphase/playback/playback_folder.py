@@ -308,3 +308,61 @@ def _same_content(one: Path, other: Path) -> bool:
 def _write(file: Path, content: bytes) -> None:
     with atomic_write(file) as part:
         part.write_bytes(content)
+
+
+# The files that a command wrote into a folder: size, time and links of each when it was written.
+WRITTEN = ".inphase-files.json"
+Stamp = tuple[int, int, int]
+
+
+@contextlib.contextmanager
+def replace_outputs(folder: Path) -> Iterator[list[Path]]:
+    """Remove the files of an earlier run in a folder that the block does not write again; it yields a list to fill.
+
+    Append the files that were written: those that their playbacks need count too. A file is removed only if an earlier
+    run wrote it and it has not changed since, and never the last link to a video.
+    """
+    before, written = _read_written(folder), list[Path]()
+    existed = {_below(file, folder): _stamp(file) for file in _files(folder, depth=3)} if folder.is_dir() else {}
+    yield written
+    current = {_below(file, folder) for file in written if file.is_relative_to(folder)}
+    for index in [file for file in written if file.name == INDEX]:
+        current |= {_below(file, folder) for file in open_playback(index.parent).files.values()}
+    for name in before.keys() - current:
+        file = folder / name
+        if existed.get(name) == before[name]:
+            file.unlink(missing_ok=True)
+            for parent in file.parents[: len(Path(name).parts) - 1]:
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+    made = {name: _stamp(folder / name) for name in current}
+    # A file that lay there before and was not written, such as a video that is its own source, is not ours.
+    made = {name: stamp for name, stamp in made.items() if name in before or existed.get(name) != stamp}
+    _write(folder / WRITTEN, msgspec.json.encode(made))
+
+
+def _files(folder: Path, *, depth: int) -> Iterator[Path]:
+    for file in folder.iterdir():
+        if file.is_symlink() or not file.is_dir():
+            yield file
+        elif depth > 1:
+            yield from _files(file, depth=depth - 1)
+
+
+def _read_written(folder: Path) -> dict[str, Stamp]:
+    try:
+        found = msgspec.json.decode((folder / WRITTEN).read_bytes(), type=dict[str, Stamp])
+    except (OSError, msgspec.MsgspecError):
+        return {}
+    parents = {name: (folder / name).parent.resolve() for name in found}
+    return {name: stamp for name, stamp in found.items() if parents[name].is_relative_to(folder.resolve())}
+
+
+def _below(file: Path, folder: Path) -> str:
+    return (file.parent.resolve() / file.name).relative_to(folder.resolve()).as_posix()
+
+
+def _stamp(file: Path) -> Stamp:
+    """Return size, time of modification, and whether there are other links to a file."""
+    found = file.lstat()
+    return found.st_size, found.st_mtime_ns, min(found.st_nlink, 2)

@@ -25,10 +25,9 @@ import numpy as np
 from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
-from inphase.storage.errors import MediaError, StoreError
+from inphase.storage.errors import MediaError, StoreError, explain_os_error
 from inphase.storage.files import (
     draft_file,
-    explain_os_error,
     file_stamp,
     find_changed,
     scratch_folder,

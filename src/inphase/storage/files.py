@@ -10,7 +10,6 @@ the BLAKE2 hash of the file with zeros in place of these digits. So one function
 
 import contextlib
 import csv
-import errno
 import functools
 import hashlib
 import io
@@ -30,13 +29,12 @@ try:
 except ModuleNotFoundError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-from inphase.storage.errors import MediaError, StoreError, UnverifiedWeightsWarning
+from inphase.storage.errors import MediaError, StoreError, UnverifiedWeightsWarning, explain_os_error
 
 DRAFT_SUFFIX = ".inphase-draft"
 # File systems without locks cannot show that a draft's writer is alive: there a draft is stale after a day.
 MAX_DRAFT_SECONDS = 24 * 3600
 _LOCK = ".lock"
-_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # The text that `write_checksum` completes, and how many bytes from either end of a file it is searched in.
 CHECKSUM = "blake2b:" + 64 * "0"
 SHA256SUMS = "SHA256SUMS"
@@ -300,32 +298,6 @@ def explain_os_errors(folder: Path) -> Iterator[None]:
         raise StoreError(f"{folder} keeps the files written so far, but {explain_os_error(error)}") from error
 
 
-def is_disk_full(error: OSError) -> bool:
-    """Report whether an error means that no more can be written: no room, no quota, or a limit of file sizes."""
-    return error.errno in _DISK_FULL
-
-
-def explain_os_error(error: OSError) -> str:
-    """Describe why a write failed and what to do about it."""
-    if is_disk_full(error):
-        return "the disk is full; make room, then run this again"
-    if isinstance(error, (FileExistsError, NotADirectoryError)):
-        return "a file is where a folder is to be made; name another folder"
-    return f"{error.strerror or error}; check the folder and your rights to it, then run this again"
-
-
-def describe_os_error(error: OSError) -> str:
-    """Describe an error of the system for the user: its files, the reason and what to do."""
-    if error.errno is None:
-        return str(error)
-    # A failed copy has two names: the file and its destination.
-    named = [str(name) for name in (error.filename, error.filename2) if name is not None]
-    if isinstance(error, FileNotFoundError) and len(named) == 1:
-        return f"{named[0]} does not exist: check the path"
-    reason = explain_os_error(error)
-    return f"{' → '.join(named)}: {reason}" if named else reason
-
-
 def require_folder(out: Path) -> None:
     """Raise if an output folder exists as a file; call it before the work that fills the folder."""
     if out.exists() and not out.is_dir():
@@ -383,6 +355,14 @@ def format_table(rows: Iterable[Sequence[object]]) -> str:
     text = io.StringIO(newline="")
     csv.writer(text).writerows([_quote_cell(cell) for cell in row] for row in rows)
     return text.getvalue()
+
+
+def choose_delimiter(heading: str) -> str:
+    """Return what separates the cells of a table by its first line: a comma, or semicolon or tab where it has more.
+
+    Spreadsheets write semicolons where numbers have a decimal comma.
+    """
+    return max((",", ";", "\t"), key=heading.count)
 
 
 def read_cell(text: str) -> str:
