@@ -319,9 +319,12 @@ def test_labels_arrive_in_tables_and_in_the_playback(
     (place / "labels.csv").write_text("second,label\n\n,\n9,late\n")
     assert run(monkeypatch, *map(str, words)) == 1
     assert "labels.csv, line 4: 9 s lies outside the video" in " ".join(capsys.readouterr().err.split())
-    (place / "labels.csv").write_text("second;label\n0,2;lift\n")
+    (place / "labels.csv").write_text("second|label\n0.2|lift\n")
     assert run(monkeypatch, *map(str, words)) == 1
-    assert "begins with second;label: its first line must be start,end,label" in capsys.readouterr().err
+    assert "begins with second|label: its first line must be start,end,label" in capsys.readouterr().err
+    (place / "labels.csv").write_text("second;label\n0,2;lift\n")
+    assert run(monkeypatch, *map(str, words)) == 0
+    assert float(rows_of(place / "out" / "b.csv")[0]["second"]) == pytest.approx(0.4, abs=0.06)
 
 
 def test_search_finds_moments_and_videos(
