@@ -35,10 +35,14 @@ Below them are nouns and the functions between them:
 `GTA`, `smooth_dtw` and `soft_dtw` are the losses. docs/engineering/api.md has examples.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+# What the library does is logged to "inphase"; an application chooses whether it is printed.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 if TYPE_CHECKING:
     from inphase.align import Alignment, dtw, match, match_many, smooth_dtw, soft_dtw
@@ -194,4 +198,4 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """List the public names, for completion, and the modules imported so far."""
-    return sorted({*globals(), *__all__} - {"TYPE_CHECKING", "import_module"})
+    return sorted({*globals(), *__all__} - {"TYPE_CHECKING", "import_module", "logging"})

@@ -10,6 +10,7 @@ import typing
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator, ValidationError
 from rich.console import Console
 
 import inphase
@@ -20,6 +21,7 @@ from inphase.cli.output import view_command
 from inphase.data import DATASETS
 from inphase.playback import Playback, PlaybackMoment, Result, write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
+from tests.commands import SCHEMA, check_output, validator_of
 from tests.commands import type_command as run
 from tests.media.recordings import write_video
 
@@ -212,6 +214,60 @@ def test_an_unforeseen_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "inphase.apps.align_videos", None)
     with pytest.raises(ModuleNotFoundError):
         run(monkeypatch, "align", "a.mp4", "b.mp4")
+
+
+def test_every_command_has_a_schema_that_can_fail() -> None:
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    Draft202012Validator.check_schema(schema)
+    assert set(COMMANDS) <= set(schema["$defs"])
+    for name in COMMANDS:
+        assert not validator_of(name).is_valid({}), name
+    video = {"name": "a", "path": "a.mp4", "duration": 1.0, "distance": 0.1, "seconds": [0.0], "kept": None}
+    sure = {"verdict": "good", "probability": 0.9, "reasons": []}
+    aligned = {"reference": 0, "why": "", "cost": "cosine", "videos": [video | sure], "left_out": {}}
+    check_output("align", aligned)
+    for wrong in ({"verdict": "fine"}, {"probability": 1.5}, {"seconds": ["0"]}):
+        with pytest.raises(ValidationError):
+            check_output("align", aligned | {"videos": [video | sure | wrong]})
+
+
+def test_view_prints_its_address_as_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("starlette")
+    write_playback(tmp_path, Playback("nothing", results=(Result(PlaybackMoment("query", 0.0), ()),)))
+    url = "http://127.0.0.1:80/?token=secret"
+    monkeypatch.setattr("inphase.viewer.server.serve", lambda folder, *, on_ready, **_: on_ready(url))
+    assert run(monkeypatch, "view", tmp_path, "--no-open", "--json") == 0
+    printed = capsys.readouterr().out
+    assert len(printed.splitlines()) == 1
+    check_output("view", json.loads(printed))
+    assert json.loads(printed)["token"] == "secret"
+
+
+def test_the_log_is_printed_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("INPHASE_LOG", "loud")
+    assert run(monkeypatch, "data", "verify", tmp_path) == 1
+    assert "INPHASE_LOG is 'loud': use debug, info, warning or error" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(ValueError("wrong value"), 1), (FileNotFoundError(2, "no", "a.mp4"), 1), (KeyboardInterrupt(), 130)],
+)
+def test_exit_codes(
+    error: BaseException, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("inphase.apps.align_videos.align_videos", fail)
+    assert run(monkeypatch, "align", "a.mp4", "b.mp4", "--quiet") == status
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1, "an error is printed even if quiet"
 
 
 def test_json_is_all_that_is_printed(

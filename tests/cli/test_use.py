@@ -90,6 +90,8 @@ def test_the_first_line_is_an_estimate_and_a_pipe_gets_progress(
         assert second.split(maxsplit=1)[1].startswith("embedding ")
     assert align(monkeypatch, place, a, b, "--quiet") == 0
     assert capsys.readouterr() == ("", "")
+    assert align(monkeypatch, place, a, b, "--verbose") == 0
+    assert f"INFO embedding {a} by image, every frame" in capsys.readouterr().err
 
 
 def test_moments_between_the_frames_of_a_fast_recording_are_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

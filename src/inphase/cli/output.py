@@ -32,15 +32,18 @@ class OutputOptions:
     verbose: Annotated[bool, arg(help="print the log, as INPHASE_LOG=info does")] = False
 
     def start_logging(self) -> None:
-        """Print the records of the library's logger from the chosen level on, and warnings in one line."""
+        """Print warnings in one line, and the records of the library's logger from the chosen level on."""
         warnings.showwarning = lambda message, *_, **__: warn_line(str(message))
-        level = "info" if self.verbose else os.environ.get("INPHASE_LOG", "")
-        if level:
-            logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", stream=sys.stderr)
-            try:
-                logging.getLogger("inphase").setLevel(level.upper())
-            except ValueError:
-                raise ValueError(f"INPHASE_LOG is {level!r}: use debug, info, warning or error") from None
+        level = "info" if self.verbose else os.environ.get("INPHASE_LOG") or ("error" if self.quiet else "warning")
+        logger = logging.getLogger("inphase")
+        try:
+            logger.setLevel(level.upper())
+        except ValueError:
+            raise ValueError(f"INPHASE_LOG is {level!r}: use debug, info, warning or error") from None
+        handler = logging.StreamHandler()
+        detailed = logger.level < logging.WARNING
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s" if detailed else "%(message)s"))
+        logger.handlers[:] = [handler]
 
 
 # The options of the running command.

@@ -3,6 +3,7 @@
 Without a model, every recording is embedded by its images and, where it shows a person, by pose as well.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -26,6 +27,7 @@ from inphase.progress import Progress, ignore_progress, stage_progress
 from inphase.storage.cache import Cache
 from inphase.storage.errors import MediaError, MissingExtraError
 
+LOGGER = logging.getLogger(__name__)
 # Videos without a person that a sentence names.
 MAX_NAMED = 3
 
@@ -212,6 +214,7 @@ def _embed_file(
 ) -> Embedding:
     require_video_encoder(encoder)
     rate = choose_fps(path, fps)
+    LOGGER.info("embedding %s by %s, %s", path, encoder.modality, "every frame" if rate is None else f"{rate:g} fps")
     found = find_modality(encoder).embed_file(encoder, path, cache or Cache(None), rate, on_frames, estimator)
     if encoder.normalizes:
         return found
@@ -339,6 +342,7 @@ def embed_usable(
                 if each in required:
                     raise
                 failed[str(each.path)] = reason_of(each.path, own)
+                LOGGER.info("leaving out %s", each.path, exc_info=own)
             else:
                 kept.append(each)
         if not failed or not kept:  # not the fault of single videos
