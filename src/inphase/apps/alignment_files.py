@@ -306,7 +306,7 @@ def write_verdicts(aligned: "Aligned", file: Path, progress: Progress) -> None:
     ]
     parts = zip(aligned.recordings, aligned.verdicts, aligned.alignments, aligned.seconds.T, strict=True)
     for video, verdict, found, seconds in parts:
-        span = (f"{value:.3f}" for value in (np.median(seconds - aligned.clock), seconds[0], seconds[-1]))
+        span = (f"{value:z.3f}" for value in (np.median(seconds - aligned.clock), seconds[0], seconds[-1]))
         sure = "" if verdict.probability is None else f"{verdict.probability:.3f}"
         own = "the reference" if video is aligned.recordings[aligned.reference] else " ".join(verdict.reasons)
         rows.append((video.name, video.path, verdict.judgment or "", sure, *span, f"{found.distance:.4f}", own))
