@@ -10,8 +10,9 @@ from torch import Tensor
 
 from inphase.align import matching
 from inphase.align.cost import contrastive_costs
+from inphase.align.path import smooth_time_map
 from inphase.apps.align_videos import Aligned, align_videos, medoid, synchronize
-from inphase.apps.alignment_files import OUTPUTS, smooth_time_map
+from inphase.apps.alignment_files import OUTPUTS
 from inphase.apps.labels import Event, Labels
 from inphase.media.frames import read_clip
 from inphase.media.recording import probe

@@ -30,6 +30,12 @@ from inphase.align.recursion import Kind, accumulate, min_gamma, smooth_min
 FramePairs = NDArray[np.int64]  # [L, 2]
 # The share of pairs that are cheaper than dropping a frame, of Drop-DTW's released code.
 KEEP = 0.3
+# Bound on the speed of a smoothed time map, relative to its average speed.
+MAX_SPEED_RATIO = 8.0
+# Linear pieces of a smoothed time map: number per period, and maximum in all.
+PIECES_PER_PERIOD, MAX_PIECES = 8, 300
+# Weight of the end point against all others in the fit of a smoothed time map.
+END_WEIGHT = 1e3
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,3 +335,42 @@ def _warp(
     table = accumulate(costs, kind=kind, gamma=gamma, free_start=subsequence)
     end = read_out(table, kind=kind, gamma=gamma, x_lengths=x_lengths, y_lengths=y_lengths, subsequence=subsequence)
     return Warping(cost=end, table=table) if batched else Warping(cost=end[0], table=table[0])
+
+
+def smooth_time_map(
+    clock: NDArray[np.float64], seconds: NDArray[np.float64], *, period: float, bound: float = MAX_SPEED_RATIO
+) -> NDArray[np.float64]:
+    """Smooth a monotone map from `clock` [M] to `seconds` [M]; changes of speed shorter than `period` vanish.
+
+    An alignment g(tₖ) is a staircase: frames are matched with frames. The smooth map f minimizes
+
+        (1/T) Σₖ (f(tₖ) − g(tₖ))² Δₖ  +  (τ/2π)⁴ (1/T) ∫ f″(t)² dt
+        subject to    v/b ≤ f′(t) ≤ v·b,    f(0) = g(0),    f(T) = g(T)
+
+    where T is the duration, τ the period, v = (g(T) − g(0))/T the average speed and b bounds how far speeds depart from
+    it. Without the constraints f is a smoothing spline, which halves changes of period τ and follows slower ones; as τ
+    grows, f becomes the straight line of constant speed. f is piecewise linear and its unknowns are the speeds of the
+    pieces, so that the bounds are those of the variables; a large weight holds the end. This is a bounded linear least
+    squares of at most 300 unknowns, which is convex: about a second.
+    """
+    from scipy.optimize import lsq_linear
+
+    if not period > 0 or not bound > 1:
+        raise ValueError(f"smoothing needs a period above 0 seconds and a bound above 1, got {period=} and {bound=}")
+    total = clock[-1] - clock[0]
+    if len(clock) < 3 or seconds[-1] <= seconds[0]:
+        return seconds
+    pieces = int(np.clip(np.ceil(PIECES_PER_PERIOD * total / period), 2, min(MAX_PIECES, len(clock) - 1)))
+    width, travel = total / pieces, seconds[-1] - seconds[0]
+    # f(t) = f(0) + Σ speed · (how much of the piece lies before t)
+    before = np.clip(clock[:, None] - clock[0] - width * np.arange(pieces), 0, width)
+    weight = np.sqrt(np.gradient(clock) / total)[:, None]
+    bend = np.diff(np.eye(pieces), axis=0) * np.sqrt((period / (2 * np.pi)) ** 4 / (width * total))
+    rows = np.concatenate([weight * before, bend, np.full((1, pieces), END_WEIGHT * width)])
+    aims = np.concatenate([weight[:, 0] * (seconds - seconds[0]), np.zeros(len(bend)), [END_WEIGHT * travel]])
+    # QR leaves as many rows as unknowns, with the same least-squares solution.
+    rotation, triangle = np.linalg.qr(rows)
+    speed = travel / total
+    speeds = lsq_linear(triangle, rotation.T @ aims, bounds=(speed / bound, speed * bound)).x
+    way = before @ speeds
+    return np.asarray(seconds[0] + way * (travel / way[-1]))

@@ -11,7 +11,7 @@ import numpy as np
 
 from inphase.align.consensus import agree_on_reference, align_pairwise
 from inphase.align.matching import PairCost, align_with_itself, match
-from inphase.align.path import Alignment
+from inphase.align.path import Alignment, smooth_time_map
 from inphase.apps.alignment_files import (
     OUTPUTS,
     Output,
@@ -20,7 +20,6 @@ from inphase.apps.alignment_files import (
     make_pair,
     make_time_map,
     make_track,
-    smooth_time_map,
 )
 from inphase.apps.labels import Event, Labels, label_track, read_labels
 from inphase.apps.verdict import TOLERANCE_SECONDS, Verdict, describe_aligned, judge

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from inphase.apps.labels import Event
+from inphase.apps.verdict import VERDICT_COLUMNS, describe_row
 from inphase.media.canvas import choose_font
 from inphase.media.recording import NamedVideo
 from inphase.media.render import read_comment, render
@@ -44,12 +45,6 @@ MAX_COST_SIDE = 2048
 # Colors of bones, those of the viewer: the person's left and right, and the trunk.
 SIDE_COLORS: dict[str, Color] = {"left": (47, 107, 255), "right": (242, 113, 28)}
 MIDDLE_COLOR: Color = (236, 239, 245)
-# Bound on the speed of a smoothed time map, relative to its average speed.
-MAX_SPEED_RATIO = 8.0
-# Linear pieces of a smoothed time map: number per period, and maximum in all.
-PIECES_PER_PERIOD, MAX_PIECES = 8, 300
-# Weight of the end point against all others in the fit of a smoothed time map.
-END_WEIGHT = 1e3
 
 Seconds = NDArray[np.float64]
 
@@ -147,43 +142,6 @@ def make_pair(x: Embedding, y: Embedding, found: Alignment, *, rows: int, column
     path = np.minimum(path, [len(row_times) - 1, len(column_times) - 1])
     costs = pair_cost(a, b, cost=cost, routes=x.routes)[: len(row_times), : len(column_times)].numpy()
     return Pair(rows, columns, costs, row_times, column_times, path)
-
-
-def smooth_time_map(clock: Seconds, seconds: Seconds, *, period: float, bound: float = MAX_SPEED_RATIO) -> Seconds:
-    """Smooth a monotone map from `clock` [M] to `seconds` [M]; changes of speed shorter than `period` vanish.
-
-    An alignment g(tₖ) is a staircase: frames are matched with frames. The smooth map f minimizes
-
-        (1/T) Σₖ (f(tₖ) − g(tₖ))² Δₖ  +  (τ/2π)⁴ (1/T) ∫ f″(t)² dt
-        subject to    v/b ≤ f′(t) ≤ v·b,    f(0) = g(0),    f(T) = g(T)
-
-    where T is the duration, τ the period, v = (g(T) − g(0))/T the average speed and b bounds how far speeds depart from
-    it. Without the constraints f is a smoothing spline, which halves changes of period τ and follows slower ones; as τ
-    grows, f becomes the straight line of constant speed. f is piecewise linear and its unknowns are the speeds of the
-    pieces, so that the bounds are those of the variables; a large weight holds the end. This is a bounded linear least
-    squares of at most 300 unknowns, which is convex: about a second.
-    """
-    from scipy.optimize import lsq_linear
-
-    if not period > 0 or not bound > 1:
-        raise ValueError(f"smoothing needs a period above 0 seconds and a bound above 1, got {period=} and {bound=}")
-    total = clock[-1] - clock[0]
-    if len(clock) < 3 or seconds[-1] <= seconds[0]:
-        return seconds
-    pieces = int(np.clip(np.ceil(PIECES_PER_PERIOD * total / period), 2, min(MAX_PIECES, len(clock) - 1)))
-    width, travel = total / pieces, seconds[-1] - seconds[0]
-    # f(t) = f(0) + Σ speed · (how much of the piece lies before t)
-    before = np.clip(clock[:, None] - clock[0] - width * np.arange(pieces), 0, width)
-    weight = np.sqrt(np.gradient(clock) / total)[:, None]
-    bend = np.diff(np.eye(pieces), axis=0) * np.sqrt((period / (2 * np.pi)) ** 4 / (width * total))
-    rows = np.concatenate([weight * before, bend, np.full((1, pieces), END_WEIGHT * width)])
-    aims = np.concatenate([weight[:, 0] * (seconds - seconds[0]), np.zeros(len(bend)), [END_WEIGHT * travel]])
-    # QR leaves as many rows as unknowns, with the same least-squares solution.
-    rotation, triangle = np.linalg.qr(rows)
-    speed = travel / total
-    speeds = lsq_linear(triangle, rotation.T @ aims, bounds=(speed / bound, speed * bound)).x
-    way = before @ speeds
-    return np.asarray(seconds[0] + way * (travel / way[-1]))
 
 
 Output = Callable[["Aligned", Path, Progress], object]
@@ -297,21 +255,11 @@ def write_path(aligned: "Aligned", file: Path, progress: Progress) -> None:
 
 
 def write_verdicts(aligned: "Aligned", file: Path, progress: Progress) -> None:
-    """Write a row for every video: the verdict, its offset and the part that matches the reference, or the reason.
-
-    The offset is the median of the video's seconds minus those of the reference.
-    """
-    rows: list[Sequence[object]] = [
-        ("video", "file", "verdict", "probability", "offset", "from", "to", "distance", "reason")
-    ]
-    parts = zip(aligned.recordings, aligned.verdicts, aligned.alignments, aligned.seconds.T, strict=True)
-    for video, verdict, found, seconds in parts:
-        span = (f"{value:z.3f}" for value in (np.median(seconds - aligned.clock), seconds[0], seconds[-1]))
-        sure = "" if verdict.probability is None else f"{verdict.probability:.3f}"
-        own = "the reference" if video is aligned.recordings[aligned.reference] else " ".join(verdict.reasons)
-        rows.append((video.name, video.path, verdict.judgment or "", sure, *span, f"{found.distance:.4f}", own))
+    """Write a row for every video: the verdict, its offset and the part that matches the reference, or the reason."""
+    parts = list(zip(aligned.recordings, aligned.verdicts, aligned.alignments, aligned.seconds.T, strict=True))
+    rows = [describe_row(*part, clock=aligned.clock) for part in parts]
     rows += [(Path(path).stem, path, *[""] * 6, reason) for path, reason in aligned.left_out.items()]
-    write_table(file, rows)
+    write_table(file, [VERDICT_COLUMNS, *rows])
 
 
 def write_plot(aligned: "Aligned", file: Path, progress: Progress) -> None:

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from inphase.align.consensus import medians_of, posterior
 from inphase.align.matching import align_with_itself, match
-from inphase.align.path import Alignment
+from inphase.align.path import Alignment, smooth_time_map
 from inphase.apps.align_videos import Synchronization
-from inphase.apps.alignment_files import smooth_time_map
 from inphase.apps.comparison import ComparedPhase, ComparedStudents, Comparison, KeyPosition
 from inphase.apps.labels import Event, Labels, read_labels
 from inphase.apps.transfer_labels import PLACING_TEMPERATURE, carry_labels

@@ -68,3 +68,19 @@ def describe_aligned(
     about = {"name": video.name, "path": str(video.path), "duration": video.properties.duration}
     kept = None if found.kept is None else found.kept[0].tolist()
     return {**about, "distance": found.distance, **verdict.to_dict(), "seconds": seconds.tolist(), "kept": kept}
+
+
+VERDICT_COLUMNS = ("video", "file", "verdict", "probability", "offset", "from", "to", "distance", "reason")
+
+
+def describe_row(
+    video: NamedVideo, verdict: Verdict, found: Alignment, seconds: NDArray[np.float64], *, clock: NDArray[np.float64]
+) -> tuple[str, ...]:
+    """Describe an aligned video by a row of a table, with the `VERDICT_COLUMNS`.
+
+    The offset is the median of the video's `seconds` [R] minus those of the reference, `clock` [R].
+    """
+    numbers = (f"{value:z.3f}" for value in (np.median(seconds - clock), seconds[0], seconds[-1]))
+    sure = "" if verdict.probability is None else f"{verdict.probability:.3f}"
+    reasons = " ".join(verdict.reasons)
+    return video.name, str(video.path), verdict.judgment or "", sure, *numbers, f"{found.distance:.4f}", reasons
