@@ -105,7 +105,7 @@ def test_moments_between_the_frames_of_a_fast_recording_are_kept(place: Path, mo
     np.testing.assert_allclose(seconds, [0.5, 0.75], atol=1 / 60)
     assert align(monkeypatch, place, a, b) == 0
     assert len(seconds_of(place)) == 30
-    assert probe(place / "out" / "aligned.mp4").fps == pytest.approx(60, abs=0.1)
+    assert probe(place / "out" / "aligned.mp4").fps == pytest.approx(30, abs=0.1)
 
 
 def rows_of(table: Path) -> list[dict[str, str]]:
