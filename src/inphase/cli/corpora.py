@@ -84,7 +84,7 @@ def _choose_engine(name: str, ray: str | None, workers: int | None) -> "str | En
     return name if ray is None else RayCluster(ray, workers=workers)
 
 
-DATASET_NAMES = ("finegym", "folder", "golfdb", "keypoints", "penn_action", "stage", "utd_mhad", "vggsound")
+DATASET_NAMES = ("finegym", "folder", "golfdb", "keypoints", "penn_action", "pouring", "stage", "utd_mhad", "vggsound")
 Name = Annotated[Positional[str], arg(metavar="NAME", help=f"one of {', '.join(DATASET_NAMES)}")]
 Root = Annotated[Positional[Path], arg(metavar="ROOT", help="the folder of the data set")]
 DRAWN_HELP = "the folder of the data set; the stage is drawn if there is none"
