@@ -39,6 +39,10 @@ def check(page: "Page") -> None:
     assert second == pytest.approx(np.interp(first, *KNOTS), abs=1e-3)
     assert page.evaluate("() => window.evil") is None
     assert page.locator("canvas.matrix").count() == 1
+    page.keyboard.press("o")
+    assert page.locator(".ghost .placing").inner_text() == "centered", "an overlay without joints"
+    page.keyboard.press("o")
+    assert page.locator(".ghost").count() == 0
 
 
 def test_it_opens_from_the_disk(open_page: Callable[..., "Page"], pair_folder: Path, tmp_path: Path) -> None:

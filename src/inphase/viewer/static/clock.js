@@ -33,7 +33,7 @@ export class Clock extends EventTarget {
     this.time = Math.min(Math.max(second, 0), this.duration);
     for (const player of this.players) player.seek(this.time);
     if (this.playing) this.hold();
-    this.tell("time");
+    this.emit("time");
   }
 
   // Go to the middle of a frame: its edge would be a matter of rounding.
@@ -54,7 +54,7 @@ export class Clock extends EventTarget {
     const { start, end } = this.bounds;
     if (this.time >= end - 0.5 / this.rate || this.time < start) this.seek(start);
     else for (const player of this.players) player.seek(this.time);
-    this.tell("state");
+    this.emit("state");
     this.hold();
   }
 
@@ -65,7 +65,7 @@ export class Clock extends EventTarget {
     this.steering = null;
     for (const player of this.players) player.pause();
     this.seek(this.time);
-    this.tell("state");
+    this.emit("state");
   }
 
   toggle() {
@@ -76,12 +76,12 @@ export class Clock extends EventTarget {
   setSpeed(speed) {
     this.speed = speed;
     if (this.reference) this.reference.video.playbackRate = speed;
-    this.tell("state");
+    this.emit("state");
   }
 
   setLoop(changes) {
     Object.assign(this, { looping: true }, changes);
-    this.tell("state");
+    this.emit("state");
   }
 
   get bounds() {
@@ -103,7 +103,7 @@ export class Clock extends EventTarget {
       this.frameRequest = null;
       if (!this.playing) return;
       if (this.holding) this.release();
-      else if (this.steer()) this.tell("time");
+      else if (this.steer()) this.emit("time");
       this.run();
     });
   }
@@ -123,7 +123,7 @@ export class Clock extends EventTarget {
     start(this.driver, () => this.pause());
   }
 
-  // Let the followers follow; says whether the clock has moved.
+  // Steer the followers; return whether the clock has moved.
   steer() {
     if (!this.playing || this.holding) return false;
     const { driver } = this;
@@ -159,7 +159,7 @@ export class Clock extends EventTarget {
     return false;
   }
 
-  tell(what) {
+  emit(what) {
     this.dispatchEvent(new Event(what));
   }
 }

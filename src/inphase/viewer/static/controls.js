@@ -23,15 +23,15 @@ function bindScrubber(clock) {
   seek.max = clock.duration;
   $("end").textContent = clockText(clock.duration);
   seek.addEventListener("input", () => clock.seek(Number(seek.value)));
-  const tell = () => {
+  const update = () => {
     seek.value = clock.time;
     seek.style.setProperty("--at", clock.time / clock.duration);
     $("now").textContent = clockText(clock.time);
     $("frame").textContent = `frame ${clock.frame}`;
     if (!clock.playing) seek.setAttribute("aria-valuetext", `${clock.time.toFixed(2)} seconds, frame ${clock.frame}`);
   };
-  clock.addEventListener("time", tell);
-  tell();
+  clock.addEventListener("time", update);
+  update();
 }
 
 function bindButtons(playback, clock, layers) {
@@ -48,7 +48,7 @@ function bindButtons(playback, clock, layers) {
   $("pose").hidden = !playback.tracks.some((track) => track.keypoints);
   $("heat").hidden = !playback.tracks.some((track) => track.overlay);
   $("sound").hidden = !clock.reference;
-  const tell = () => {
+  const update = () => {
     $("play").classList.toggle("playing", clock.playing);
     $("play").setAttribute("aria-label", clock.playing ? "Pause" : "Play");
     $("play").title = clock.playing ? "Pause (space)" : "Play (space)";
@@ -59,31 +59,31 @@ function bindButtons(playback, clock, layers) {
     $("heat").setAttribute("aria-pressed", layers.heat);
     $("strength").hidden = $("heat").hidden || !layers.heat;
   };
-  clock.addEventListener("state", tell);
-  layers.addEventListener("change", tell);
-  tell();
+  clock.addEventListener("state", update);
+  layers.addEventListener("change", update);
+  update();
 }
 
 function bindRange(clock) {
-  const tell = () => {
+  const update = () => {
     const { start, end } = clock.loop;
     $("range").hidden = !clock.looping;
     $("range").style.setProperty("--from", start / clock.duration);
     $("range").style.setProperty("--to", end / clock.duration);
   };
-  clock.addEventListener("state", tell);
-  tell();
+  clock.addEventListener("state", update);
+  update();
 }
 
 function mute(clock) {
   if (!clock.reference) return;
   clock.reference.video.muted = !clock.reference.video.muted;
-  clock.tell("state");
+  clock.emit("state");
 }
 
 // What each key does: [keys, what it is called, what it does]. The help lists the same.
 function actionsOf(playback, clock, layers, marks) {
-  const stops = () => marksOf(playback, marks); // of 100,000, found anew only when asked for
+  const stops = () => marksOf(playback, marks); // computed on demand: a document may have 100,000
   const faster = (by) => {
     const place = SPEEDS.indexOf(clock.speed) + by;
     if (SPEEDS[place]) clock.setSpeed(SPEEDS[place]);

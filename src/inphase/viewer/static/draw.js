@@ -32,7 +32,7 @@ export function surface(canvas, draw, { forget = () => {} } = {}) {
   return { redraw, refresh };
 }
 
-// The colors have changed: everything is drawn anew.
+// Redraw everything after a change of colors.
 export function recolor() {
   known = new Map();
   for (const refresh of surfaces) refresh();
@@ -95,11 +95,11 @@ export function asSlider(canvas, clock, label) {
   canvas.tabIndex = 0;
   for (const [name, value] of Object.entries({ role: "slider", "aria-label": label, "aria-valuemin": 0,
     "aria-valuemax": clock.duration.toFixed(2) })) canvas.setAttribute(name, value);
-  const tell = () => {
+  const update = () => {
     canvas.setAttribute("aria-valuenow", clock.time.toFixed(2));
     canvas.setAttribute("aria-valuetext", `${clock.time.toFixed(2)} seconds`);
   };
-  clock.addEventListener("time", () => { if (!clock.playing) tell(); });
-  clock.addEventListener("state", tell);
-  tell();
+  clock.addEventListener("time", () => { if (!clock.playing) update(); });
+  clock.addEventListener("state", update);
+  update();
 }

@@ -1,12 +1,12 @@
 // How late a video obeys a new speed. Where it has sound, heard or not, browsers have some of it under way at the old
-// speed: 60 ms in Chromium, and nothing without sound. No page is told, so it is learned: of several lags, the one by
+// speed: 60 ms in Chromium, and nothing without sound. No browser reports it, so it is estimated: of several lags, the one by
 // which the speeds that were ordered explain best how far the video got.
 
 const SOUND = 0.06; // the lag to begin with where a video has sound
 const LAGS = Array.from({ length: 21 }, (_, step) => step / 100); // seconds
 const STARTING = 0.3; // wall seconds after a start that teach nothing: a start has a lag of its own
 const TELLING = 0.002; // own seconds by which lags have to differ in what they expect
-const FORGETTING = 0.98; // how much of what was seen counts at the next look
+const FORGETTING = 0.98; // weight of earlier observations at each new one
 
 export class Lag {
   constructor(video) {
@@ -22,7 +22,7 @@ export class Lag {
     return mozHasAudio || webkitAudioDecodedByteCount || audioTracks?.length ? SOUND : 0;
   }
 
-  // The video was stopped or moved: what was ordered before is void.
+  // The video was stopped or moved: earlier orders are void.
   forget() {
     this.orders = []; // [second, speed], each good until the next
     this.seen = null;
@@ -34,7 +34,7 @@ export class Lag {
     while (this.orders.length > 1 && this.orders[1][0] < oldest) this.orders.shift();
   }
 
-  // How far the video gets by what was ordered and is not done yet.
+  // How far the video gets by orders that have not taken effect yet.
   underway(now) {
     return this.covered(now - this.seconds, now);
   }

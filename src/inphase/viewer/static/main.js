@@ -1,4 +1,4 @@
-// Load the playback, build the page around one clock, or say what is wrong.
+// Load the playback and build the page around one clock, or show the error.
 import { Clock } from "./clock.js";
 import { bindControls } from "./controls.js";
 import { element } from "./draw.js";

@@ -5,7 +5,7 @@ import { SavedMarks, tableOf } from "./marks.js";
 const LONGEST = 200; // letters of a name
 const OPENED = 0.001; // seconds after the start of a frame, so that it is shown
 
-// Build the bar and give the actions of its keys: [keys, name, action].
+// Build the bar and return the actions of its keys: [keys, name, action].
 export function buildMarking(playback, clock, marks, place, add) {
   const track = playback.tracks[playback.reference];
   const button = (text, title, act, attributes = {}) => {
@@ -21,7 +21,7 @@ export function buildMarking(playback, clock, marks, place, add) {
   const begin = () => {
     marks.add(momentOf(clock));
     place.hidden = false;
-    if (clock.playing) return; // whoever watches goes on to mark
+    if (clock.playing) return; // the name can wait until playback stops
     name.focus();
     name.select();
   };
@@ -58,7 +58,7 @@ export function buildMarking(playback, clock, marks, place, add) {
   });
   place.append(name, where, erase, undo, redo, copy, get, ...(folder?.buttons ?? []), status);
 
-  const tell = () => {
+  const update = () => {
     const { current } = marks;
     if (document.activeElement !== name || name.dataset.id !== String(marks.selected)) name.value = current?.label ?? "";
     name.dataset.id = marks.selected;
@@ -71,11 +71,11 @@ export function buildMarking(playback, clock, marks, place, add) {
     copy.hidden = copied || !track.events.length;
     place.hidden &&= !folder && !marks.list.length;
     if (!folder) status.textContent = marks.dirty ? `${marks.list.length} marked, not saved: download them` : "";
-    folder?.tell();
+    folder?.update();
   };
-  marks.addEventListener("change", tell);
+  marks.addEventListener("change", update);
   window.addEventListener("beforeunload", (event) => { if (marks.dirty) event.preventDefault(); });
-  tell();
+  update();
   folder?.load();
   return [
     [["M"], "Mark this moment", begin],
@@ -101,7 +101,7 @@ function savingOf(file, marks, status, button) {
   let waiting = false;
   const attempt = async (act) => {
     waiting = true;
-    tell();
+    update();
     try {
       await act();
       trouble = "";
@@ -111,7 +111,7 @@ function savingOf(file, marks, status, button) {
       choices.forEach((choice) => { choice.hidden = !error.changed; });
     }
     waiting = false;
-    tell();
+    update();
   };
   const load = () => attempt(async () => marks.load(await saved.read()));
   const write = async () => {
@@ -125,14 +125,14 @@ function savingOf(file, marks, status, button) {
     button("Load theirs", `Drop the marks of this page and load ${file}`, load),
   ];
   choices.forEach((choice) => { choice.hidden = true; });
-  const tell = () => {
+  const update = () => {
     keep.disabled = waiting || !marks.dirty;
     status.classList.toggle("bad", Boolean(trouble));
     if (trouble) status.textContent = trouble;
     else if (waiting) status.textContent = "…";
     else status.textContent = marks.dirty ? "not saved" : marks.list.length ? `${marks.list.length} saved in ${file}` : "";
   };
-  return { buttons: [keep, ...choices], load, save, tell };
+  return { buttons: [keep, ...choices], load, save, update };
 }
 
 function save(text, name) {

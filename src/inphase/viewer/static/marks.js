@@ -2,7 +2,7 @@
 
 const FORMULA = /^[=+\-@\t\r]/; // what a spreadsheet would take for a formula
 
-// `list` holds {id, second, label} in order of time. The event "change" says that it, the selection or the history has changed.
+// `list` holds {id, second, label} in order of time. The event "change" follows each change of the list, the selection or the history.
 export class Marks extends EventTarget {
   list = [];
   selected = null; // id
@@ -25,7 +25,7 @@ export class Marks extends EventTarget {
     this.list = marks.map(({ second, label }) => ({ id: ++this.#ids, second, label }));
     [this.#past, this.#future, this.#saved, this.selected] = [[], [], 0, null];
     this.#sort();
-    this.#tell();
+    this.#emit();
   }
 
   add(second, label = this.#freeName()) {
@@ -53,7 +53,7 @@ export class Marks extends EventTarget {
 
   select(id) {
     this.selected = id;
-    this.#tell();
+    this.#emit();
   }
 
   // While a mark is dragged it moves without a history; `drop` makes it one change.
@@ -62,7 +62,7 @@ export class Marks extends EventTarget {
     this.dragged ??= { ...mark };
     mark.second = second;
     this.#sort();
-    this.#tell();
+    this.#emit();
   }
 
   drop(id) {
@@ -79,7 +79,7 @@ export class Marks extends EventTarget {
     if (!changes) return;
     this.#apply(changes.map(({ before, after }) => ({ before: after, after: before })));
     this.#future.push(changes);
-    this.#tell();
+    this.#emit();
   }
 
   redo() {
@@ -87,20 +87,20 @@ export class Marks extends EventTarget {
     if (!changes) return;
     this.#apply(changes);
     this.#past.push(changes);
-    this.#tell();
+    this.#emit();
   }
 
   markSaved() {
     this.#saved = this.#past.length;
-    this.#tell();
+    this.#emit();
   }
 
   #do(changes) {
-    if (this.#saved > this.#past.length) this.#saved = -1; // what was saved cannot be reached by undoing any more
+    if (this.#saved > this.#past.length) this.#saved = -1; // undoing no longer reaches the saved state
     this.#apply(changes);
     this.#past.push(changes);
     this.#future = [];
-    this.#tell();
+    this.#emit();
   }
 
   #apply(changes) {
@@ -123,7 +123,7 @@ export class Marks extends EventTarget {
     return `mark ${number}`;
   }
 
-  #tell() {
+  #emit() {
     this.dispatchEvent(new Event("change"));
   }
 }
@@ -139,7 +139,7 @@ function cellOf(text) {
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-// The marks in the playback's folder, where the server was started with --edit. An Error says why they cannot be had.
+// The marks in the playback's folder, where the server was started with --edit. Methods throw an Error with the reason.
 export class SavedMarks {
   version = "";
 

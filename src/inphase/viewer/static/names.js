@@ -1,7 +1,7 @@
-// Names below the marks of a lane, in as many rows as they need not to cover each other, and buttons for key positions.
+// Names below the marks of a lane, in as many rows as needed to avoid overlap, and buttons for key positions.
 import { element } from "./draw.js";
 
-const MOST_ROWS = 9; // so that nine key positions have names, however near they are
+const MOST_ROWS = 9; // enough for nine key positions at one place
 const LONGEST = 112; // pixels of a name; the rest is in its title
 const GAP = 6;
 const MOST_KEYS = 9;
@@ -38,7 +38,7 @@ export function layNames(place, moments, clock) {
   place.style.setProperty("--rows", ends.length);
 }
 
-// Buttons 1 to 9 that go to the key positions; `positions` gives them anew.
+// Build buttons 1 to 9 that go to the key positions; `positions` returns the current ones. Return the actions of the keys.
 export function buildKeyPositions(positions, clock, marks, place) {
   let shown = [];
   const go = (number) => { if (shown[number]) clock.seek(shown[number].second + OPENED); };

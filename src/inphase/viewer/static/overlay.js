@@ -8,7 +8,7 @@ const SEEN = 0.3; // visibility of joints that count, where there are enough of 
 const HIPS = [["left_hip", "right_hip"], ["pelvis"], ["hip_center"], ["hips"]];
 const SHOULDERS = [["left_shoulder", "right_shoulder"], ["neck"], ["shoulder_center"], ["thorax"]];
 
-// Build the switch of the overlay; gives a function that turns it on and off, or null where there are not two videos.
+// Return a function that turns the overlay on or off and returns whether it is on; null with fewer than two videos.
 export function buildOverlay(playback, clock, tiles, layers) {
   const filmed = tiles.list.filter(({ video, track }) => video && track);
   if (filmed.length < 2) return null;
@@ -96,8 +96,8 @@ function drawPlaced(context, { track, video, mirrored }, { scale, x, y }, opacit
   context.restore();
 }
 
-// Where the ghost belongs, in pixels of the base: as tall from hips to shoulders, its hips on the other's. One place for
-// the whole clock: what moves is the people.
+// Where the ghost belongs, in pixels of the base: as tall from hips to shoulders, its hips on the other's. The place is
+// fixed for the whole clock, so that movements of the people remain visible.
 export function placementOf(base, ghost, clock) {
   const found = [];
   for (let k = 0; k < SAMPLES; k++) {

@@ -1,4 +1,4 @@
-// Load a playback: its document, then every array it refers to. What is wrong becomes an Error that says so.
+// Load a playback: its document, then every array it refers to. Throw an Error that names an invalid field.
 import { TimeMap } from "./timemap.js";
 
 const ARRAYS = { float64: Float64Array, float32: Float32Array, float16: Uint16Array, int32: Int32Array };
@@ -53,7 +53,7 @@ function prepareTrack(track, where) {
   expect(!keypoints || keypoints.points.shape[0] === keypoints.times.data.length, `${where}.keypoints: lengths differ.`);
 }
 
-// Where all names begin alike, as those of a camera do, `short` has what differs.
+// Where all names share a prefix, as those of a camera do, `short` is the rest.
 function shortenNames(named) {
   const [first = "", ...others] = named.map(({ name }) => name);
   let length = 0;

@@ -18,7 +18,7 @@ export class Player {
     this.wanted = null; // where to go once the seek under way is done
     this.lag = new Lag(video);
     this.took = 0; // wall seconds of the last seek
-    video.preservesPitch = false; // a follower is not heard, and so obeys after the same time at any speed
+    video.preservesPitch = false; // a follower is muted, and its lag is then the same at any speed
     video.addEventListener("seeking", () => { this.left = performance.now(); });
     video.addEventListener("seeked", () => this.arrive());
     video.addEventListener("loadedmetadata", () => this.arrive());
@@ -32,7 +32,7 @@ export class Player {
     if (video.readyState === 0 || video.seeking) {
       this.wanted = own;
     } else {
-      // A seek may be over before its event is told: what was wanted then is no longer.
+      // A seek may end before its event arrives: an earlier wish is then void.
       this.wanted = null;
       if (video.currentTime !== own) this.go(own);
     }

@@ -1,7 +1,7 @@
-// Where a player gets its file from. A host that knows no byte ranges lets nobody jump: there, all of it is loaded first.
+// Where a player gets its file from. Without byte ranges a browser cannot seek, so that the whole file is loaded first.
 import { addressOf } from "./playback.js";
 
-// Give a media element its file; `again` is called where it had to begin anew.
+// Give a media element its file; `again` is called where it was loaded a second time.
 export function load(media, path, again) {
   const address = addressOf(path);
   media.src = address;

@@ -1,4 +1,4 @@
-// Light or dark: as the system says, until someone here says otherwise.
+// Light or dark: the system's choice, unless the user has chosen here.
 import { recolor } from "./draw.js";
 
 const KEY = "inphase-theme";

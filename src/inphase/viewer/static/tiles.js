@@ -58,7 +58,7 @@ export class Tiles {
     this.lay();
   }
 
-  // A caption's height depends on the width that it gets, so that a second look may be needed.
+  // The height of a caption depends on its width, so that a second pass may be needed.
   lay() {
     const heights = () => [...this.grid.parentElement.querySelectorAll("figcaption")].map(({ offsetHeight }) => offsetHeight).join();
     const before = heights();

@@ -7,7 +7,7 @@ import { verdictBadge } from "./verdict.js";
 
 const REASONS = { 2: "the connection was lost", 3: "the file is damaged", 4: "the file is missing, or this browser does not play its format" };
 
-// Build a tile per track and hand its videos to the clock; `show` says what is laid over them.
+// Build a tile per track and hand its videos to the clock; `show` holds what is laid over them.
 export function buildVideos(playback, clock, tiles, show) {
   const places = [];
   playback.tracks.forEach((track, number) => {
@@ -30,11 +30,11 @@ export function buildVideos(playback, clock, tiles, show) {
     if (track.keypoints) addJoints(stage, track, clock, show);
     stage.addEventListener("click", () => clock.toggle());
   });
-  const tell = () => {
+  const update = () => {
     for (const [place, track] of places) place.textContent = `${track.map.at(clock.time).toFixed(2)} s`;
   };
-  clock.addEventListener("time", tell);
-  tell();
+  clock.addEventListener("time", update);
+  update();
 }
 
 function addVideo(stage, track, clock, isReference) {
