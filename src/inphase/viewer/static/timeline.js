@@ -5,6 +5,7 @@ import { confidenceLegend, confidenceStrip } from "./verdict.js";
 
 const HUES = 8;
 const MOST_DRAWN = 240; // elements of a lane: of more, those nearest to the clock, and lines for all
+const MOST_CROWDED_NAMES = 3; // of such a lane
 const MOST_NAMED_LANES = 3; // above, only the reference's events have names
 const OPENED = 0.001; // seconds after the start of a frame, so that it is shown
 
@@ -135,7 +136,9 @@ class Lane {
 
   nameAll() {
     if (!this.named) return;
-    layNames(this.names, this.placed, this.clock);
+    const near = ({ second }) => Math.abs(second - this.clock.time);
+    const named = this.crowded ? [...this.placed].sort((a, b) => near(a) - near(b)).slice(0, MOST_CROWDED_NAMES) : this.placed;
+    layNames(this.names, named, this.clock);
   }
 
   // All of them as thin lines below the elements.
@@ -200,7 +203,7 @@ function crowdNote(lanes) {
   const most = lanes.filter((lane) => lane.crowded);
   if (!most.length) return null;
   const count = most.reduce((sum, { bands, events }) => sum + bands.length + events.length, 0);
-  return element("p", { class: "muted", text: `${count.toLocaleString("en")} labels: all are lines, and the ${MOST_DRAWN / 3} nearest to the time have names.` });
+  return element("p", { class: "muted", text: `${count.toLocaleString("en")} labels: all are lines, those nearest to the time are marks, and the ${MOST_CROWDED_NAMES} nearest have names.` });
 }
 
 function band(phase, hue, [from, to], clock) {
