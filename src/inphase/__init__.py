@@ -20,6 +20,7 @@ and a JSON-ready `.to_dict()`:
     evaluate(run)                             Evaluation, scores of a run beside its controls
     reproduce(study, out)                     Reproduction, a table or figure of the paper
     export(folder, out)                       Exported, a web page for any static host
+    list_models()                             ListedModels, the model files and whether they are intact
 
 Below them are nouns and the functions between them:
 
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from inphase.losses import GTA
     from inphase.media.frames import Clip, read_clip
     from inphase.models import Embedding, embed, load_encoder
+    from inphase.models.cards import ListedModels, list_models
     from inphase.models.embed_videos import embed_video, embed_videos
     from inphase.playback import Playback, read_playback, write_playback
     from inphase.reproduction import Reproduction, reproduce
@@ -86,6 +88,7 @@ __all__ = [
     "Exported",
     "Fitted",
     "Labeled",
+    "ListedModels",
     "Playback",
     "ReconstructedPose",
     "Repetitions",
@@ -110,6 +113,7 @@ __all__ = [
     "export",
     "find_repetitions",
     "fit",
+    "list_models",
     "load_encoder",
     "match",
     "match_many",
@@ -144,6 +148,7 @@ _HOME = {
     "Evaluation": "inphase.evaluation.evaluate",
     "Exported": "inphase.viewer.page",
     "Labeled": "inphase.apps.transfer_labels",
+    "ListedModels": "inphase.models.cards",
     "Fitted": "inphase.training",
     "Repetitions": "inphase.apps.repetitions",
     "Reproduction": "inphase.reproduction",
@@ -167,6 +172,7 @@ _HOME = {
     "export": "inphase.viewer.page",
     "find_repetitions": "inphase.apps.repetitions",
     "fit": "inphase.training",
+    "list_models": "inphase.models.cards",
     "load_encoder": "inphase.models",
     "match": "inphase.align",
     "match_many": "inphase.align",

@@ -45,6 +45,7 @@ GROUPS: dict[str, dict[str, Command]] = {
     },
     "Measure": {
         "evaluate": Command("learn", "measure a run beside its controls", "run --tasks kendall_tau event_error"),
+        "models": Command("learn", "list and verify the model files", "--json"),
         "activations": Command("use", "show what an image encoder responds to", "swing.mp4 --model run"),
     },
     "Research": {

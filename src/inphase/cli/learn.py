@@ -187,18 +187,18 @@ def demo(
     out: Out = Path("out/demo"),
     modalities: Annotated[tuple[str, ...], arg(metavar="MODALITY", help="pose or image; default: both")] = (),
 ) -> None:
-    """Train on drawn people at four actions, evaluate on people not in the training data, and align two of them.
+    """Train on drawn people, evaluate on people not in the training data, and align two of them.
 
-    Takes a few minutes on two cores; the same command resumes. Writes a run folder for each modality and the aligned
-    pair.
+    Takes a few minutes on two cores; the same command resumes. Writes a run folder for each modality and the pair.
     """
     from inphase.reproduction.demo import run_demo
 
-    done = "watch {out}/aligned.mp4, or: {view}"
-    run(
-        partial(run_demo, out),
-        modalities=modalities or ("pose", "image"),
-        on_status=print_status(),
-        out=out / "aligned",
-        done=done,
-    )
+    options = {"modalities": modalities or ("pose", "image"), "on_status": print_status(), "out": out / "aligned"}
+    run(partial(run_demo, out), done="watch {out}/aligned.mp4, or: {view}", **options)
+
+
+def models() -> None:
+    """List the model files that inphase uses, and verify their SHA-256. Exits with 1 if one has changed."""
+    from inphase.models.cards import list_models
+
+    run(list_models)

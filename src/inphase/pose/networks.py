@@ -337,13 +337,19 @@ def find_model(model: ModelFile, *, publisher: str = PUBLISHER) -> Path:
             raise MissingExtraError(f"{named} does not exist: put it there or unset {MODEL_FOLDER_VARIABLE}")
         check_published(named, sha256=model.sha256, fix=f"put the published {model.name} there")
         return named
-    carried = _carried(model)
-    if carried is not None:
-        return carried
+    found = locate_model(model)
+    if found is not None and _hash(found) == model.sha256:
+        return found
     cached = default_cache_folder() / "models" / model.name
-    if not (cached.is_file() and _hash(cached) == model.sha256):
-        _download(f"{publisher}{model.name}?generation={model.generation}", cached, model=model)
+    _download(f"{publisher}{model.name}?generation={model.generation}", cached, model=model)
     return cached
+
+
+def locate_model(model: ModelFile) -> Path | None:
+    """Return the path of a model's file on this machine, changed or not; None if it is not there."""
+    folder = os.environ.get(MODEL_FOLDER_VARIABLE)
+    cached = Path(folder) / model.name if folder else default_cache_folder() / "models" / model.name
+    return (None if folder else _carried(model)) or (cached if cached.is_file() else None)
 
 
 def _carried(model: ModelFile) -> Path | None:
