@@ -5,17 +5,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
+from inphase.align.recursion import cycle_consistency
 from inphase.evaluation import TASKS, select, value_of
 from inphase.evaluation.report import to_json
 from inphase.reproduction import STUDIES, STUDY_DATA, Reproduction, Setup, StudyData, reproduce
 from inphase.reproduction import study_runs as runs_module
+from inphase.reproduction.figures import alignment_tables
 from inphase.reproduction.reproduce import WorkerEvent, list_gpus, run_jobs
 from inphase.reproduction.results import Results
 from inphase.reproduction.study_runs import make_recipe, read_measured, recipe_hash
 from inphase.training import Recipe, Trained, TrainingError, read_recipe, train
 from tests.commands import type_command as run
-from tests.data.test_finegym import CATEGORIES, annotate
+from tests.data.test_finegym import CATEGORIES, TRAIN, annotate
 from tests.media.recordings import write_video
 
 pytestmark = pytest.mark.slow
@@ -331,6 +334,34 @@ def test_figure_3_needs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         )
     assert rows["r3 = r2"]["least d of min^γ"]["mean"] == pytest.approx(-1.0986, abs=1e-4)  # −log 3
     assert (tmp_path / "minima" / "figure_2.png").stat().st_size > 10_000
+
+
+def test_figures_1_and_2_align_two_drawn_people(tmp_path: Path) -> None:
+    found = reproduce("alignment", tmp_path)
+    rows = {row["name"]: row["scores"]["error, % of the action"]["mean"] for row in found.to_dict()["rows"]}
+    assert rows["aligned"] < rows["linear stretch"]
+    assert [figure.title for figure in found.report.figures] == [
+        "Frames of one video, and the matched ones of the other", "The two tables and the cycle"
+    ]  # fmt: skip
+    x, y = (torch.nn.functional.normalize(torch.randn(size, 4, dtype=torch.float64), dim=1) for size in (5, 7))
+    tables, cycle = alignment_tables(x, y)
+    expected = cycle_consistency(tables[:1], tables[1:].mT)
+    torch.testing.assert_close(-cycle.diagonal().log().sum()[None], expected)
+    torch.testing.assert_close(cycle.sum(1), torch.ones(5, dtype=torch.float64))
+
+
+def test_figure_7_sorts_the_clips_of_events(gym: Path, tmp_path: Path) -> None:
+    found = reproduce("order", tmp_path, root=gym).to_dict()["rows"]
+    assert [(row["name"], row["scores"]["prototype order of sets"]) for row in found] == [
+        ("floor exercise", "21 22 24"), ("vault", "1")
+    ]  # fmt: skip
+    assert [row["scores"]["reordered, %"]["mean"] for row in found] == [0, 0]
+    (gym / "gym99_train_element_v1.0.txt").write_text(TRAIN)
+    floor = reproduce("order", tmp_path, root=gym).to_dict()["rows"][0]["scores"]
+    assert floor["prototype order of sets"] == "24 21 22"
+    assert floor["reordered, %"]["mean"] == pytest.approx(100 / 3)  # the first event of three: 21 24 22
+    with pytest.raises(ValueError, match="name its folder with --root"):
+        reproduce("order", tmp_path)
 
 
 def test_wrong_words_are_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,19 +1,31 @@
-"""The plots of studies, and Figure 3, which needs no data. Plots are left out where matplotlib is not installed."""
+"""The plots of studies, and the figures that need no training: 1, 2, 3 and 7.
 
-from collections.abc import Callable, Sequence
+Plots are left out where matplotlib is not installed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.special import lambertw
 
 from inphase.align import min_gamma_penalty, smooth_min_penalty
+from inphase.align.cost import contrastive_costs
+from inphase.align.matching import match
+from inphase.align.recursion import accumulate
+from inphase.data import finegym, stage_videos
+from inphase.data.frame_source import open_frame_source
 from inphase.evaluation import select
+from inphase.evaluation.embedded_videos import EmbeddedVideo, embed_videos
 from inphase.evaluation.report import Figure, Number, Report, Table, render_figure, versions
 from inphase.evaluation.tasks.few_shot import plot_few_shot
+from inphase.models import load_shipped
 from inphase.reproduction.results import LINEAR, Results
 from inphase.reproduction.study import Column, StudyRow
 
@@ -28,7 +40,7 @@ CASES = ("r3 = r2", "r3 → ∞")
 LARGEST = {case: float(lambertw((count - 1) / np.e).real) for case, count in zip(CASES, (3, 2), strict=True)}
 
 
-def report_minima() -> Report:
+def report_minima(root: Path | None = None) -> Report:
     """Report the penalties d = s(r) − min(r) of three costs r1 ≤ r2 ≤ r3, in units of γ."""
     rows = []
     for case in CASES:
@@ -110,6 +122,117 @@ def _draw_contours() -> Figure:
     return render_figure(
         figure, title="Penalties between the extremes", caption="The curves above are the diagonal and the upper edge."
     )
+
+
+ALIGNED = "Two videos aligned (Figures 1 and 2)"
+
+
+def report_alignment(root: Path | None = None) -> Report:
+    """Align two drawn people at one action with the shipped pose encoder: frames, tables and cycle."""
+    videos = stage_videos.load(split="test", actions=["pitch"], videos=2, level="plain", size=128)
+    encoder = load_shipped("pose")
+    source = open_frame_source(encoder, videos)
+    x, y = embed_videos(encoder, source.videos, read=source.read, frame_count=source.frame_count)
+    tables, cycle = alignment_tables(torch.from_numpy(x.values), torch.from_numpy(y.values))
+    found = match(x.values, y.values, cost="contrastive", beta=encoder.beta).frame_map()
+    straight = np.linspace(0, len(y) - 1, len(x))
+    assert x.progress is not None
+    assert y.progress is not None
+    rows = tuple(
+        (name, Number(100 * float(np.abs(x.progress - np.interp(frames, np.arange(len(y)), y.progress)).mean())))
+        for name, frames in (("aligned", found), (LINEAR, straight))
+    )
+    own = float(np.abs(cycle.argmax(1).numpy() - np.arange(len(x))).mean())
+    note = f"A frame of the first video returns from the second {own:.1f} frames from where it left, on average."
+    drawn = (_draw_matches(x, y, found), _draw_tables(tables, cycle)) if find_spec("matplotlib") is not None else ()
+    head = ("", "error, % of the action")
+    about = {"command": "inphase reproduce alignment"}
+    return Report(ALIGNED, (Table(ALIGNED, head, rows, note=note),), drawn, about=about, versions=versions())
+
+
+def alignment_tables(
+    x: torch.Tensor, y: torch.Tensor, *, gamma: float = 0.1, beta: float = 0.1, alpha: float = 1.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute the tables of both directions [2, M, N] and the probabilities of the cycle x → y → x [M, M]."""
+    costs = contrastive_costs(x[None], y[None], beta=beta)[:, 0]
+    tables = accumulate(costs, kind="smooth", gamma=gamma)
+    there, back = torch.softmax(-tables[0] / alpha, 1), torch.softmax(-tables[1].mT / alpha, 1)
+    return tables, there @ back
+
+
+def _draw_matches(x: EmbeddedVideo, y: EmbeddedVideo, found: NDArray[np.float64]) -> Figure:
+    from matplotlib.figure import Figure as Drawing
+
+    assert x.video.render is not None
+    assert y.video.render is not None
+    clips, frames = (x.video.render(), y.video.render()), np.linspace(0, len(x) - 1, 8).round().astype(int)
+    figure = Drawing(figsize=(12, 3.4), layout="constrained")
+    for row, (clip, shown) in enumerate(zip(clips, (frames, found[frames].round().astype(int)), strict=True)):
+        for column, frame in enumerate(shown):
+            axes = figure.add_subplot(2, len(frames), 1 + row * len(frames) + column)
+            axes.imshow(clip.frames[frame])
+            axes.set_title(f"frame {frame}", fontsize="small")
+            axes.axis("off")
+    return render_figure(figure, title="Frames of one video, and the matched ones of the other")
+
+
+def _draw_tables(tables: torch.Tensor, cycle: torch.Tensor) -> Figure:
+    from matplotlib.figure import Figure as Drawing
+
+    figure = Drawing(figsize=(12, 4), layout="constrained")
+    shown = (("R, first → second", tables[0]), ("R, second → first", tables[1]), ("cycle", cycle))
+    for axes, (name, values) in zip(figure.subplots(1, 3), shown, strict=True):
+        drawn = axes.imshow(values.numpy(), cmap="Blues" if name == "cycle" else "viridis", aspect="auto")
+        figure.colorbar(drawn, ax=axes)
+        axes.set(title=name, xlabel="frame", ylabel="frame of the first video")
+    caption = "The accumulated cost of both directions, and the probability that a frame returns to each frame."
+    return render_figure(figure, title="The two tables and the cycle", caption=caption)
+
+
+ORDERED = "FineGym's clips in one order of sets (Figure 7)"
+
+
+def report_order(root: Path | None = None, *, events: int = 4) -> Report:
+    """Show how clips of FineGym's events are sorted into the prototype order; needs the lists of Gym99 alone."""
+    if root is None:
+        raise ValueError("the order of sets is that of FineGym's training list: name its folder with --root ROOT")
+    categories = finegym.read_categories(root / "gym99_categories.txt")
+    lists = sorted(root.glob("gym99_train_element_*.txt"))
+    if not lists:
+        raise FileNotFoundError(f"no gym99_train_element_<version>.txt in {root}: download it from FineGym's site")
+    elements = finegym.read_elements(lists[-1], categories=categories, split="train")
+    order = finegym.prototype_order(elements)
+    performed: dict[str, dict[str, list[int]]] = {name: {} for name in order}
+    for element in sorted(elements, key=lambda each: (each.event_id, each.start, each.end)):
+        performed[element.category.event].setdefault(element.event_id, []).append(element.category.set)
+    rows = []
+    for event, found in performed.items():
+        moved = sum(sets != sorted(sets, key=order[event].index) for sets in found.values())
+        rows.append((event, " ".join(map(str, order[event])), str(len(found)), Number(100 * moved / len(found))))
+    drawn = (_draw_order(performed, order, events=events),) if find_spec("matplotlib") is not None else ()
+    head = ("", "prototype order of sets", "events", "reordered, %")
+    about = {"command": "inphase reproduce order --root ROOT"}
+    return Report(ORDERED, (Table(ORDERED, head, tuple(rows)),), drawn, about=about, versions=versions())
+
+
+def _draw_order(
+    performed: Mapping[str, Mapping[str, list[int]]], order: Mapping[str, tuple[int, ...]], *, events: int
+) -> Figure:
+    from matplotlib.figure import Figure as Drawing
+
+    shown = max(performed, key=lambda event: len(order[event]))
+    longest = sorted(performed[shown].values(), key=len, reverse=True)[:events]
+    figure = Drawing(figsize=(9, 0.7 + 0.7 * events), layout="constrained")
+    for axes, title in zip(figure.subplots(1, 2), ("as performed", "in the prototype order"), strict=True):
+        for row, sets in enumerate(longest):
+            listed = sets if title == "as performed" else sorted(sets, key=order[shown].index)
+            colors = [f"C{order[shown].index(part)}" for part in listed]
+            axes.barh([row] * len(listed), 1, left=range(len(listed)), color=colors, edgecolor="white")
+            for place, part in enumerate(listed):
+                axes.annotate(str(part), (place + 0.5, row), ha="center", va="center", fontsize="x-small")
+        axes.set(title=title, yticks=[], xticks=[])
+        axes.spines[:].set_visible(False)
+    return render_figure(figure, title=f"Sets of {shown}", caption="A row for each event, a box for each clip.")
 
 
 OURS, PAPER, GREY = "#2f6fde", "#b9bec9", "#8a8f99"

@@ -15,7 +15,7 @@ import torch
 
 from inphase.evaluation.report import Cell, Number, Report, write_report
 from inphase.progress import Progress, Summary, ignore_progress, stage_progress
-from inphase.reproduction.figures import report_minima
+from inphase.reproduction.figures import report_alignment, report_minima, report_order
 from inphase.reproduction.results import Results, summarize_study
 from inphase.reproduction.studies import STUDIES
 from inphase.reproduction.study import STUDY_DATA, Setup, Study
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
 
-# Figure 3 is computed, not trained.
-MINIMA = "minima"
+# Figures 1 and 2, 3 and 7 are computed, not trained; each takes the folder of its data, where it needs some.
+FIGURES: dict[str, Callable[[Path | None], Report]] = {
+    "minima": report_minima,
+    "alignment": report_alignment,
+    "order": report_order,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,17 +96,17 @@ def reproduce(
 ) -> Reproduction:
     """Train and measure what a table or figure of the paper needs and `out` does not hold yet.
 
-    `study` is a name of `STUDIES`, "minima" for Figure 3, or a `Study` of your own. `data` is a name of `STUDY_DATA`,
-    read from the folder `root` and, where given, from a `store` of its poses or frames. `modality` is "pose" or
-    "image"; "auto" is that of the data set. `budget` is small, medium or full: an eighth, half or all of the recipe's
-    steps; for images full is the paper's network and its 150,000 steps. `methods` chooses some, as gta and tcc;
-    `changes`, as "run.steps=10", apply to every recipe. `workers` runs are trained at a time: by default one per core
-    for pose, one per GPU for images. Each has one GPU, and several share one if there are more of them than GPUs.
+    `study` is a name of `STUDIES` or of a figure in `FIGURES`, as "minima", or a `Study` of your own. `data` is a name
+    of `STUDY_DATA`, read from the folder `root` and, where given, from a `store` of its poses or frames. `modality` is
+    "pose" or "image"; "auto" is that of the data set. `budget` is small, medium or full: an eighth, half or all of the
+    recipe's steps; for images full is the paper's network and its 150,000 steps. `methods` chooses some, as gta and
+    tcc; `changes`, as "run.steps=10", apply to every recipe. `workers` runs are trained at a time: by default one per
+    core for pose, one per GPU for images. Each has one GPU, and several share one if there are more of them than GPUs.
 
     Runs are stored in `out` and shared by studies; after an interruption the same call resumes.
     """
-    if study == MINIMA:
-        return Reproduction(MINIMA, report_minima())
+    if isinstance(study, str) and study in FIGURES:
+        return Reproduction(study, FIGURES[study](root))
     chosen = _find_study(study)
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
@@ -130,7 +134,7 @@ def _find_study(study: str | Study) -> Study:
     if isinstance(study, Study):
         return study
     if study not in STUDIES:
-        raise ValueError(f"no study {study!r}: choose one of {', '.join((*STUDIES, MINIMA))}")
+        raise ValueError(f"no study {study!r}: choose one of {', '.join((*STUDIES, *FIGURES))}")
     return STUDIES[study]
 
 
