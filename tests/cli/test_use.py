@@ -414,6 +414,12 @@ def test_a_student_is_compared_from_the_command_line(
     assert f"open {tmp_path / 'out'}/report.html" in shown
     assert run(monkeypatch, "compare", student, pro, "--json", *settings) == 0
     assert len(json.loads(capsys.readouterr().out)["phases"]) == 4, "running again replaces what was written"
+    assert run(monkeypatch, "compare", tmp_path / "stud*.mp4", pro, *settings) == 0
+    assert "verdict" in capsys.readouterr().out
+    (row,) = rows_of(tmp_path / "out" / "students.csv")
+    assert row["file"] == str(student)
+    assert (tmp_path / "out" / "student" / "comparison.json").exists()
+    assert not (tmp_path / "out" / "comparison.json").exists(), "what the run before wrote for one student"
     assert run(monkeypatch, "compare", pro) == 1
     assert "there is no video of a student to compare" in capsys.readouterr().err
     assert run(monkeypatch, "compare", tmp_path, pro, "--student-labels", "a.csv", *settings) == 1

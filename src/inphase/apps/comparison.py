@@ -230,15 +230,16 @@ class ComparedStudents:
         return write_students(self, Path(folder), progress or ignore_progress)
 
     def summary(self) -> Summary:
-        """Return one row for each student: duration, and the angle that differs most."""
+        """Return one row for each student: the verdict, the duration, and the angle that differs most."""
         rows = []
         for each in self.comparisons:
             pro, student = (sum(phase.seconds[side] for phase in each.phases) for side in (0, 1))
             angles = each.angles()
             most = f"{angles[0].name.replace('_', ' ')} {angles[0].largest:+.0f}°" if angles else ""
-            rows.append((each.student.name, f"{student:.2f}", f"{student / pro:.2f}" if pro else "", most))
+            verdict = (each.verdict.judgment or "").replace("_", " ")
+            rows.append((each.student.name, verdict, f"{student:.2f}", f"{student / pro:.2f}" if pro else "", most))
         warnings = [f"{each.student.name}: {text}" for each in self.comparisons for text in each.warnings]
-        columns = ("student", ">seconds", ">student ÷ pro", "largest difference")
+        columns = ("student", "verdict", ">seconds", ">student ÷ pro", "largest difference")
         title = f"students beside {self.pro.name}"
         return Summary([], [*describe_left_out(self.left_out), *warnings], title, columns, rows)
 

@@ -62,6 +62,7 @@ Label = TypeVar("Label", Event, Segment)
 Span = tuple[float, float]
 # The stem of the table with a row for every target.
 COMBINED = "transferred"
+COMBINED_COLUMNS = ("video", "file", "verdict", "labels", "mean_confidence", "least_confident", "reason")
 # The viewer shows nine tracks: the labeled video and the first targets.
 MAX_SHOWN_TARGETS = 8
 
@@ -98,9 +99,11 @@ class Labeled:
         for file, times, labels in zip(tables, self.times, self.transferred, strict=True):
             write_table(file, tabulate(labels, times=times))
         combined = out / f"{COMBINED}.csv"
-        rows = [(name, video.path, *found) for video, (name, *found) in zip(self.targets, self._rows(), strict=True)]
-        rows += [(Path(path).stem, Path(path), "", "", "", reason) for path, reason in self.left_out.items()]
-        write_table(combined, [("video", "file", "verdict", "labels", "mean_confidence", "least_confident"), *rows])
+        rows = [
+            (name, video.path, *found, "") for video, (name, *found) in zip(self.targets, self._rows(), strict=True)
+        ]
+        rows += [(Path(path).stem, Path(path), *[""] * 4, reason) for path, reason in self.left_out.items()]
+        write_table(combined, [COMBINED_COLUMNS, *rows])
         shown = [self.source, *self.targets[:MAX_SHOWN_TARGETS]]
         media = [add_video_file(out, each, progress=report) for each in shown]
         pairs = make_pairs(self.embeddings, self.synchronization)

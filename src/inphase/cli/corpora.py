@@ -11,7 +11,6 @@ from inphase.cli.output import run
 if TYPE_CHECKING:
     from inphase.corpus.engines import Engine
 
-
 EngineWorkers = Annotated[int | None, arg(metavar="N", help="processes or threads; default: one per core or GPU")]
 EngineName = Annotated[str, arg(metavar="NAME", help="threads, processes or ray")]
 Ray = Annotated[str | None, arg(metavar="ADDRESS", help="a Ray cluster's address; auto: the one of this machine")]
@@ -87,8 +86,9 @@ def _choose_engine(name: str, ray: str | None, workers: int | None) -> "str | En
 DATASET_NAMES = ("finegym", "folder", "golfdb", "keypoints", "penn_action", "pouring", "stage", "utd_mhad", "vggsound")
 Name = Annotated[Positional[str], arg(metavar="NAME", help=f"one of {', '.join(DATASET_NAMES)}")]
 Root = Annotated[Positional[Path], arg(metavar="ROOT", help="the folder of the data set")]
-DRAWN_HELP = "the folder of the data set; the stage is drawn if there is none"
-OptionalRoot = Annotated[Positional[Path | None], arg(metavar="ROOT", help=DRAWN_HELP)]
+OptionalRoot = Annotated[
+    Positional[Path | None], arg(metavar="ROOT", help="its folder; the stage is drawn without one")
+]
 Store = Annotated[Positional[Path], arg(metavar="STORE", help="the folder to write")]
 Split = Annotated[str, arg(help="train, val, test or all")]
 
@@ -182,15 +182,13 @@ def data_pose(
     from inphase.storage.cache import Cache, default_cache_folder
 
     sources, kept = pose_sources(list_files(name, root, split=split)), Cache(cache or default_cache_folder())
-    options = {} if complexity is None else {"complexity": complexity}
-    how: dict[str, Any] = {"estimator": estimator, "options": options, "workers": workers, "limits": limits}
-    run(fill_poses, store, sources, cache=kept, **how)
+    how: dict[str, Any] = {"options": {} if complexity is None else {"complexity": complexity}, "limits": limits}
+    run(fill_poses, store, sources, estimator=estimator, workers=workers, cache=kept, **how)
 
 
-VERIFIED_HELP = "a store of frames, poses or embeddings, a run folder or a cache"
-
-
-def data_verify(store: Annotated[Positional[Path], arg(metavar="STORE", help=VERIFIED_HELP)]) -> None:
+def data_verify(
+    store: Annotated[Positional[Path], arg(metavar="STORE", help="a store, a run folder or a cache")],
+) -> None:
     """Read all files of a store, a run folder or a cache, and name each that changed since it was written.
 
     Changes nothing. Exits with 1 if a file is damaged.
