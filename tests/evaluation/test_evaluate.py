@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from inphase.evaluation import Score, select, value_of
-from inphase.evaluation.evaluate import Evaluation, evaluate
+from inphase.evaluation.evaluate import Evaluation, evaluate, measure_fit
 from inphase.models import PoseEncoder, save_encoder
 from inphase.pose.pose import JOINTS13
 from tests.commands import type_command
@@ -214,3 +214,25 @@ def test_the_command_prints_rows_as_json(
     rows = [Score.from_dict(row) for row in json.loads(capsys.readouterr().out)["scores"]]
     assert [score.metric for score in rows] == ["mean_cosine", "variance", "effective_rank", "within_videos"]
     assert (tmp_path / "out" / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ("event_error", "On held-out clips, moments are now matched to within {} frames"),
+        ("cycle_error", "On held-out clips, frames matched there and back now return to within {} frames"),
+    ],
+)
+def test_a_fit_is_measured_beside_the_shipped_model(folder: Path, task: str, words: str) -> None:
+    found = measure_fit(folder, modality="pose", tasks=(task, "health"), split="test")
+    metric, setting = ("median", "dtw") if task == "event_error" else ("frames", None)
+    assert found.frames == value_of(found.scores, metric, setting=setting, task=task)
+    assert found.shipped_frames == value_of(found.scores, metric, setting=setting, task=task, control="shipped")
+    assert found.frames != found.shipped_frames
+    assert found.sentence.startswith(words.format(f"{found.frames:.1f}"))
+    assert f"(before, with the shipped model: {found.shipped_frames:.1f})" in found.sentence
+    *tables, last = found.summary().then
+    assert last.lines == [found.sentence]
+    assert all(each.is_detail for each in tables)
+    assert tables[0].columns[1:3] == (">this run", ">shipped")
+    assert "shipped" in (folder / "evaluation" / "report.md").read_text(encoding="utf-8")

@@ -181,7 +181,7 @@ def search(
     from inphase.corpus.store_search import search as search_corpus
 
     options["embeds"] = [query, *within]
-    run(search_corpus, options.pop("query"), options.pop("within"), **options, done="{view}")
+    run(search_corpus, options.pop("query"), options.pop("within"), **options, done="watch them: {view}")
 
 
 def retrieve(
@@ -207,7 +207,7 @@ def retrieve(
     options = dict(locals())
     from inphase.apps.retrieve_sound import retrieve_sound
 
-    run(retrieve_sound, options.pop("within"), **options, done="{view}")
+    run(retrieve_sound, options.pop("within"), **options, done="watch them: {view}")
 
 
 def pose3d(

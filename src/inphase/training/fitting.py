@@ -148,7 +148,7 @@ def fit(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Problem)  # the messages name the videos that are left out
         train(recipe, run.folder, on_status=on_status, progress=progress)
-        labeled = any(video.intervals for video in kept)
+        labeled = any(video.intervals or video.events for video in kept)
         split: Literal["train", "test"] = "test" if hold_out else "train"
         fitted = Fitted(run, chosen, left_out, split, labeled, tuple(extraction.messages))
         if measure is None:
