@@ -22,8 +22,8 @@ FOLDER_HELP = "videos of one action, or a sub-folder of them for each action"
 RunArgument = Annotated[Positional[Path], arg(metavar="RUN", help="a run or encoder file, or shipped")]
 
 REPORTED = "{out}/report.html, and as report.md and report.json"
-NAMES = ("ablation", "recognition", "events", "few-shot", "synchronization", "per-class")
-NAMES = (*NAMES, "minima", "alignment", "order")
+FIGURE_NAMES = ("minima", "alignment", "order")
+NAMES = ("ablation", "recognition", "events", "few-shot", "synchronization", "per-class", *FIGURE_NAMES)
 Name = Annotated[Positional[str], arg(metavar="NAME", help=f"one of {', '.join(NAMES)}")]
 
 
