@@ -15,7 +15,7 @@ endif
 
 .PHONY: demo test quick check lint types docs bench soak lock clean
 
-demo: $(VENV)/ready  ## train on drawn people by pose and by image, and align two of them
+demo: $(VENV)/demo  ## train on drawn people by pose and by image, and show two golfers, a session and the viewer on a page
 	$(BIN)/inphase demo --out out/demo
 
 test: lint types  ## what CI runs
@@ -55,6 +55,12 @@ lock: $(VENV)/ready  ## write requirements-hashed.txt: every dependency with the
 $(VENV)/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# The demo needs less than the tests: it starts sooner on a new machine.
+$(VENV)/demo: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -e $(VENV)/ready || $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[train,viewer]'
 	touch $@
 
 $(VENV)/bench: $(VENV)/ready

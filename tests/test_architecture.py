@@ -32,6 +32,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "corpus": {"evaluation", "apps", "data", "models", "align", "runs", "pose", "media", "storage"},
     "reproduction": {
         "apps",
+        "stage",
+        "viewer",  # the demo ends with a page
         "training",
         "runs",
         "evaluation",

@@ -1,5 +1,6 @@
 """`inphase fit` and `inphase demo` from end to end, on a few small videos."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -106,6 +107,12 @@ def test_the_demo_learns_measures_and_aligns(
     assert "inphase view" in said
     assert (tmp_path / "demo" / "aligned" / "aligned.mp4").stat().st_size > 1000
     assert (tmp_path / "demo" / "aligned" / "playback.json").exists()
+    page = (tmp_path / "demo" / "tour.html").read_text(encoding="utf-8")
+    assert "trained, by image" in page
+    assert "start → top" in page
+    links = set(re.findall(r'(?:src|href)="([^"]+)"', page))
+    assert {"aligned/aligned.mp4", "compare/positions.png", "cut/clips/01.mp4", "viewer.html"} <= links
+    assert not [link for link in links if not (tmp_path / "demo" / link).is_file()]
     assert load_encoder(tmp_path / "demo" / "pose").modality == "pose"
     assert run(monkeypatch, "demo", "--out", tmp_path / "demo", "--modalities", "smell") == 1
     assert "trains pose or image, not smell" in capsys.readouterr().err

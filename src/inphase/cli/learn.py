@@ -188,14 +188,14 @@ def demo(
     out: Out = Path("out/demo"),
     modalities: Annotated[tuple[str, ...], arg(metavar="MODALITY", help="pose or image; default: both")] = (),
 ) -> None:
-    """Train on drawn people, evaluate on people not in the training data, and align two of them.
+    """Train on drawn people, evaluate on people not in the training data, and show the result on one page.
 
-    Takes a few minutes on two cores; the same command resumes. Writes a run folder for each modality and the pair.
+    Takes a few minutes on two cores; the same command resumes. Writes a run folder for each modality, and tour.html.
     """
     from inphase.reproduction.demo import run_demo
 
-    options = {"modalities": modalities or ("pose", "image"), "on_status": print_status(), "out": out / "aligned"}
-    run(partial(run_demo, out), done="watch {out}/aligned.mp4, or: {view}", **options)
+    options = {"modalities": modalities or ("pose", "image"), "on_status": print_status(), "out": out}
+    run(partial(run_demo, out), done="open {out}/tour.html in a browser; the two golfers: {view}/aligned", **options)
 
 
 def models() -> None:
