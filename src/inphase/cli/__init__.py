@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
+from io import TextIOWrapper
 from typing import NamedTuple
 
 from inphase import __version__
@@ -63,6 +64,9 @@ COMMANDS = {name: command for group in GROUPS.values() for name, command in grou
 
 def main() -> None:
     """Run a command; print an expected error as one line, without a traceback."""
+    for stream in (sys.stdout, sys.stderr):  # a pipe on Windows has an encoding without τ and →
+        if getattr(stream, "encoding", "utf-8").lower() != "utf-8" and isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
     words = sys.argv[1:]
     if words == ["--version"]:
         return print(f"inphase {__version__}")

@@ -175,7 +175,7 @@ def _save_encoder(store: EmbeddingStore, encoder: Encoder, model: str, fps: floa
         with explain_os_errors(store.folder):
             file.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(store.fps_file(model)) as part:
-            part.write_text(json.dumps(fps))
+            part.write_text(json.dumps(fps), encoding="utf-8")
         save_encoder(file, encoder)
 
 

@@ -207,7 +207,7 @@ class EmbeddingStore:
                 folder.mkdir(parents=True, exist_ok=True)
             # The mark comes first: after any interruption the folder counts as a store.
             with atomic_write(folder / "store.json") as part:
-                part.write_text(json.dumps(MARK))
+                part.write_text(json.dumps(MARK), encoding="utf-8")
         if not is_store(folder):
             made = "STORE" if folder.exists() else folder  # a folder of other files cannot become one
             raise ValueError(
@@ -279,7 +279,7 @@ class EmbeddingStore:
 
     def fps(self, model: str) -> float | None:
         """Return the frames per second that were embedded with a model; None: all."""
-        found = json.loads(self.fps_file(model).read_text())
+        found = json.loads(self.fps_file(model).read_text(encoding="utf-8"))
         return None if found is None else float(found)
 
     def read(self, entries: Iterable[CatalogEntry]) -> Iterator[ShardRow]:

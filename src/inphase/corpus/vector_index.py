@@ -202,7 +202,7 @@ class Index:
             method = self._choose_probes(IndexMethod(frames, state["lists"]), target=target)
             state |= {"signature": signature, "target": target, "method": asdict(method)}
             with atomic_write(self._folder / "index.json") as part:
-                part.write_text(json.dumps({**state, "checksum": CHECKSUM}))
+                part.write_text(json.dumps({**state, "checksum": CHECKSUM}), encoding="utf-8")
                 write_checksum(part)
         return IndexMethod(**state["method"])
 
@@ -211,7 +211,7 @@ class Index:
         try:
             if verify_checksum(self._folder / "index.json") is False:
                 return None
-            found: dict[str, Any] = json.loads((self._folder / "index.json").read_text())
+            found: dict[str, Any] = json.loads((self._folder / "index.json").read_text(encoding="utf-8"))
             return found if self._trained(found["key"]).exists() else None
         except (OSError, ValueError, KeyError):
             return None

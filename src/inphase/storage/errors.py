@@ -42,12 +42,18 @@ def is_disk_full(error: OSError) -> bool:
     return error.errno in _DISK_FULL
 
 
+# Windows replaces and removes no file that a program has open, such as a player of a video.
+WINDOWS_DENIED, WINDOWS_SHARING = 5, 32
+
+
 def explain_os_error(error: OSError) -> str:
     """Describe why a write failed and what to do about it."""
     if is_disk_full(error):
         return "the disk is full; make room, then run this again"
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         return "a file is where a folder is to be made; name another folder"
+    if getattr(error, "winerror", None) in (WINDOWS_DENIED, WINDOWS_SHARING):
+        return "another program has the file open, or the folder is protected; close it, then run this again"
     return f"{error.strerror or error}; check the folder and your rights to it, then run this again"
 
 
