@@ -423,4 +423,4 @@ def test_a_student_is_compared_from_the_command_line(
     assert run(monkeypatch, "compare", pro) == 1
     assert "there is no video of a student to compare" in capsys.readouterr().err
     assert run(monkeypatch, "compare", tmp_path, pro, "--student-labels", "a.csv", *settings) == 1
-    assert "student labels are those of one student" in capsys.readouterr().err
+    assert "--student-labels are those of one student" in capsys.readouterr().err

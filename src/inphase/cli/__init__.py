@@ -29,10 +29,12 @@ GROUPS: dict[str, dict[str, Command]] = {
     "Use": {
         "align": Command("use", "align videos of an action and play them in step", "student.mp4 pro.mp4"),
         "compare": Command("use", "compare students with a pro: tempo and joint angles", "student.mp4 pro.mp4"),
-        "transfer": Command("use", "label one video, and all others are labeled", "pro.mp4 labels.csv clips/"),
+        "transfer": Command("use", "transfer the labels of one video to others", "pro.mp4 labels.csv clips/"),
         "cut": Command("use", "find every repetition in a long recording", "session.mp4 --like swing.mp4"),
         "search": Command("use", "find a moment, or a similar video, in many videos", "swing.mp4 --at 1.2 --in clips"),
-        "retrieve": Command("use", "find the frames that belong to a sound", "--sound shot.mp4 --in clips --model run"),
+        "retrieve": Command(
+            "use", "find the frames that match a sound, or the reverse", "--sound shot.mp4 --in clips --model run"
+        ),
         "pose3d": Command("use", "reconstruct a body in 3-D from several videos", "query.mp4 other1.mp4 other2.mp4"),
         "embed": Command("corpora", "embed any number of videos into a store", "clips --out store"),
         "align-all": Command("corpora", "align all videos of a store with each other", "store --out report"),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 EngineWorkers = Annotated[int | None, arg(metavar="N", help="processes or threads; default: one per core or GPU")]
 EngineName = Annotated[str, arg(metavar="NAME", help="threads, processes or ray")]
-Ray = Annotated[str | None, arg(metavar="ADDRESS", help="a Ray cluster's address; auto: the one of this machine")]
+Ray = Annotated[str | None, arg(metavar="ADDRESS", help="a Ray cluster's address; auto: this machine's cluster")]
 CORPUS_HELP = "a folder of videos, a sub-folder per action, or a .csv of path and action"
 
 
@@ -38,7 +38,7 @@ def embed(
     that cannot be read is recorded with the reason.
 
     Args:
-        shard_videos: videos embedded between one save and the next.
+        shard_videos: how many videos are saved together, as one file of the store.
     """
     options = dict(locals())
     from inphase.corpus.embed_corpus import embed_corpus
@@ -59,7 +59,7 @@ def align_all(
     engine: EngineName = "threads",
     ray: Ray = None,
 ) -> None:
-    """Align every video of an action with one reference and all pairs with each other; show which do not fit.
+    """Align every video of an action with one reference, and all pairs; list the videos that do not fit.
 
     Writes report.html, with a page for every action, and for every action distances.npy, videos.csv and
     alignments.parquet, which has for each frame of the reference the second of the video that matches it.
@@ -208,7 +208,7 @@ def data_stage(
     size: int = 128,
     seed: int = 0,
 ) -> None:
-    """Write the procedural data set as mp4 files with sound and labels; an interrupted run is resumed.
+    """Write the drawn data set as mp4 files with sound and labels; an interrupted run is resumed.
 
     Args:
         actions: which actions; all by default.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Root = Annotated[Path | None, arg(metavar="DIR", help="the folder of the data set")]
 Store = Annotated[Path | None, arg(metavar="STORE", help="a store of its frames or poses")]
 FOLDER_HELP = "videos of one action, or a sub-folder of them for each action"
-RunArgument = Annotated[Positional[Path], arg(metavar="RUN", help="a run or encoder file, or shipped")]
+RunArgument = Annotated[Positional[Path], arg(metavar="RUN", help="a run folder, an encoder file, or `shipped`")]
 
 REPORTED = "{out}/report.html, and as report.md and report.json"
 FIGURE_NAMES = ("minima", "alignment", "order")
@@ -31,7 +31,7 @@ def evaluate(
     model: RunArgument,
     *,
     tasks: tuple[str, ...] = (),
-    modality: Modality = "auto",
+    modality: Annotated[Modality, arg(help="one part of a run that trained both, or a shipped encoder")] = "auto",
     data: str | None = None,
     root: Root = None,
     store: Store = None,
@@ -51,7 +51,6 @@ def evaluate(
 
     Args:
         tasks: the tasks to run; by default all that the labels allow.
-        modality: one part of a run that trained both, or a shipped encoder.
         data: another data set than the recipe's.
         split: the split to test on; classifiers are fitted on "train".
         out: the folder of the report; by default evaluation/ in the run folder, or here for an encoder file.
@@ -61,7 +60,7 @@ def evaluate(
         events: transfer only these events.
         pairs: at most this many pairs of videos of an action for the errors.
         neighbors: let this many videos of the action vote on each transferred event as well.
-        controls: score an untrained network, position alone and clamping alone as well.
+        controls: leave out the controls: an untrained network, position alone, clamping alone.
     """
     options = dict(locals())
     from inphase.evaluation.embedded_videos import CONTROLS
@@ -87,7 +86,7 @@ def reproduce(
     data: str = "stage",
     root: Root = None,
     store: Store = None,
-    modality: Modality = "auto",
+    modality: Annotated[Modality, arg(help="pose or image; auto: image for FineGym, pose otherwise")] = "auto",
     seeds: int = 3,
     budget: str = "small",
     out: Path | None = None,
@@ -95,17 +94,16 @@ def reproduce(
     workers: int | None = None,
     set: Changes = (),
 ) -> None:
-    """Train and measure what a table or figure of the paper needs, and report it beside the paper's numbers.
+    """Train and measure the networks of a table or figure of the paper; report the results beside the paper's.
 
     Stopped at any moment, the same command resumes. Studies share runs.
 
     Args:
         data: stage, penn_action, golfdb or finegym.
-        modality: pose or image; auto: images for FineGym, pose for all others.
         seeds: how many times each network is trained.
         budget: small, medium or full; for images full is the paper's network and its 150,000 steps.
         out: the folder of runs and reports; by default out/reproduce/DATA_MODALITY.
-        methods: only these, such as gta tcc.
+        methods: the methods to train, such as gta tcc; by default all.
         workers: how many runs are trained at a time; by default one per core for pose, one for images.
     """
     options = dict(locals())
@@ -123,7 +121,7 @@ def fit(
     folder: Annotated[Positional[Path], arg(metavar="FOLDER", help=FOLDER_HELP)],
     *,
     out: Out = Path("out/fit"),
-    modality: Modality = "auto",
+    modality: Annotated[Modality, arg(help="what to train on; auto: images, and pose if people are found")] = "auto",
     steps: int | None = None,
     workers: Workers = 2,
     limits: Limits = DEFAULT_LIMITS,
@@ -139,7 +137,7 @@ def fit(
 
     Args:
         steps: training steps; by default those of the recipe.
-        seed: another seed, another run.
+        seed: the seed of the random numbers.
     """
     from inphase.evaluation.evaluate import measure_fit
     from inphase.training import fit as fit_folder

@@ -20,20 +20,20 @@ Videos = Annotated[
 ]
 Video = Annotated[Positional[Path], arg(metavar="VIDEO", help="a video file")]
 Out = Annotated[Path, arg(metavar="DIR", help="the folder to write")]
-Model = Annotated[Path | None, arg(metavar="RUN", help="a run or encoder file; default: shipped")]
+Model = Annotated[Path | None, arg(metavar="RUN", help="a run folder or an encoder file; default: a shipped encoder")]
 RequiredModel = Annotated[Path, arg(metavar="RUN", help="a run folder or an encoder file")]
 Modality = Annotated[
     Literal["auto", "pose", "image", "both"],
     arg(help="what to embed; auto: images, and the pose of each video that shows a person"),
 ]
 Fps = Annotated[
-    float | None, arg(metavar="FPS", help="frames per second to embed; default: all, about 30 of faster videos")
+    float | None, arg(metavar="FPS", help="frames per second to embed; default: all, or about 30 from 50 fps on")
 ]
 Device = Annotated[str, arg(help="where networks run: auto, cpu or cuda")]
-Workers = Annotated[int, arg(metavar="N", help="parallel processes; 0 works in this one")]
+Workers = Annotated[int, arg(metavar="N", help="parallel processes; 0: the calling process")]
 PoseEstimator = Annotated[str, arg(metavar="NAME", help="a pose estimator, or an import path module:Class")]
 CacheFolder = Annotated[Path | None, arg(metavar="DIR", help="the cache folder; default ~/.cache/inphase")]
-At = Annotated[float | None, arg(metavar="SECONDS", help="a second of the query")]
+At = Annotated[float | None, arg(metavar="SECONDS", help="the moment of the query, in seconds")]
 Top = Annotated[int, arg(metavar="N", help="how many results to return")]
 Details = Annotated[bool, arg(help="print the detailed tables too")]
 Changes = Annotated[
@@ -57,8 +57,8 @@ class EmbeddingOptions:
 class LimitOptions:
     """The options of commands that process each of many videos in a process that can be ended."""
 
-    video_seconds: Annotated[float, arg(metavar="SECONDS", help="time for one video; 0: no limit")] = 3600
-    video_memory: Annotated[float, arg(metavar="GIB", help="memory for one video; 0: no limit")] = 4
+    video_seconds: Annotated[float, arg(metavar="SECONDS", help="time limit of one video; 0: none")] = 3600
+    video_memory: Annotated[float, arg(metavar="GIB", help="memory limit of one video; 0: none")] = 4
 
 
 DEFAULT_EMBEDDING, DEFAULT_LIMITS, DEFAULT_OUTPUT = EmbeddingOptions(), LimitOptions(), OutputOptions()
@@ -71,14 +71,14 @@ OUTPUT_PARAMETER = Parameter(
 
 
 def parse(command: Callable[..., None], words: Sequence[str], *, name: str, example: str) -> None:
-    """Parse the words after a command's name, and call it; print its help, or exit with 2, where they ask for it."""
+    """Parse the words after a command's name and call it; on --help print its help, on a usage error exit with 2."""
     about = cleandoc(command.__doc__ or "").partition("\nArgs:")[0].rstrip()
     about += f"\n\nExample:\n  inphase {name} {example}"
     tyro.cli(prepare(command), prog=f"inphase {name}", args=words, description=about)
 
 
 def prepare(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of the output to a command, and leave empty defaults out of its help: the text explains them."""
+    """Add the output options to a command, and hide empty defaults and those of flags in its help."""
 
     @wraps(command)
     def prepared(*arguments: Any, output: OutputOptions, **options: Any) -> None:
@@ -99,11 +99,11 @@ def prepare(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _hide_defaults(hints: dict[str, Any], defaults: Any) -> dict[str, Any]:
-    """Annotate the options whose default is empty: no default in the help, and no None among the values."""
+    """Hide defaults that are empty, or of a flag, in the help, and None among the values of an option."""
     made = dict[str, Any]()
     for name, hint in hints.items():
         kind, *extras = get_args(hint) if get_origin(hint) is Annotated else [hint]
-        if name in defaults and any(defaults[name] is empty for empty in (None, False, "", ())):
+        if name in defaults and any(defaults[name] is empty for empty in (None, False, True, "", ())):
             extras.insert(0, arg(help_behavior_hint="", metavar=_metavar(kind)))
         # tyro checks defaults of other types by typeguard, which takes long to import.
         if isinstance(kind, UnionType):

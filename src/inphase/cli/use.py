@@ -52,15 +52,15 @@ def align(
     alignment.png and playback.json (see `inphase view`).
 
     Args:
-        reference: the video whose clock counts: its number, its name, or `medoid` for the one nearest to all others; by
-            default the first, with --subsequence the shortest.
+        reference: the video that the others follow: its number, its name, or `medoid` for the one nearest to all
+            others; by default the first, with --subsequence the shortest.
         subsequence: locate the reference, a short action, inside the others.
-        drop: leave out frames without a counterpart; SHARE of all pairs beat a drop, such as 0.03: less drops more.
-        smooth: remove changes of speed shorter than this; 0 keeps every step of the alignment.
+        drop: leave out frames without a counterpart: a drop costs the quantile SHARE of all costs; begin with 0.03.
+        smooth: smooth changes of speed shorter than this; 0 keeps every step of the alignment.
         cost: the cost of matching two frames.
         labels: a table of the reference's labels, whose names aligned.mp4 shows.
         joints: draw the joints of the people in aligned.mp4.
-        freeze: stand still at each label in aligned.mp4.
+        freeze: freeze the image for a second at each label in aligned.mp4.
         slow: slow-motion factor of aligned.mp4.
         height: height of each video in aligned.mp4, in pixels; by default 720 for upright videos, 360 for others.
         max_mb: largest size of aligned.mp4 in megabytes, e.g. 16 for messengers.
@@ -76,7 +76,7 @@ def align(
 def cut(
     session: Video,
     *,
-    like: Annotated[Path | None, arg(metavar="CLIP", help="one cycle; by default what repeats")] = None,
+    like: Annotated[Path | None, arg(metavar="CLIP", help="a clip of one repetition; default: none")] = None,
     out: Out = Path("out/cut"),
     min_score: Annotated[float, arg(help="leave out repetitions of a lower score (0 to 1)")] = 0.2,
     embedding: Embedding = IMAGE_EMBEDDING,
@@ -113,14 +113,14 @@ def transfer(
     out: Out = Path("out/transfer"),
     embedding: Embedding = DEFAULT_EMBEDDING,
 ) -> None:
-    """Transfer the labels of one video to others of the same action, files or folders, with a confidence each.
+    """Transfer the labels of one video to other videos of the same action, each label with a confidence.
 
     The table of labels begins with the line start,end,label (seconds), second,label or frame,label (from 0). Writes a
     table of the same kind for every target, and a playback of the first eight.
 
     Args:
         reference: another labeled video and its labels; repeatable.
-        neighbors: the targets most like each one that vote on its labels; 0 for the direct paths alone.
+        neighbors: how many similar targets vote on the labels of each target; 0: only the direct alignment counts.
     """
     from inphase.apps.transfer_labels import transfer_labels
 
@@ -142,10 +142,10 @@ def compare(
     """Compare students with a pro in tempo and joint angles; write report.html, tables, stills and a playback.
 
     Args:
-        labels: a table of the pro's labels, key positions or phases, which are carried over to the student.
+        labels: a table of the pro's labels, key positions or phases; they are transferred to the student.
         student_labels: a table of the student's labels with the same names; one student only.
         phases: without labels, the number of phases of equal length.
-        mirror: compare the mirror image of the student, where one of the two is left-handed.
+        mirror: compare the mirror image of the student: one of the two is left-handed.
     """
     options = dict(locals())
     from inphase.apps.compare_videos import compare_students, compare_videos
@@ -155,7 +155,7 @@ def compare(
     *students, pro = options.pop("videos") or [Path()]
     one = len(students) == 1 and (students[0].is_file() or not (students[0].is_dir() or has_magic(str(students[0]))))
     if not one and options.pop("student_labels") is not None:
-        raise ValueError("student labels are those of one student: leave them out, they are carried over")
+        raise ValueError("--student-labels are those of one student: omit them, and the pro's are transferred")
     work, given = (compare_videos, students[0]) if one else (compare_students, students)
     run(work, given, pro, **options, embeds=videos, done="open {out}/report.html")
 
@@ -171,7 +171,7 @@ def search(
     out: Out = Path("out/search"),
     embedding: Embedding = DEFAULT_EMBEDDING,
 ) -> None:
-    """Find the moments nearest to one of a video, or without --at the videos that align best with it.
+    """Find the moments most similar to a video's moment --at; without --at, the videos that align best with it.
 
     Args:
         subsequence: the query is a short action that may be a part of longer videos; without --at only.
@@ -200,8 +200,8 @@ def retrieve(
     """Find the frames that match a second of sound, or the seconds of sound that match a frame.
 
     Args:
-        sound: a file whose sound is the query, at --at or its loudest moment; in a data set, a video's id.
-        image: a video whose frame --at is the query; in a data set, a video's id.
+        sound: the query: the sound of this file at --at, or at its loudest moment; in a data set, a video's id.
+        image: the query: the frame of this video at --at; in a data set, a video's id.
         split: the split of a data set.
     """
     options = dict(locals())
@@ -235,7 +235,7 @@ def pose3d(
         query: the id of the query in the data set; its first video by default.
         views: the maximum number of videos, the query included; the best-aligned ones are used.
         fps: frames per second of a data set that does not state it.
-        flips: try people of the other hand as mirror images.
+        flips: do not mirror left-handed people among right-handed ones, or the reverse.
     """
     options = dict(locals())
     from inphase.apps.pose3d.reconstruct_pose import reconstruct_pose
@@ -250,7 +250,7 @@ def view(folder: Folder, *, port: int = 0, edit: bool = False, open: bool = True
     Args:
         port: the port to listen on; 0 selects a free one.
         edit: let the page save marks to labels.csv in the folder, which `inphase transfer` reads.
-        open: open the page in the browser.
+        open: only print the address of the page, without opening the browser.
     """
     from inphase.playback import INDEX, PlaybackError, read_playback
 
@@ -283,8 +283,8 @@ def export(folder: Folder, *, out: Out = Path("out/export"), single: bool = Fals
     """Export a playback as a web page for any static host; it also opens as a file. The folder must be new or empty.
 
     Args:
-        single: write one page that holds the videos, OUT.html, to send it.
-        zip: write an archive, OUT.zip.
+        single: write one file to send, OUT.html, that holds the page and the videos.
+        zip: write the page and the videos as an archive, OUT.zip.
     """
     from inphase.viewer.page import export as export_playback
 
