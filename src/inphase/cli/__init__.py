@@ -67,7 +67,7 @@ COMMANDS = {name: command for group in GROUPS.values() for name, command in grou
 def main() -> None:
     """Run a command; print an expected error as one line, without a traceback."""
     for stream in (sys.stdout, sys.stderr):  # a pipe on Windows has an encoding without τ and →
-        if getattr(stream, "encoding", "utf-8").lower() != "utf-8" and isinstance(stream, TextIOWrapper):
+        if isinstance(stream, TextIOWrapper) and stream.encoding.lower() != "utf-8":
             stream.reconfigure(encoding="utf-8")
     words = sys.argv[1:]
     if words == ["--version"]:
