@@ -264,7 +264,7 @@ def test_a_video_to_send_is_not_larger_than_asked(films: list[Path], tmp_path: P
     size = (tmp_path / "free" / "aligned.mp4").stat().st_size
     align_videos(films, max_mb=0.6 * size / 1e6, **settings).write(tmp_path / "small", only)
     assert 0 < (tmp_path / "small" / "aligned.mp4").stat().st_size <= 0.6 * size
-    with pytest.raises(ValueError, match="cannot have less than 1e-06 MB: use shorter videos"):
+    with pytest.raises(ValueError, match="does not fit into 1e-06 MB: use shorter videos"):
         align_videos(films, max_mb=1e-6, **settings).write(tmp_path / "tiny", only)
     assert not list((tmp_path / "tiny").iterdir())
 

@@ -116,7 +116,7 @@ def test_moments_and_videos_are_found_in_a_store(
         (["search", "gym/vault/1.mp4", "--in", "store", "--action", "swim"], "no video in store has the action 'swim'"),
         (
             ["search", "gym/vault/1.mp4", "--in", "gym", "--action", "beam"],
-            "action chooses among the videos of a store",
+            "action selects videos of a store only",
         ),
         (["search", "gym/vault/1.mp4", "--in", "store", "--model", "other.safetensors"], "another model than"),
         (["align-all", "gym"], "gym is not a store of embeddings: make one with `inphase embed CORPUS --out STORE`"),

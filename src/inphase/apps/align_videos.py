@@ -96,7 +96,7 @@ class Aligned:
 
     @property
     def reference(self) -> int:
-        """Return the number of the recording whose clock counts, from 0."""
+        """Return the number of the reference recording, from 0."""
         return self.synchronization.reference
 
     @property
@@ -240,7 +240,7 @@ def align_videos(
         raise ValueError(f"smooth must not be negative, got {smooth:g}")
     style = VideoStyle(slow=slow, height=height, joints=joints, freeze=freeze, max_mb=max_mb)
     if freeze and labels is None:
-        raise ValueError("freeze stands still at key positions: give the labels of the reference too")
+        raise ValueError("freeze needs key positions: give the labels of the reference too")
     wish, required = require_reference(str(reference), paths, subsequence=subsequence)
     recordings, left_out = open_usable(paths, required=required)
     named = find_reference(wish, recordings, subsequence=subsequence)

@@ -229,7 +229,7 @@ def render_aligned(
         while quality > MIN_QUALITY and height > MIN_HEIGHT:
             height, quality = round(height / math.sqrt(2)), quality - 6
         quality = min(quality, 51)
-    raise ValueError(f"{file.name} cannot have less than {style.max_mb:g} MB: use shorter videos, or allow more")
+    raise ValueError(f"{file.name} does not fit into {style.max_mb:g} MB: use shorter videos, or raise max_mb")
 
 
 def _hash_input(
@@ -239,7 +239,7 @@ def _hash_input(
     marks: Sequence[Event],
     style: "VideoStyle",
 ) -> str:
-    """Hash what a rendered video shows."""
+    """Hash the inputs of a rendered video."""
     names = [(content_hash(each.path), each.name) for each in recordings]
     shown = [None if each is None else each.points.tobytes() for each in overlays]
     times = (synchronization.reference, synchronization.clock.tobytes(), synchronization.seconds.tobytes())

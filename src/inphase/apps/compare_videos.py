@@ -71,7 +71,7 @@ def compare_videos(
     """Compare a student with a professional who perform the same action.
 
     `labels` are those of the professional (`inphase.apps.labels` describes the tables); events are key positions, and
-    the parts between them phases. They are carried over to the student, unless `student_labels` are given, which must
+    the parts between them phases. They are transferred to the student, unless `student_labels` are given, which must
     have the same names. Without labels, the professional's video is cut into `phases` parts of equal length. `mirror`
     compares the mirror image of the student: a left-handed person with a right-handed one. `model`, `modality`, `fps`,
     `cache` and `pose_estimator` mean the same as for `align_videos`.
@@ -118,7 +118,7 @@ def compare_students(
     paths = [path for path in videos_in([Path(each) for each in students]) if path.resolve() != Path(pro).resolve()]
     if not paths:
         where = f"in {', '.join(map(str, students))} " if students else ""
-        raise ValueError(f"there is no video of a student {where}to compare: name video files or folders of them")
+        raise ValueError(f"no video of a student {where}to compare: name video files or folders of them")
     (reference,) = open_recordings([pro])
     marks = read_marks(reference, labels, phases=phases)
     kept = open_cache(cache)
@@ -243,7 +243,7 @@ def _between(moments: Sequence[Event]) -> Marks:
 
 
 def _place(marks: Marks, x: Embedding, y: Embedding, student: NamedVideo, alignment: Alignment) -> list[KeyPosition]:
-    """Carry key positions over to the student, with a confidence each."""
+    """Transfer key positions to the student, with a confidence each."""
     found = carry_labels(
         Labels(events=marks.moments), x, y, y_end=student.properties.duration, alignment=alignment
     ).events
@@ -303,7 +303,7 @@ def _warnings(
         advice = "use the mirror option if one is left-handed" if opposite else "film both from the same side"
         yield (f"The views differ (pro {seen[0]}, student {seen[1]}), and so do angles in the picture plane: {advice}.")
     elif moves_mirrored(pro, student, clock, seconds):
-        yield "The hands move to opposite sides: use the mirror option if one is left-handed, and drop it if not."
+        yield "The hands move to opposite sides: use the mirror option if one is left-handed, otherwise omit it."
 
 
 def describe_view(angles: NDArray[np.float64], side: str) -> str:

@@ -24,7 +24,7 @@ SUSTAINED_SECONDS = 0.08
 
 @dataclass(frozen=True)
 class KeyPosition:
-    """A moment of the action in both videos, in seconds; `confidence` from 0 to 1 of the student's, if carried over."""
+    """A moment of the action in both videos, in seconds; `confidence` from 0 to 1 of the student's, if transferred."""
 
     label: str
     pro: float

@@ -1,4 +1,4 @@
-"""Find every repetition of an action in a recording: of the action in a clip, or of whatever repeats.
+"""Find every repetition of an action in a recording: of the action in a clip, or of any motion that repeats.
 
 The template is one cycle of the action, whose end is joined to its start. From frame to frame the phase stays,
 advances, or, at a cost, leaves the cycle where the recording shows something else. This is subsequence DTW for any
@@ -148,7 +148,7 @@ def find_repetitions(
     pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> Repetitions:
-    """Find every repetition of an action in a recording: of the action in the clip `like`, or of whatever repeats.
+    """Find every repetition of an action in a recording: that of the clip `like`, or any motion that repeats.
 
     A repetition begins where the clip begins; without a clip, at the phase with which the repetitions begin. Those
     with a score below `min_score` are left out. `fps` is 10 for recordings of more than ten minutes, unless given.
@@ -175,7 +175,7 @@ def find_repetitions(
 
 
 def find_spans(session: Embedding, like: Embedding | None = None, *, min_score: float = MIN_SCORE) -> list[Repetition]:
-    """Find the repetitions in an embedded recording: of the clip `like`, or of whatever repeats."""
+    """Find the repetitions in an embedded recording: of the clip `like`, or of any motion that repeats."""
     if len(session) < 4:
         raise ValueError(f"{len(session)} frames are too few for repetitions: give a longer recording, or more fps")
     basis, mean = principal_basis(session.values)

@@ -116,7 +116,7 @@ def retrieve_sound(
     if (sound is None) == (image is None):
         raise ValueError("give one query: either sound or image")
     if image is not None and at is None:
-        raise ValueError("the query is one frame of the image's video: give its second, at")
+        raise ValueError("an image query needs the second of its frame: give its second, at")
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
     run = Path(model)
@@ -166,7 +166,7 @@ def loudest_second(sound: Sound) -> float:
     size = max(1, round(ENERGY_STEP * sound.rate))
     whole = sound.samples[: len(sound) // size * size].astype(np.float64).reshape(-1, size)
     if not len(whole) or not whole.any():
-        raise MediaError("the query is silent or shorter than 0.05 s: choose another, or give the second, at")
+        raise MediaError("the query is silent or shorter than 0.05 s: choose another, or give its second as `at`")
     return sound.start + (int(np.square(whole).sum(1).argmax()) + 0.5) * size / sound.rate
 
 

@@ -198,14 +198,16 @@ def require_question(*, at: float | None, top: int, subsequence: bool) -> None:
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
     if subsequence and at is not None:
-        raise ValueError("subsequence searches for the whole query and at for one moment of it: give only one of them")
+        raise ValueError("subsequence searches for the whole query, at for one of its moments: give only one of them")
 
 
 def list_corpus(places: Sequence[Path], query: Path) -> list[Path]:
     """List video files and the videos in folders, each once, without the query."""
     files = [file for file in videos_in(places) if file.resolve() != query.resolve()]
     if not files:
-        raise ValueError(f"there is no video to search in {', '.join(map(str, places))} beside the query: name others")
+        raise ValueError(
+            f"no video to search in {', '.join(map(str, places))} beside the query: name other files or folders"
+        )
     return files
 
 

@@ -166,7 +166,7 @@ def transfer_labels(
     known = {path.resolve() for path, _ in labeled}
     goals = [path for path in videos_in([Path(each) for each in targets]) if path.resolve() not in known]
     if not goals:
-        raise ValueError("there is no video to transfer labels to: name at least one target")
+        raise ValueError("no video to transfer labels to: name at least one target")
     count = len(labeled)
     recordings, left_out = open_usable([*(path for path, _ in labeled), *goals], required=range(count))
     given = [

@@ -112,7 +112,7 @@ def align_corpus(
         if not names:
             raise ValueError(f"{folder} holds no embedding yet: fill it with `inphase embed`")
         if reference is not None and len(names) > 1:
-            raise ValueError(f"the reference is a video of one action: name which action ({', '.join(names)})")
+            raise ValueError(f"a reference belongs to one action: name which action ({', '.join(names)})")
         summaries = []
         for place, name in zip(name_folders(out, names), names, strict=True):
             aligned = align_action(
@@ -180,7 +180,7 @@ def align_action(
     store.model()
     store.require_action(action)
     if max_compared < 2:
-        raise ValueError(f"at least 2 videos are compared, got {max_compared}")
+        raise ValueError(f"max_compared must be at least 2, got {max_compared}")
     with explain_os_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     videos, total = sample_videos(store, action, max_compared)

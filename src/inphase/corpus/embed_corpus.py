@@ -130,7 +130,7 @@ def embed_corpus(
     """
     corpus, folder = Path(corpus), Path(store)
     if shard_videos < 1:
-        raise ValueError(f"a shard has at least 1 video, got {shard_videos}")
+        raise ValueError(f"shard_videos must be at least 1, got {shard_videos}")
     encoder = open_encoder(model, modality) or choose_shipped()[0]
     require_video_encoder(encoder)
     chosen = open_engine(engine, workers=workers, device=device)
@@ -194,7 +194,7 @@ def _list_missing(
             continue
         if found.path != path_text(video.path) and Path(found.path).exists():
             raise ValueError(
-                f"{video.id} is {found.path} in {store.folder} already, and not {video.path}: embed one of the two "
+                f"{video.id} already names {found.path} in {store.folder}, and now {video.path}: embed one of the two "
                 "corpora into another store, or rename its folder"
             )
         stamp = stamp_of(video)

@@ -141,7 +141,7 @@ def fill_matrix(
 def require_result(result: Result | WorkerDied[Any]) -> Result:
     """Return a result; raise if its worker died, as for lack of memory."""
     if isinstance(result, WorkerDied):
-        raise StoreError("a worker that aligned videos died, as by too little memory: use fewer workers")
+        raise StoreError("a worker process died during alignment, perhaps for lack of memory: use fewer workers")
     return result
 
 

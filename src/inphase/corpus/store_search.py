@@ -62,7 +62,7 @@ def search(
     places = [Path(corpus)] if isinstance(corpus, str | Path) else [Path(place) for place in corpus]
     if len(places) == 1 and is_store(places[0]):
         if fps is not None:
-            raise ValueError("a store has its own fps, which the query is embedded at: drop fps")
+            raise ValueError("the query is embedded at the fps of the store: omit fps")
         for remaining in reversed(range(MAX_REOPENED + 1)):
             try:
                 return _search_store(
@@ -81,7 +81,7 @@ def search(
                 if not remaining:
                     raise
     if action is not None:
-        raise ValueError("action chooses among the videos of a store: make one with `inphase embed`")
+        raise ValueError("action selects videos of a store only: make one with `inphase embed`")
     return search_files(
         query,
         places,

@@ -198,7 +198,7 @@ def _as_script(index: Path, arrays: Mapping[str, Path], *, media: Mapping[str, P
         size = sum(file.stat().st_size for file in media.values())
         if size > MAX_SINGLE_BYTES:
             raise ValueError(
-                f"the media have {size / 2**20:.0f} MB, and a page that holds them at most "
+                f"the media take {size / 2**20:.0f} MB, and a single page holds at most "
                 f"{MAX_SINGLE_BYTES / 2**20:.0f}: export a folder or a zip archive, or shorter videos"
             )
         content["media"] = {

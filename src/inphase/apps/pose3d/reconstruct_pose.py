@@ -182,7 +182,7 @@ def _pose_encoder(model: Model) -> Encoder:
     encoder = load_shipped("pose") if model is None else open_encoder(model)
     encoder = encoder.pose if isinstance(encoder, JointEncoder) else encoder
     if encoder is None or encoder.modality != "pose" or tuple(encoder.config["joints"]) != JOINTS13:
-        raise ValueError(f"{model or 'the model'} does not embed poses of PennAction's 13 joints: name one that does")
+        raise ValueError(f"{model or 'the model'} does not embed poses of PennAction's 13 joints: name a pose encoder")
     return encoder
 
 
@@ -219,10 +219,10 @@ def _select(data: str, root: Path | None, *, action: str, query: str, fps: float
     found = load(root, split="all", **options)
     videos = [video for video in found if video.keypoints is not None and action in ("", video.action)]
     if not videos:
-        raise ValueError(f"{data} has no videos with keypoints of action {action!r}: choose a data set that has")
+        raise ValueError(f"{data} has no videos with keypoints of action {action!r}: choose another action")
     chosen = [video for video in videos if query in ("", video.id)]
     if not chosen:
-        raise ValueError(f"no video {query!r} there: it has {summarize(sorted(video.id for video in videos))}")
+        raise ValueError(f"no video {query!r} in {data}: it has {summarize(sorted(video.id for video in videos))}")
     others = [video for video in videos if video is not chosen[0] and video.action == chosen[0].action]
     return [_labeled(video, fps=fps) for video in (chosen[0], *others)]
 

@@ -158,14 +158,16 @@ def gather(query: Performance, others: Sequence[Performance], maps: Sequence[NDA
     Joints are interpolated linearly between two frames, and count as seen where both frames show them.
     """
     if len(others) != len(maps):
-        raise ValueError(f"{len(others)} other videos need as many maps of time, got {len(maps)}")
+        raise ValueError(f"{len(others)} other videos need as many time maps, got {len(maps)}")
     wrong = [other.name for other in others if other.joints != query.joints]
     if wrong:
         raise ValueError(f"{', '.join(wrong)} has other joints than {query.name}: reduce all of them to the same ones")
     points, seen = [query.points / query.torso()], [query.seen]
     for other, seconds in zip(others, maps, strict=True):
         if seconds.shape != query.times.shape:
-            raise ValueError(f"{other.name}: a map has a second for each of {len(query.times)} frames of {query.name}")
+            raise ValueError(
+                f"{other.name}: its time map must have a second for each of {len(query.times)} frames of {query.name}"
+            )
         places, shown = _at(other, seconds)
         points.append(places / other.torso())
         seen.append(shown)
