@@ -210,6 +210,19 @@ def test_the_viewer_command_survives_a_shell() -> None:
     assert view_command(Path("a b/it's")) == """inphase view 'a b/it'"'"'s'"""
 
 
+def test_the_estimate_is_printed_before_the_library_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    videos = [write_video(tmp_path / name, count=4) for name in ("a.mp4", "b.mp4")]
+    for module in ("apps.align_videos", "apps.compare_videos", "training"):
+        monkeypatch.setitem(sys.modules, f"inphase.{module}", None)
+    for words in (["align", *videos], ["compare", *videos], ["fit", tmp_path]):
+        with pytest.raises(ModuleNotFoundError):
+            run(monkeypatch, *words, "--out", tmp_path / "out")
+        assert capsys.readouterr().err.startswith("2 videos, 8 frames, about ")
+
+
 def test_an_unforeseen_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "inphase.apps.align_videos", None)
     with pytest.raises(ModuleNotFoundError):

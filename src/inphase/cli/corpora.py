@@ -41,10 +41,8 @@ def embed(
         shard_videos: how many videos are saved together, as one file of the store.
     """
     options = dict(locals())
-    from inphase.corpus.embed_corpus import embed_corpus
-
     options["engine"] = _choose_engine(engine, options.pop("ray"), workers)
-    run(embed_corpus, options.pop("corpus"), options.pop("out"), **options)
+    run("embed_corpus", options.pop("corpus"), options.pop("out"), **options)
 
 
 def align_all(
@@ -70,10 +68,9 @@ def align_all(
         max_compared: align all pairs of at most this many videos of an action, drawn at random if there are more.
     """
     options = dict(locals())
-    from inphase.corpus.align_corpus import align_corpus
-
     options["engine"] = _choose_engine(engine, options.pop("ray"), workers)
-    run(align_corpus, options.pop("store"), out, actions=options.pop("action"), **options, done="{out}/report.html")
+    options |= {"actions": options.pop("action"), "done": "{out}/report.html"}
+    run("align_corpus", options.pop("store"), out, **options)
 
 
 def _choose_engine(name: str, ray: str | None, workers: int | None) -> "str | Engine":
@@ -193,9 +190,7 @@ def data_verify(
 
     Changes nothing. Exits with 1 if a file is damaged.
     """
-    from inphase.corpus.verify_store import verify_store
-
-    run(verify_store, store)
+    run("verify_store", store)
 
 
 def data_stage(

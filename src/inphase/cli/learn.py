@@ -139,16 +139,19 @@ def fit(
         steps: training steps; by default those of the recipe.
         seed: the seed of the random numbers.
     """
-    from inphase.evaluation.evaluate import measure_fit
-    from inphase.training import fit as fit_folder
-
     if (steps is not None and steps < 1) or workers < 0:
         raise ValueError(f"--steps must be at least 1 and --workers 0, got {steps} and {workers}")
     changes = [f"run.seed={seed}", *([] if steps is None else [f"run.steps={steps}"]), *set]
-    how: dict[str, Any] = {"modality": modality, "workers": workers, "limits": limits, "cache": cache}
-    how |= {"changes": changes, "measure": measure_fit, "on_status": print_status(), "details": details}
-    how["done"] = f"Use it: inphase align A.mp4 B.mp4 --model {shlex.quote(str(out))}"
-    run(fit_folder, folder, out, **how, embeds=[folder])
+
+    def fit_folder(**how: Any) -> Any:
+        from inphase.evaluation.evaluate import measure_fit
+        from inphase.training import fit as fit_videos
+
+        return fit_videos(folder, out, changes=changes, measure=measure_fit, on_status=print_status(), **how)
+
+    how = {"modality": modality, "workers": workers, "limits": limits, "cache": cache, "details": details}
+    done = f"Use it: inphase align A.mp4 B.mp4 --model {shlex.quote(str(out))}"
+    run(fit_folder, **how, embeds=[folder], done=done)
 
 
 def train(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import arg
 
+import inphase
 from inphase.progress import Progress, Summary, ignore_progress
 
 if TYPE_CHECKING:
@@ -50,9 +51,10 @@ class OutputOptions:
 OUTPUT: ContextVar[OutputOptions] = ContextVar("output", default=OutputOptions())  # noqa: B039 (frozen)
 
 
-def run(work: Callable[..., Any], *arguments: Any, done: str = "", **options: Any) -> Any:
+def run(work: Callable[..., Any] | str, *arguments: Any, done: str = "", **options: Any) -> Any:
     """Call a function of the library, write its result into the folder `out`, print its summary, or JSON; return it.
 
+    `work` is the function, or its name in `inphase`: so that the first line is printed before torch is imported.
     `options` are those of the command, by the names of the function's parameters, and `out`, `embeds`, the videos whose
     number and duration are printed first, and `details`, which prints detailed tables. `done` is the last line; {out}
     stands for the folder, and {view} for the command that plays it. Exit with 1 if the result found something damaged.
@@ -73,10 +75,11 @@ def run(work: Callable[..., Any], *arguments: Any, done: str = "", **options: An
     if videos:
         from inphase.media.listing import estimate_work
 
-        workload = estimate_work(work.__name__, videos, **options)
+        workload = estimate_work(work.__name__ if callable(work) else work, videos, **options)
         print_line(str(workload), stderr=True)
+    function = work if callable(work) else getattr(inphase, work)
     with show_progress() as progress:
-        result = work(*arguments, progress=progress, **options)
+        result = function(*arguments, progress=progress, **options)
         if out is not None and workload is None:
             result.write(out, progress=progress)
         elif out is not None:

@@ -3,7 +3,7 @@
 import contextlib
 from glob import has_magic
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
@@ -66,11 +66,10 @@ def align(
         max_mb: largest size of aligned.mp4 in megabytes, e.g. 16 for messengers.
     """
     options = dict(locals())
-    from inphase.apps.align_videos import align_videos
     from inphase.media.listing import videos_in
 
     options["videos"] = options["embeds"] = videos_in(videos, as_named=True)
-    run(align_videos, **options, done="watch {out}/aligned.mp4, or: {view}")
+    run("align_videos", **options, done="watch {out}/aligned.mp4, or: {view}")
 
 
 def cut(
@@ -83,10 +82,8 @@ def cut(
 ) -> None:
     """Find every repetition of an action in a long recording; write repetitions.csv, clips and playbacks."""
     options = dict(locals())
-    from inphase.apps.repetitions import find_repetitions
-
     options["embeds"] = [session, *([like] if like else [])]
-    run(find_repetitions, options.pop("session"), **options, done="clips are in {out}/clips: {view}")
+    run("find_repetitions", options.pop("session"), **options, done="clips are in {out}/clips: {view}")
 
 
 def activations(video: Video, *, model: RequiredModel, out: Out = Path("out/activations"), height: int = 360) -> None:
@@ -97,10 +94,8 @@ def activations(video: Video, *, model: RequiredModel, out: Out = Path("out/acti
     Args:
         height: height of the video in pixels.
     """
-    from inphase.apps.activation_maps import activation_maps
-
     done = "watch {out}/activations.mp4, or: {view}"
-    run(activation_maps, video, model, height=height, out=out, done=done)
+    run("activation_maps", video, model, height=height, out=out, done=done)
 
 
 def transfer(
@@ -122,11 +117,9 @@ def transfer(
         reference: another labeled video and its labels; repeatable.
         neighbors: how many similar targets vote on the labels of each target; 0: only the direct alignment counts.
     """
-    from inphase.apps.transfer_labels import transfer_labels
-
     options = {"references": reference, "neighbors": neighbors, "embedding": embedding, "out": out}
     options |= {"embeds": [source, *targets, *(video for video, _ in reference)]}
-    run(transfer_labels, source, labels, targets, **options, done="tables and a playback are in {out}: {view}")
+    run("transfer_labels", source, labels, targets, **options, done="tables and a playback are in {out}: {view}")
 
 
 def compare(
@@ -148,16 +141,19 @@ def compare(
         mirror: compare the mirror image of the student: one of the two is left-handed.
     """
     options = dict(locals())
-    from inphase.apps.compare_videos import compare_students, compare_videos
-    from inphase.apps.comparison_report import require_templates
-
-    require_templates()
     *students, pro = options.pop("videos") or [Path()]
     one = len(students) == 1 and (students[0].is_file() or not (students[0].is_dir() or has_magic(str(students[0]))))
     if not one and options.pop("student_labels") is not None:
         raise ValueError("--student-labels are those of one student: omit them, and the pro's are transferred")
-    work, given = (compare_videos, students[0]) if one else (compare_students, students)
-    run(work, given, pro, **options, embeds=videos, done="open {out}/report.html")
+
+    def compare_all(*arguments: Any, **how: Any) -> Any:
+        from inphase.apps.compare_videos import compare_students, compare_videos
+        from inphase.apps.comparison_report import require_templates
+
+        require_templates()
+        return (compare_videos if one else compare_students)(*arguments, **how)
+
+    run(compare_all, students[0] if one else students, pro, **options, embeds=videos, done="open {out}/report.html")
 
 
 def search(
@@ -178,10 +174,8 @@ def search(
         action: search only videos of this action; in a store only.
     """
     options = dict(locals())
-    from inphase.corpus.store_search import search as search_corpus
-
     options["embeds"] = [query, *within]
-    run(search_corpus, options.pop("query"), options.pop("within"), **options, done="watch them: {view}")
+    run("search", options.pop("query"), options.pop("within"), **options, done="watch them: {view}")
 
 
 def retrieve(
@@ -205,9 +199,7 @@ def retrieve(
         split: the split of a data set.
     """
     options = dict(locals())
-    from inphase.apps.retrieve_sound import retrieve_sound
-
-    run(retrieve_sound, options.pop("within"), **options, done="watch them: {view}")
+    run("retrieve_sound", options.pop("within"), **options, done="watch them: {view}")
 
 
 def pose3d(
@@ -238,10 +230,8 @@ def pose3d(
         flips: do not mirror left-handed people among right-handed ones, or the reverse.
     """
     options = dict(locals())
-    from inphase.apps.pose3d.reconstruct_pose import reconstruct_pose
-
     done = "pose3d.npz, pose3d.png and the playback are in {out}: {view}"
-    run(reconstruct_pose, max_views=options.pop("views"), **options, done=done)
+    run("reconstruct_pose", max_views=options.pop("views"), **options, done=done)
 
 
 def view(folder: Folder, *, port: int = 0, edit: bool = False, open: bool = True) -> None:
@@ -286,6 +276,4 @@ def export(folder: Folder, *, out: Out = Path("out/export"), single: bool = Fals
         single: write one file to send, OUT.html, that holds the page and the videos.
         zip: write the page and the videos as an archive, OUT.zip.
     """
-    from inphase.viewer.page import export as export_playback
-
-    run(export_playback, folder, out, single=single, zipped=zip)
+    run("export", folder, out, single=single, zipped=zip)

@@ -85,7 +85,7 @@ def videos_in(places: Sequence[Path], *, as_named: bool = False) -> list[Path]:
 
 
 # Seconds before the first frame, for a frame, and for one of a video that was embedded before; until they are measured.
-RATES: dict[str, tuple[float, float, float]] = {"fit": (240.0, 0.06, 0.0)}
+RATES: dict[str, tuple[float, float, float]] = {"fit_folder": (240.0, 0.06, 0.0)}
 USUAL_RATES = (4.0, 0.06, 0.01)
 MAX_KNOWN = 4000
 
