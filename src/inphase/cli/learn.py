@@ -104,7 +104,7 @@ def reproduce(
         budget: small, medium or full; for images full is the paper's network and its 150,000 steps.
         out: the folder of runs and reports; by default out/reproduce/DATA_MODALITY.
         methods: the methods to train, such as gta tcc; by default all.
-        workers: how many runs are trained at a time; by default one per core for pose, one for images.
+        workers: how many runs are trained at a time; by default one per core for pose, one per GPU for images.
     """
     options = dict(locals())
     from inphase.reproduction import STUDY_DATA
