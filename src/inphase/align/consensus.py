@@ -152,7 +152,7 @@ def consensus_alignment(direct: Alignment, found: Consensus) -> Alignment:
 def agree_on_reference(
     direct: Sequence[Alignment], sequences: Sequence[Frames], *, reference: int, near: Sequence[float]
 ) -> tuple[Alignment, ...]:
-    """Replace the alignments of the reference with all sequences by the consensus of all, except that with itself.
+    """Replace each alignment of the reference by the consensus of all sequences, except the one with itself.
 
     The confidence of a frame is the share of the paths that lie within `near` frames of the median, a number for each
     sequence.
@@ -221,7 +221,7 @@ def medians_of(times: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray
 
 @dataclass(frozen=True, eq=False)
 class Template:
-    """The average of several sequences: vectors [T, D], with the routes of theirs."""
+    """The average of several sequences: vectors [T, D], and the parts of each vector (`Embedding.routes`)."""
 
     values: NDArray[np.float32]
     routes: Routes = ()

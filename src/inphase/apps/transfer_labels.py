@@ -219,7 +219,7 @@ def _carry(
     neighbors: int,
     progress: Progress,
 ) -> tuple[list[Alignment], list[Labels], list[Verdict]]:
-    """Transfer the labels of the first embeddings to the others; also align the first with those shown, and judge."""
+    """Transfer the labels of the first embeddings to the others; also align and judge the targets that are shown."""
     count, x = len(given), embeddings[0]
     stage = f"aligning {len(embeddings)} videos"
     alignments, transferred, verdicts = [align_with_itself(len(x))], list[Labels](), list[Verdict]()

@@ -1,4 +1,4 @@
-"""Embed recordings: one with a given encoder, several with one encoder that suits all of them, or as many as possible.
+"""Embed recordings: one, several with an encoder that suits all of them, or all that can be read.
 
 Without a model, every recording is embedded by its images and, where it shows a person, by pose as well.
 """
@@ -95,9 +95,9 @@ def embed_videos(
 
 
 def choose_shipped(pose_estimator: str | None = DEFAULT_ESTIMATOR) -> tuple[Encoder, str]:
-    """Load the shipped encoders of pose and images together; images alone, and the reason, without the estimator.
+    """Load the shipped pose and image encoders as one; without the pose estimator, images alone and the reason.
 
-    None needs no estimator, since all poses are cached.
+    With None no estimator is needed, since all poses are cached.
     """
     try:
         if pose_estimator is not None:
@@ -176,7 +176,7 @@ def add_poses(
     pose_estimator: str = DEFAULT_ESTIMATOR,
     progress: Progress | None = None,
 ) -> list[Embedding]:
-    """Estimate the poses that embeddings lack; one stays without where no person is found."""
+    """Estimate the missing poses of embeddings; an embedding stays without a pose if no person is found."""
     lacking = [path for path, each in zip(paths, embeddings, strict=True) if each.pose is None]
     poses, _ = estimate_poses(lacking, cache=cache, pose_estimator=pose_estimator, progress=progress)
     pairs = zip(paths, embeddings, strict=True)

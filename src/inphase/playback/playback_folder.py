@@ -317,10 +317,10 @@ Stamp = tuple[int, int, int]
 
 @contextlib.contextmanager
 def replace_outputs(folder: Path) -> Iterator[list[Path]]:
-    """Remove the files of an earlier run in a folder that the block does not write again; it yields a list to fill.
+    """Yield a list for the files that the block writes, then remove those of an earlier run that are not in it.
 
-    Append the files that were written: those that their playbacks need count too. A file is removed only if an earlier
-    run wrote it and it has not changed since, and never the last link to a video.
+    Files that a listed playback needs are kept too. A file is removed only if an earlier run wrote it and it has not
+    changed since, and never the last link to a video.
     """
     before, written = _read_written(folder), list[Path]()
     existed = {_below(file, folder): _stamp(file) for file in _files(folder, depth=3)} if folder.is_dir() else {}

@@ -199,28 +199,28 @@ class TimedProtocol(H11Protocol):
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
+        """Start the timeout of the first request; refuse connections above the limit."""
         super().connection_made(transport)
         self._waiting_since = self.loop.time()
         self._paused_since: float | None = None
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
         else:
-            self._look_again = self.loop.call_later(INTERVAL, self._close_if_slow)
+            self._slow_check = self.loop.call_later(INTERVAL, self._close_if_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock."""
-        if hasattr(self, "_look_again"):
-            self._look_again.cancel()
+        """Stop the timeout."""
+        if hasattr(self, "_slow_check"):
+            self._slow_check.cancel()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Note that the other side does not read."""
+        """Start the timeout of a client that does not read."""
         self._paused_since = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Note that the other side reads again."""
+        """Stop the timeout of a client that reads again."""
         self._paused_since = None
         super().resume_writing()
 
@@ -233,7 +233,7 @@ class TimedProtocol(H11Protocol):
         if now - self._waiting_since > MAX_REQUEST_SECONDS or paused > MAX_UNREAD_SECONDS:
             self.transport.abort()
             return
-        self._look_again = self.loop.call_later(INTERVAL, self._close_if_slow)
+        self._slow_check = self.loop.call_later(INTERVAL, self._close_if_slow)
 
 
 class ServedPlayback:
@@ -315,7 +315,7 @@ class ServedPlayback:
 
 
 class GivenMarks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Marks to save, and the version of those that they replace."""
+    """Marks to save, and the version of the marks they replace."""
 
     marks: tuple[Mark, ...]
     version: str

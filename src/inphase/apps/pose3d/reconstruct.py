@@ -207,7 +207,7 @@ def _trust(views: Views, left: Array) -> Array:
 
 
 def _flips(views: Views, bundle: Bundle, *, clearly: float = 0.8) -> NDArray[np.bool_]:
-    """Find views that fit clearly better with left and right exchanged: people of the other hand."""
+    """Find views that fit clearly better with left and right exchanged: people of the opposite handedness."""
     order = mirrored(views.joints)
     errors = []
     for points, seen in ((views.points, views.seen), (views.points[:, :, order], views.seen[:, :, order])):

@@ -152,7 +152,7 @@ def reconstruct_pose(
     first, or a data set with keypoints (`data`, `root`, `action`, and the id of the `query` in it). `model` is a run
     folder, an encoder file or an `Encoder` of poses; by default the shipped one. The `max_views` videos that align best
     are used, the query included. `fps` is the frame rate of a data set that does not state one. `flips` tries people of
-    the other hand as mirror images. `cache` is the folder of cached poses.
+    the opposite handedness as mirror images. `cache` is the folder of cached poses.
     """
     if bool(videos) == bool(data):
         raise ValueError("name video files (the query, then others) or a data set, one of the two")
