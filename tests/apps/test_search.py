@@ -1,7 +1,15 @@
 import numpy as np
 import pytest
 
-from inphase.apps.search import moment_of, nearest_moments, nearest_recordings
+from inphase.apps.search import (
+    MomentContext,
+    context_of,
+    moment_of,
+    nearest_moments,
+    nearest_recordings,
+    require_question,
+    score_moments,
+)
 from tests.apps.curves import on_curve
 
 LINE = np.linspace(0, 1, 90)
@@ -36,6 +44,48 @@ def test_a_brute_force_search_agrees() -> None:
     hit = nearest_moments(moment, CORPUS, top=1)[0]
     assert hit.name == best[1]
     assert hit.score == pytest.approx(best[0])
+
+
+def test_the_context_separates_moments_of_equal_frames() -> None:
+    """A way there and back passes every place twice; only the direction differs."""
+    there_and_back = on_curve(np.concatenate([np.linspace(0, 0.8, 60), np.linspace(0.8, 0, 60)]))
+    query = on_curve(np.linspace(0, 0.8, 60))
+    for window, expected in ((1.0, [1.0]), (0.0, [1.0, 119 / 30 - 1.0])):
+        hits = nearest_moments(context_of(query, 1.0, window=window), {"both": there_and_back}, top=2)
+        best = [hit.second for hit in hits if hit.score > 0.999]
+        assert sorted(best) == pytest.approx(expected, abs=0.04)
+
+
+def test_scores_of_a_context_are_means_of_cosines_at_the_seconds_of_the_query() -> None:
+    context = context_of(CORPUS["same"], 1.5, window=0.4)
+    assert context.offsets == pytest.approx(np.arange(-6, 7) / 30)
+    slow = on_curve(np.linspace(0, 1, 45), rate=15.0)
+    scores = score_moments(context, slow)
+    cosines = [slow.values[20 + round(15 * o)] @ v for o, v in zip(context.offsets, context.vectors, strict=True)]
+    assert scores[20] == pytest.approx(np.mean(cosines), abs=1e-6)
+
+
+def test_a_context_is_found_at_half_the_tempo_for_a_small_penalty() -> None:
+    context, slow = context_of(CORPUS["same"], 1.0), on_curve(np.linspace(0, 1, 179))
+    scores = score_moments(context, slow)
+    assert scores.argmax() == pytest.approx(60, abs=2)
+    spread = (context.vectors @ slow.values.T).std()
+    assert 1 - 0.5 * spread - 0.01 <= scores.max() < 1
+    edge = score_moments(context, CORPUS["same"])
+    assert edge[0] == -np.inf, "half of the context lies before the recording"
+    assert np.isfinite(edge[15:-15]).all()
+
+
+def test_a_recording_shorter_than_the_context_has_scores() -> None:
+    context = context_of(CORPUS["same"], 1.5, window=2.0)
+    short = on_curve(np.linspace(0.4, 0.6, 10))
+    assert np.isfinite(score_moments(context, short)).any()
+    assert isinstance(context, MomentContext)
+
+
+def test_a_negative_window_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"window must be 0 seconds or more, got -1"):
+        require_question(at=1.0, window=-1.0, top=1, subsequence=False)
 
 
 def test_a_second_outside_the_query_is_refused() -> None:

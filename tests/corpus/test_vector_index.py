@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from inphase.apps.search import context_of
 from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.pairs import windows
 from inphase.corpus.shards import ShardRow, write_shard
@@ -188,6 +189,27 @@ def test_moments_are_apart_and_told_in_seconds(folder: Path, rows: list[ShardRow
         assert len(only) == 400
         with pytest.raises(ValueError, match=r"no video in .* has the action 'a9': there are a0"):
             find_moments(store, index, seen.values[10], action="a9")
+
+
+def test_a_moment_in_its_context_is_found_by_the_votes_of_its_frames(folder: Path, rows: list[ShardRow]) -> None:
+    seen = rows[30].embedding
+    assert seen is not None
+    context = context_of(seen, float(seen.times[10]), window=0.4)
+    assert len(context.vectors) > 1
+    with EmbeddingStore(folder) as store:
+        index = Index(store)
+        found = find_moments(store, index, context, top=3)
+        assert found[0].entry.id == "0/v30"
+        assert found[0].second == pytest.approx(0.4)
+        assert found[0].score == pytest.approx(1.0, abs=1e-2)
+        own = Path(found[0].entry.path)
+        others = find_moments(store, index, context, top=3, file=own)
+        assert len(others) == 3
+        assert all(Path(each.entry.path) != own for each in others)
+        single = find_moments(store, index, context_of(seen, 0.4, window=0.0), top=3)
+        assert [each.entry for each in single] == [
+            each.entry for each in find_moments(store, index, seen.values[10], top=3)
+        ]
 
 
 def test_a_rare_action_is_found_whole_by_an_index(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Find the moments nearest to a moment of a video, or the videos that align best with it, among many."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from inphase.media.frames import read_clip
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, names_of, open_named, open_recordings
 from inphase.models.embed_videos import Model, embed_each, embed_videos
-from inphase.models.embedding import Embedding
+from inphase.models.embedding import Embedding, rate_of
 from inphase.models.encoder import ModalityChoice
 from inphase.playback import Playback, PlaybackMoment, Result, write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
@@ -27,6 +28,12 @@ from inphase.storage.files import atomic_write, require_folder
 
 # Minimum distance of two hits in one recording, in seconds.
 MIN_GAP_SECONDS = 0.5
+# Seconds around a moment that are compared, half before it and half after it (docs/lab/search.md); a candidate must
+# lie far enough inside its recording for this share of them.
+WINDOW_SECONDS, MIN_OVERLAP = 1.0, 0.7
+# Tempos at which the context is laid over a recording, and what each doubling or halving takes off its score, in
+# standard deviations of the cosines.
+TEMPOS, TEMPO_PENALTY = (0.5, 2**-0.5, 1.0, 2**0.5, 2.0), 0.5
 # Height of a thumbnail in pixels.
 THUMBNAIL_HEIGHT = 180
 # Hits that the viewer plays synchronized with the query.
@@ -35,7 +42,7 @@ MAX_ALIGNED_HITS = 8
 
 @dataclass(frozen=True)
 class MomentHit:
-    """A moment of a recording: `second`, and the cosine similarity `score`, −1 to 1."""
+    """A moment of a recording: `second`, and the mean cosine similarity `score` of its context, −1 to 1."""
 
     name: str
     second: float
@@ -143,6 +150,7 @@ def search_files(
     corpus: Sequence[Path],
     *,
     at: float | None = None,
+    window: float = WINDOW_SECONDS,
     top: int = 10,
     subsequence: bool = False,
     model: Model = None,
@@ -153,7 +161,7 @@ def search_files(
     progress: Progress | None = None,
 ) -> SearchResult:
     """Search video files and folders of them; `inphase.search` documents the options."""
-    require_question(at=at, top=top, subsequence=subsequence)
+    require_question(at=at, window=window, top=top, subsequence=subsequence)
     paths = list_corpus(corpus, Path(query))
     (asked,) = open_recordings([query])
     shared: dict[str, Any] = {
@@ -171,7 +179,7 @@ def search_files(
     if at is None:
         videos = nearest_recordings(embedding, embeddings, top=top, subsequence=subsequence, progress=progress)
     else:
-        moments = nearest_moments(moment_of(embedding, at), embeddings, top=top)
+        moments = nearest_moments(context_of(embedding, at, window=window), embeddings, top=top)
     return SearchResult(
         asked,
         embedding,
@@ -193,8 +201,10 @@ def summarize_hits(
     return Summary(lines, describe_left_out(left_out), title, (">", "video", ">seconds", ">score"), rows)
 
 
-def require_question(*, at: float | None, top: int, subsequence: bool) -> None:
+def require_question(*, at: float | None, window: float, top: int, subsequence: bool) -> None:
     """Raise if the options of a search contradict each other."""
+    if not 0 <= window < math.inf:
+        raise ValueError(f"window must be 0 seconds or more, got {window:g}")
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
     if subsequence and at is not None:
@@ -211,6 +221,51 @@ def list_corpus(places: Sequence[Path], query: Path) -> list[Path]:
     return files
 
 
+@dataclass(frozen=True, eq=False)
+class MomentContext:
+    """A moment and the frames around it: `vectors` [W, D], `offsets` [W] in seconds from the moment."""
+
+    vectors: NDArray[np.float32]
+    offsets: NDArray[np.float64]
+
+
+def context_of(query: Embedding, second: float, *, window: float = WINDOW_SECONDS) -> MomentContext:
+    """Return the frames within half a window of a second; with a window of 0 the nearest frame alone."""
+    moment_of(query, second)
+    middle = int(np.abs(query.times - second).argmin())
+    offsets = query.times - query.times[middle]
+    near = np.abs(offsets) <= window / 2 + 1e-6
+    return MomentContext(query.values[near], offsets[near])
+
+
+def score_moments(moment: NDArray[np.float32] | MomentContext, embedding: Embedding) -> NDArray[np.float32]:
+    """Compare a moment [D], or one in its context, with every frame of a recording: mean cosines [T].
+
+    The context is laid over the recording at several tempos, of which the best counts; tempos other than the query's
+    cost a little. A context that is stretched freely, by DTW, ranks worse (docs/lab/search.md). Frames beyond the ends
+    of the recording do not count; −inf where too much of the context lies there.
+    """
+    if not isinstance(moment, MomentContext):
+        return np.asarray(embedding.values @ moment)
+    cosines = moment.vectors @ embedding.values.T  # [W, T]
+    offsets = moment.offsets * (rate_of(embedding.times) or 1.0)
+    tempos = TEMPOS if len(offsets) > 1 else (1.0,)
+    penalty = TEMPO_PENALTY * float(cosines.std())
+    scores = [_lay_over(cosines, offsets * tempo) - penalty * abs(np.log2(tempo)) for tempo in tempos]
+    return np.asarray(np.max(scores, axis=0), np.float32)
+
+
+def _lay_over(cosines: NDArray[np.float32], offsets: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Average cosines [W, T] over a context whose frames lie at `offsets` [W] from each of T places."""
+    length = cosines.shape[1]
+    places = np.arange(length) + np.rint(offsets).astype(np.int64)[:, None]
+    inside = (places >= 0) & (places < length)
+    found = np.take_along_axis(cosines, np.clip(places, 0, length - 1), axis=1)
+    overlap = inside.mean(0)
+    scores = (found * inside).sum(0) / np.maximum(inside.sum(0), 1)
+    return np.where(overlap >= MIN_OVERLAP * overlap.max(), scores, -np.inf)
+
+
 def moment_of(query: Embedding, second: float) -> NDArray[np.float32]:
     """Return the embedding [D] of the frame nearest to a second."""
     step = float(np.median(np.diff(query.times))) if len(query) > 1 else 0.0
@@ -220,15 +275,20 @@ def moment_of(query: Embedding, second: float) -> NDArray[np.float32]:
 
 
 def nearest_moments(
-    moment: NDArray[np.float32], corpus: Mapping[str, Embedding], *, top: int = 10, apart: float = MIN_GAP_SECONDS
+    moment: NDArray[np.float32] | MomentContext,
+    corpus: Mapping[str, Embedding],
+    *,
+    top: int = 10,
+    apart: float = MIN_GAP_SECONDS,
 ) -> list[MomentHit]:
-    """Find the moments of a corpus nearest to one [D], best first, no two of a recording within `apart` seconds.
+    """Find the moments of a corpus nearest to one, best first, no two of a recording within `apart` seconds.
 
-    O(frames · D): one pass over all frames. A store searches an index instead (`inphase.corpus.store_search`).
+    O(frames · D · W) for a context of W frames: one pass over all frames.
+    A store searches an index instead (`inphase.corpus.store_search`).
     """
     candidates = []
     for name, embedding in corpus.items():
-        scores = embedding.values @ moment
+        scores = score_moments(moment, embedding)
         candidates += choose_apart(name, embedding.times, scores, top=top, apart=apart)
     return sorted(candidates, key=lambda hit: -hit.score)[:top]
 

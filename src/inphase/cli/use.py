@@ -161,6 +161,7 @@ def search(
     *,
     within: Annotated[tuple[Path, ...], arg(name="in", metavar="FOLDER", help=f"{CORPUS_HELP}, or a store")],
     at: At = None,
+    window: float = 1.0,
     top: Top = 10,
     subsequence: bool = False,
     action: str | None = None,
@@ -170,6 +171,7 @@ def search(
     """Find the moments most similar to a video's moment --at; without --at, the videos that align best with it.
 
     Args:
+        window: seconds around the moment --at that are compared; 0 compares one frame.
         subsequence: the query is a short action that may be a part of longer videos; without --at only.
         action: search only videos of this action; in a store only.
     """

@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from inphase.apps.search import (
     MIN_GAP_SECONDS,
+    WINDOW_SECONDS,
+    MomentContext,
     MomentHit,
     SearchResult,
     VideoHit,
-    moment_of,
+    context_of,
+    nearest_moments,
     nearest_recordings,
     require_question,
     search_files,
@@ -42,6 +45,7 @@ def search(
     corpus: Path | str | Sequence[Path | str],
     *,
     at: float | None = None,
+    window: float = WINDOW_SECONDS,
     top: int = 10,
     subsequence: bool = False,
     action: str | None = None,
@@ -54,7 +58,8 @@ def search(
 ) -> SearchResult:
     """Find the moments nearest to second `at` of a video, or without `at` the videos that align best with it.
 
-    `corpus` is a store of `embed_corpus`, or video files and folders of them. With `subsequence` the query is a short
+    `corpus` is a store of `embed_corpus`, or video files and folders of them. A moment is compared in its context: the
+    frames of `window` seconds around it; 0 compares one frame. With `subsequence` the query is a short
     action that may be a part of longer videos. `action` chooses among the videos of a store. A store is searched with
     its own encoder and fps; otherwise `model`, `modality`, `fps`, `cache` and `pose_estimator` mean the same as
     for `align_videos`.
@@ -69,6 +74,7 @@ def search(
                     Path(query),
                     places[0],
                     at=at,
+                    window=window,
                     top=top,
                     subsequence=subsequence,
                     action=action,
@@ -86,6 +92,7 @@ def search(
         query,
         places,
         at=at,
+        window=window,
         top=top,
         subsequence=subsequence,
         model=model,
@@ -102,6 +109,7 @@ def _search_store(
     folder: Path,
     *,
     at: float | None,
+    window: float,
     top: int,
     subsequence: bool,
     action: str | None,
@@ -111,7 +119,7 @@ def _search_store(
     progress: Progress,
 ) -> SearchResult:
     """Search a store with the encoder that filled it."""
-    require_question(at=at, top=top, subsequence=subsequence)
+    require_question(at=at, window=window, top=top, subsequence=subsequence)
     with EmbeddingStore(folder) as store:
         store.require_action(action)
         encoder, fps = _open_encoder(store, model)
@@ -129,7 +137,8 @@ def _search_store(
             entries = [found[hit.name][0] for hit in videos]
             embeddings = {entry.id: found[entry.id][1] for entry in entries}
         else:
-            moments = find_moments(store, index, moment_of(embedding, at), top=top, action=action, file=query.resolve())
+            context = context_of(embedding, at, window=window)
+            moments = find_moments(store, index, context, top=top, action=action, file=query.resolve())
             entries = [hit.entry for hit in moments]
             hits = [MomentHit(hit.entry.id, hit.second, hit.score) for hit in moments]
     paths = {entry.id: Path(entry.path) for entry in entries if Path(entry.path).is_file()}
@@ -162,18 +171,25 @@ class FoundMoment:
 def find_moments(
     store: EmbeddingStore,
     index: Index,
-    moment: NDArray[np.float32],
+    moment: NDArray[np.float32] | MomentContext,
     *,
     top: int = 10,
     action: str | None = None,
     apart: float = MIN_GAP_SECONDS,
     file: Path | None = None,
 ) -> list[FoundMoment]:
-    """Find the moments nearest to one [D], best first, no two of a video within `apart` seconds.
+    """Find the moments nearest to one [D], or to one in its context, best first, no two within `apart` seconds.
 
-    The moment's own `file`, as `Path.resolve` returns it, is excluded.
+    The frames of a context vote for videos, as those of a query do in `find_videos`; the context is then compared with
+    all frames of the videos with the most votes. The moment's own `file`, as `Path.resolve` returns it, is excluded.
     """
     store.require_action(action)
+    if isinstance(moment, MomentContext) and len(moment.vectors) > 1:
+        proposed = propose(store, index, moment.vectors, top=top, action=action, file=file)
+        entries = {entry.id: entry for entry, _ in proposed.values()}
+        near = nearest_moments(moment, {id: found for id, (_, found) in proposed.items()}, top=top, apart=apart)
+        return [FoundMoment(entries[hit.name], hit.second, hit.score) for hit in near]
+    vector = moment.vectors[0] if isinstance(moment, MomentContext) else moment
 
     @memoize
     def times(entry: CatalogEntry) -> NDArray[np.float64]:
@@ -181,14 +197,14 @@ def find_moments(
 
     k = 8 * top
     while True:
-        (candidates,) = index.nearest(moment[None], k=k, action=action)
+        (candidates,) = index.nearest(vector[None], k=k, action=action)
         chosen: list[FoundMoment] = []
         for each in candidates:
             if Path(each.entry.path) == file:
                 continue
             second = float(times(each.entry)[each.frame])
-            near = (kept for kept in chosen if kept.entry.id == each.entry.id and abs(kept.second - second) < apart)
-            if next(near, None) is None:
+            close = (kept for kept in chosen if kept.entry.id == each.entry.id and abs(kept.second - second) < apart)
+            if next(close, None) is None:
                 chosen.append(FoundMoment(each.entry, second, each.score))
         if len(chosen) >= top or len(candidates) < k:
             return chosen[:top]
@@ -211,16 +227,27 @@ def find_videos(
     are aligned. The query's own `file` is excluded.
     """
     store.require_action(action)
-    asking = query.values[np.unique(np.linspace(0, len(query) - 1, QUERY_FRAMES).astype(int))]
+    aligned = propose(store, index, query.values, top=top, action=action, file=file)
+    corpus = {id: embedding for id, (_, embedding) in aligned.items()}
+    return nearest_recordings(query, corpus, top=top, subsequence=subsequence), aligned
+
+
+def propose(
+    store: EmbeddingStore,
+    index: Index,
+    frames: NDArray[np.float32],
+    *,
+    top: int,
+    action: str | None,
+    file: Path | None,
+) -> dict[str, tuple[CatalogEntry, Embedding]]:
+    """Read the videos for which the frames [T, D] of a query vote most, without its own `file`."""
+    asking = frames[np.unique(np.linspace(0, len(frames) - 1, QUERY_FRAMES).astype(int))]
     voted = vote(index.nearest(asking, k=NEIGHBORS_PER_FRAME * max(1, top // 4), action=action))
     proposed = [entry for entry in voted if Path(entry.path) != file][: max(32, ALIGNED_PER_HIT * top)]
     proposed.sort(key=lambda entry: (entry.shard, entry.row))
-    aligned: dict[str, tuple[CatalogEntry, Embedding]] = {}
-    for entry, row in zip(proposed, store.read(proposed), strict=True):
-        if row.embedding is not None:
-            aligned[entry.id] = entry, row.embedding
-    corpus = {id: embedding for id, (_, embedding) in aligned.items()}
-    return nearest_recordings(query, corpus, top=top, subsequence=subsequence), aligned
+    rows = zip(proposed, store.read(proposed), strict=True)
+    return {entry.id: (entry, row.embedding) for entry, row in rows if row.embedding is not None}
 
 
 def vote(found: Sequence[Sequence[Candidate]]) -> list[CatalogEntry]:
