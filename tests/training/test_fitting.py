@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from inphase.data import stage_videos
+from inphase.evaluation.evaluate import evaluate
 from inphase.media.frame_store import FillSummary
 from inphase.models import load_encoder
 from inphase.runs import Run
@@ -107,6 +108,21 @@ def test_poses_are_used_where_people_are_found(videos: Path, tmp_path: Path, mon
     assert choose(videos, tmp_path, "both") == (
         "both", {}, ["Using body pose and images (a person was found in 2 of 3 videos)."],
     )  # fmt: skip
+
+
+def test_the_table_of_events_is_used_where_it_lies_in_the_folder(videos: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "kicks"
+    folder.mkdir()
+    rows = [f"{file.name},person {k % 2},0.3" for k, file in enumerate(sorted(videos.glob("*.mp4")))]
+    for file in videos.glob("*.mp4"):
+        (folder / file.name).symlink_to(file)
+    (folder / "events.csv").write_text("\n".join(["file,person,contact", *rows]) + "\n")
+    fitted = fit(folder, tmp_path / "run", modality="image", changes=SMALL, workers=0, cache=tmp_path / "cache")
+    assert fitted.labeled
+    assert "event_error" in fitted.tasks
+    assert fitted.run.recipe["data"]["name"] == "events"
+    scores = evaluate(fitted.run.folder, split="train", tasks=("event_error",)).scores
+    assert any(each.task == "event_error" and each.metric == "mean" for each in scores)
 
 
 def test_images_are_used_where_poses_cannot_be_estimated(

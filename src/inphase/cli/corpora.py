@@ -80,12 +80,11 @@ def _choose_engine(name: str, ray: str | None, workers: int | None) -> "str | En
     return name if ray is None else RayCluster(ray, workers=workers)
 
 
-DATASET_NAMES = ("finegym", "folder", "golfdb", "keypoints", "penn_action", "pouring", "stage", "utd_mhad", "vggsound")
+_FIRST = ("events", "finegym", "folder", "golfdb", "keypoints", "knot_tying", "lsa64_signs")
+DATASET_NAMES = (*_FIRST, "penn_action", "pouring", "ski_jump_poses", "stage", "utd_mhad", "vggsound")
 Name = Annotated[Positional[str], arg(metavar="NAME", help=f"one of {', '.join(DATASET_NAMES)}")]
 Root = Annotated[Positional[Path], arg(metavar="ROOT", help="the folder of the data set")]
-OptionalRoot = Annotated[
-    Positional[Path | None], arg(metavar="ROOT", help="its folder; the stage is drawn without one")
-]
+OptionalRoot = Annotated[Positional[Path | None], arg(metavar="ROOT", help="its folder; the stage needs none")]
 Store = Annotated[Positional[Path], arg(metavar="STORE", help="the folder to write")]
 Split = Annotated[str, arg(help="train, val, test or all")]
 
@@ -100,8 +99,7 @@ def data_check(name: Name, root: OptionalRoot = None, *, open: bool = False) -> 
     from inphase.data.frame_source import find_loader
     from inphase.data.video import file_length
 
-    count = file_length if open else None
-    run(check, find_loader(name, root), root, name=name, frame_count=count)
+    run(check, find_loader(name, root), root, name=name, frame_count=file_length if open else None)
 
 
 def data_show(
@@ -183,9 +181,7 @@ def data_pose(
     run(fill_poses, store, sources, estimator=estimator, workers=workers, cache=kept, **how)
 
 
-def data_verify(
-    store: Annotated[Positional[Path], arg(metavar="STORE", help="a store, a run folder or a cache")],
-) -> None:
+def data_verify(store: Annotated[Positional[Path], arg(metavar="STORE", help="a store, run folder or cache")]) -> None:
     """Read all files of a store, a run folder or a cache, and name each that changed since it was written.
 
     Changes nothing. Exits with 1 if a file is damaged.

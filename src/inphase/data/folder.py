@@ -85,6 +85,25 @@ def split_by_name(name: str, *, val: float, test: float) -> str:
     return "test" if fraction < test else "val" if fraction < test + val else "train"
 
 
+def split_people(people: list[str], *, val: float, test: float, seed: int = 0) -> dict[str, str]:
+    """Choose the split of every person by a hash, up to the fractions of the videos; at least one is held out of two.
+
+    `people` names the person of each video.
+    """
+    clips = Counter(people)
+    order = sorted(clips, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode(errors="surrogatepass")).digest())
+    found = dict.fromkeys(order, "train")
+    for name, fraction in (("test", test), ("val", val)):
+        room = round(fraction * clips.total())
+        for person in order:
+            if found[person] == "train" and clips[person] <= room:
+                found[person], room = name, room - clips[person]
+        free = [person for person in order if found[person] == "train"]
+        if fraction > 0 and name not in found.values() and len(free) > 1:
+            found[min(free, key=lambda person: clips[person])] = name
+    return found
+
+
 def read_splits(root: Path, *, names: Mapping[str, object]) -> dict[str, str]:
     """Read splits.csv, if it exists; it must then name every video."""
     rows = read_video_table(root / "splits.csv", columns=("video", "split"), names=names)

@@ -11,12 +11,24 @@ An .npz file holds `points` [T, J, 2 or 3], `joints` (J names) and, optionally, 
 joint) or `time` (seconds), `<joint>_x`, `<joint>_y`, optionally `<joint>_z` and `<joint>_visibility`; empty cells are
 joints that were not detected. The tables name a sequence by its path below `root`: `serve/first.csv`. Without fps a
 second is one frame long.
+
+`load_events` reads videos with key events in one table, for anybody's folder:
+
+    root/events.csv     file, and optionally action, person, split, fps, frames; every other column is an event
+    root/<file>         videos, named by their path below `root`
+
+A row is a video, a cell the second of the event; in a column whose name ends in `_frame` it is the number of the frame,
+from 0. Empty cells are events that do not occur. Without `split`, whole people are held out, chosen by a hash of the
+name; without `person`, single videos. `LAYOUTS` names the tables of data sets that have this shape, in frames. Ski
+jumps are poses (`<archive>.npz:<array>`) of 15 joints of the body and 8 of the skis; their index does not name them, so
+that names follow from the lengths of the limbs, and left may be right.
 """
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from warnings import warn
@@ -25,9 +37,12 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.data.folder import read_phases, read_splits, read_video_table, split_by_name
-from inphase.data.video import Problem, Video, check_split, read_numbered_table
+from inphase.data.folder import read_phases, read_splits, read_video_table, split_by_name, split_people
+from inphase.data.video import SPLITS, Problem, Video, check_split, read_numbered_table, read_table
+from inphase.media.recording import open_recording
+from inphase.pose.pose import JOINTS13
 from inphase.progress import summarize
+from inphase.storage.errors import MediaError
 
 # A joint is visible if its visibility or confidence is above this value.
 MIN_VISIBILITY = 0.5
@@ -234,3 +249,145 @@ def _find(root: Path) -> Iterator[tuple[str, tuple[Path, str]]]:
         below = file.relative_to(root)
         action = below.parts[0] if len(below.parts) > 1 else root.resolve().name
         yield unicodedata.normalize("NFC", below.as_posix()), (file, unicodedata.normalize("NFC", action))
+
+
+EVENTS_TABLE, FRAME_SUFFIX = "events.csv", "_frame"
+KNOWN_COLUMNS = ("file", "action", "person", "split", "fps", "frames")
+# Where the joints of PennAction are among those of a ski jump.
+SKI_JUMP_JOINTS = (0, 1, 2, 5, 3, 6, 4, 8, 11, 9, 12, 10, 13)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The table of a data set, its events, the column of the frame that they count from, and its frames per second."""
+
+    table: str = EVENTS_TABLE
+    events: tuple[str, ...] = ()
+    first_frame: str | None = None
+    fps: float | None = None
+
+
+LAYOUTS = {
+    "events": Layout(),
+    "lsa64_signs": Layout("index.csv", ("hand_onset", "hand_half", "hand_farthest")),
+    "knot_tying": Layout("index.csv", ("loop1", "reach1", "pull1", "loop2", "reach2", "pull2", "drop")),
+    "ski_jump_poses": Layout("index.csv", ("take_off_frame", "landing", "telemark_start"), "first_frame", 50.0),
+}
+
+
+def load_events(
+    root: Path | str, *, split: str, val: float = 0.1, test: float = 0.2, seed: int = 0, layout: str = "events"
+) -> list[Video]:
+    """List the videos of the table with their events, and phases between them where every video has all in order.
+
+    People with about the fractions `val` and `test` of the videos are held out; another `seed` chooses others. A row
+    that contradicts itself is skipped with a warning.
+    """
+    root, chosen = Path(root), LAYOUTS[layout]
+    check_split(split)
+    table = root / chosen.table
+    if not table.is_file():
+        raise FileNotFoundError(
+            f"no {chosen.table} in {root}: write one row per video, file and the second of each event"
+        )
+    rows = read_table(table, columns=("file",))
+    names = chosen.events or tuple(name for name in (rows[0] if rows else {}) if name and name not in KNOWN_COLUMNS)
+    if not rows or not names:
+        raise ValueError(
+            f"{table} has no {'event column' if rows else 'rows'}: add one for each {'event' if rows else 'video'}"
+        )
+    people = [row.get("person") or row["file"] for row in rows]
+    held_out = split_people(people, val=val, test=test, seed=seed)
+    videos = []
+    for row, person in zip(rows, people, strict=True):
+        belongs = row.get("split") if not chosen.events and row.get("split") else held_out[person]
+        if belongs not in SPLITS:
+            raise ValueError(f"{table}, {row['file']}: split {belongs!r}; write one of {', '.join(SPLITS)}")
+        if split not in ("all", belongs):
+            continue
+        try:
+            events = {name.removesuffix(FRAME_SUFFIX): row[name].strip() for name in names if row.get(name, "").strip()}
+            in_frames = {
+                name.removesuffix(FRAME_SUFFIX) for name in names if chosen.events or name.endswith(FRAME_SUFFIX)
+            }
+            poses = ".npz:" in row["file"]
+            about = _read_ski_jump(root, row, chosen) if poses else _describe_file(root / row["file"], row)
+            frames = _place_events(
+                events, in_frames, about.pop("times"), int(row[chosen.first_frame]) if chosen.first_frame else 0
+            )
+        except (ValueError, MediaError, OSError, KeyError) as error:
+            warn(Problem(f"{table}, {row['file']}", str(error), "correct the row"), stacklevel=2)
+            continue
+        action = row.get("action") or root.resolve().name
+        videos.append(Video(row["file"], action, belongs, events=frames, notes={"person": person}, **about))
+    return _add_phases(videos, tuple(name.removesuffix(FRAME_SUFFIX) for name in names))
+
+
+load_signs, load_knots, load_ski_jumps = (
+    partial(load_events, layout=name) for name in ("lsa64_signs", "knot_tying", "ski_jump_poses")
+)
+
+
+def _describe_file(path: Path, row: Mapping[str, str]) -> dict[str, Any]:
+    """Describe a video file; the table may name its frames and fps, which need not be measured then."""
+    if not path.exists():
+        raise ValueError("the file does not exist")
+    if row.get("fps") and row.get("frames"):
+        length, fps = int(row["frames"]), float(row["fps"])
+        return {"path": path, "length": length, "rate": fps, "times": np.arange(length) / fps}
+    times = open_recording(path).times
+    fps = 1 / float(np.median(np.diff(times))) if len(times) > 1 else 1.0
+    return {"path": path, "length": len(times), "rate": fps, "times": times}
+
+
+def _read_ski_jump(root: Path, row: Mapping[str, str], layout: Layout) -> dict[str, Any]:
+    """Read the poses of a ski jump, [T, 23, 3]; frames without one have no visible joint."""
+    archive, name = row["file"].split(":", 1)
+    with np.load(root / archive, allow_pickle=False) as arrays:
+        points, frames = arrays[name][:, SKI_JUMP_JOINTS], arrays[f"{name}_frame"]
+    places = frames - int(row["first_frame"])
+    length = int(places.max()) + 1
+    keypoints, visibility = np.zeros((length, len(JOINTS13), 2), np.float32), np.zeros((length, len(JOINTS13)), bool)
+    keypoints[places], visibility[places] = points[..., :2], points[..., 2] > 0
+    corner = np.ceil(keypoints[visibility].max(0)).astype(int) + 1
+    return {
+        "length": length,
+        "rate": layout.fps,
+        "size": (int(corner[1]), int(corner[0])),
+        "keypoints": keypoints,
+        "visibility": visibility,
+        "joints": JOINTS13,
+        "times": np.arange(length) / (layout.fps or 1.0),
+    }
+
+
+def _place_events(events: Mapping[str, str], in_frames: set[str], times: Any, first: int) -> dict[str, int]:
+    """Convert cells to frame numbers; raise if one is not a number or lies outside of the video."""
+    placed = {}
+    for name, cell in events.items():
+        value = float(cell)
+        frame = round(value) - first if name in in_frames else int(np.abs(times - value).argmin())
+        last = len(times) - 1 if name in in_frames else float(times[-1]) + 0.5
+        if not 0 <= (frame if name in in_frames else value) <= last:
+            raise ValueError(f"{name} at {cell} lies outside of the video, which has {len(times)} frames")
+        placed[name] = frame
+    return placed
+
+
+def _add_phases(videos: list[Video], names: tuple[str, ...]) -> list[Video]:
+    """Number the phases between events, the one before the first event 0, if all videos have all events in order."""
+    ordered = [
+        list(video.events) == list(names) and bool((np.diff(list(video.events.values())) > 0).all()) for video in videos
+    ]
+    if not videos or not all(ordered):
+        return videos
+    return [
+        replace(
+            video,
+            phases=np.searchsorted(list(video.events.values()), np.arange(video.length or 0), side="right").astype(
+                np.int64
+            ),
+            phase_names=("start", *names),
+        )
+        for video in videos
+    ]

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from inphase.data import folder as collection
 from inphase.data.frame_source import sources
+from inphase.data.keypoints import EVENTS_TABLE, load_events
 from inphase.data.video import Problem, Video
 from inphase.media.frame_store import FillSummary, fill_store
 from inphase.pose.pose_store import fill_poses
@@ -38,8 +39,8 @@ class Fitted:
     """The result of fitting a folder: the run, its modality, and the videos that were left out with the reasons.
 
     `split` is the one to evaluate on: "test" where videos were held out, otherwise "train". `labeled` is whether
-    phases.csv labels when something happens. `messages` are the decisions, in sentences for the user. `measured` is
-    the evaluation, if one was made.
+    phases.csv or events.csv labels when something happens. `messages` are the decisions, in sentences for the user.
+    `measured` is the evaluation, if one was made.
     """
 
     run: Run
@@ -114,14 +115,15 @@ def fit(
     people are found in most of the videos, otherwise image. A video without a person trains the image part alone.
     Decoded frames or poses are stored in the run folder; poses are also cached in `cache`, by default the user's cache
     folder. `workers` processes extract them, each video within `limits` of time and memory; a video that cannot be read
-    is left out. A fifth of the videos is held out for evaluation. `changes` to the recipe are `table.key=value`.
-    `measure` evaluates the run at the end. Interrupted at any moment, the same call resumes. `on_status` receives
-    messages and the status of training, `progress` the stage and the counts.
+    is left out. A fifth of the videos is held out for evaluation: of people, where events.csv in the folder names them.
+    `changes` to the recipe are `table.key=value`. `measure` evaluates the run at the end. Interrupted at any moment,
+    the same call resumes. `on_status` receives messages and the status of training, `progress` the stage and counts.
     """
     if modality not in ("auto", "pose", "image", "both"):
         raise ValueError(f"modality must be auto, pose, image or both, got {modality!r}")
     folder, run = Path(folder), Run(out)
-    videos = collection.load(folder, split="all", val=0.0, test=0.0)
+    with_events = (folder / EVENTS_TABLE).is_file()
+    videos = (load_events if with_events else collection.load)(folder, split="all", val=0.0, test=0.0)
     _require_pairs(videos, folder)
     recipes = {name: read_recipe(f"fit_{name}", changes=changes) for name in ("pose", "image", "both")}
     extraction = _Extraction(
@@ -144,6 +146,7 @@ def fit(
         )
     data: dict[str, Any] = {"root": str(folder.resolve()), "store": str(run.store.resolve()), "val": 0.0}
     data["test"] = HELD_OUT_FRACTION if hold_out else 0.0
+    data |= {"name": "events"} if with_events else {}
     recipe = replace(recipes[chosen], data={**recipes[chosen].data, **data})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Problem)  # the messages name the videos that are left out
