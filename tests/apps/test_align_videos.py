@@ -1,3 +1,4 @@
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -59,6 +60,13 @@ def test_videos_are_aligned_written_and_described(films: list[Path], tmp_path: P
     described = json.loads(json.dumps(aligned.to_dict(), allow_nan=False))
     assert [video["name"] for video in described["videos"]] == ["quick", "slow"]
     np.testing.assert_array_equal(described["videos"][1]["seconds"], aligned.seconds[:, 1])
+    certainty = read_playback(tmp_path / "out").tracks[1].certainty
+    assert certainty is not None
+    np.testing.assert_allclose(certainty.probability, described["videos"][1]["moments"], atol=1e-3)
+    with (tmp_path / "out" / "path.csv").open(encoding="utf-8", newline="") as opened:
+        head, *rows = csv.reader(opened)
+    assert head == ["quick", "slow", "probability of slow"]
+    np.testing.assert_allclose([float(row[2]) for row in rows], certainty.probability, atol=1e-3)
 
 
 def test_costs_are_computed_once_for_aligning_and_drawing(

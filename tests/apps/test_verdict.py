@@ -2,10 +2,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from inphase.align.matching import align_with_itself, match
-from inphase.apps.verdict import Verdict, cost_ratio, judge
+from inphase.align.path import expected_path
+from inphase.apps import verdict
+from inphase.apps.alignment_files import add_certainty
+from inphase.apps.verdict import (
+    COST_NUMBERS,
+    MOMENT_NUMBERS,
+    MOMENT_WEIGHTS,
+    WHOLE_NUMBERS,
+    WHOLE_WEIGHTS,
+    Verdict,
+    gather,
+    judge,
+)
 from inphase.models.embedding import Embedding, Route
+from inphase.playback import VideoTrack
 from tests.apps.curves import on_curve
 
 ROUTES = (Route(6, 0.1), Route(6, 0.05))
@@ -19,32 +33,140 @@ def both(moments: np.ndarray, *, noise: float = 0.0, seed: int = 0) -> Embedding
     return Embedding(rows.astype(np.float32), np.arange(len(moments)) / 30, "both", routes=ROUTES)
 
 
+def other_action(like: Embedding) -> Embedding:
+    noise = np.random.default_rng(0).normal(size=like.values.shape).astype(np.float32)
+    return replace(like, values=noise / np.linalg.norm(noise, axis=1, keepdims=True))
+
+
+X, Y = both(np.linspace(0, 1, 60)), both(np.linspace(0, 1, 80) ** 1.3)
+
+
 def test_the_same_action_is_good_and_another_is_not_trusted() -> None:
-    x = both(np.linspace(0, 1, 60))
-    good = judge(x, y := both(np.linspace(0, 1, 80) ** 1.3), match(x, y))
-    assert (good.judgment, good.reasons) == ("good", ())
-    noise = np.random.default_rng(0).normal(size=y.values.shape).astype(np.float32)
-    other = replace(y, values=noise / np.linalg.norm(noise, axis=1, keepdims=True))
-    wrong = judge(x, other, match(x, other))
+    good = judge(X, Y, match(X, Y))
+    assert (good.judgment, good.reasons, good.stretches) == ("good", (), ())
+    assert good.moments.shape == (60,)
+    assert good.moments.mean() > 0.8
+    wrong = judge(X, other_action(Y), match(X, other_action(Y)))
     assert wrong.judgment == "do_not_trust"
-    assert "hardly more alike than others" in wrong.reasons[0]
+    assert wrong.moments.max() < 0.3
+    assert any("hardly more alike than others" in reason for reason in wrong.reasons)
     assert good.probability is not None
     assert wrong.probability is not None
     assert wrong.probability < 0.3 < 0.7 <= good.probability
 
 
-def test_without_costs_or_with_one_modality_there_is_no_verdict() -> None:
-    x, y = both(np.linspace(0, 1, 20)), both(np.linspace(0, 1, 30))
-    assert judge(x, x, align_with_itself(20)) == Verdict()
-    assert judge(x, y, match(x, y, keep_cost=False)) == Verdict()
-    one = Embedding(x.values, x.times)
-    assert judge(one, one, match(one, one)) == Verdict()
-    assert Verdict().to_dict() == {"verdict": None, "probability": None, "reasons": []}
+def test_a_reversed_video_is_not_trusted_and_named() -> None:
+    backwards = replace(Y, values=np.ascontiguousarray(Y.values[::-1]))
+    found = judge(X, backwards, match(X, backwards))
+    assert found.judgment == "do_not_trust"
+    assert "One video fits the other better if it is played backwards." in found.reasons
 
 
-def test_the_ratio_is_that_of_the_path_to_all() -> None:
-    found = match(both(np.linspace(0, 1, 5)), both(np.linspace(0, 1, 7)))
+@pytest.mark.parametrize("modality", ["pose", "image"])
+def test_one_modality_has_a_verdict_of_its_own(modality: str) -> None:
+    x, y = (replace(on_curve(np.linspace(0, 1, n)), modality=modality) for n in (50, 70))
+    evidence = gather(x, y, match(x, y))
+    assert evidence is not None
+    assert evidence.kind == modality
+    right, wrong = judge(x, y, match(x, y)), judge(x, other_action(y), match(x, other_action(y)))
+    assert right.probability is not None
+    assert wrong.probability is not None
+    assert right.probability > 0.5 > wrong.probability
+
+
+def test_a_stretch_that_differs_is_named_by_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of y shows something else: its moments are improbable, those far from it are not."""
+    monkeypatch.setitem(verdict.MOMENT_WEIGHTS, "pose_image", (-3.0, 6.0, -3.0, 0.0, 0.0, 0.0, 0.5))
+    values = Y.values.copy()
+    values[20:65] = other_action(Y).values[20:65]
+    y = replace(Y, values=values)
+    found = judge(X, y, match(X, y))
+    times = match(X, Y).time_map(X.times, Y.times)
+    inside = (times > 22 / 30) & (times < 60 / 30)
+    assert found.moments[inside].mean() < found.moments[:12].mean() - 0.1
+    assert found.judgment == "check"
+    start, end = found.stretches[0]
+    assert X.times[inside].min() - 0.3 <= start < end <= X.times[inside].max() + 0.3
+    assert f"Check these moments of the reference: {start:.1f} to {end:.1f} s" in found.reasons[-1]
+
+
+def test_there_are_as_many_weights_as_numbers() -> None:
+    for kind in ("pose_image", "pose", "image"):
+        costs = 1 + (len(kind.split("_")) if "_" in kind else 0)
+        assert len(WHOLE_WEIGHTS[kind]) == 1 + costs * len(COST_NUMBERS) + len(WHOLE_NUMBERS)
+        assert len(MOMENT_WEIGHTS[kind]) == 1 + len(MOMENT_NUMBERS)
+
+
+def test_the_numbers_of_a_cost_are_what_they_are_called() -> None:
+    found = match(X, Y)
+    evidence = gather(X, Y, found)
+    assert evidence is not None
     assert found.cost_matrix is not None
-    on_path = [found.cost_matrix[i, j] for i, j in found.path.tolist()]
-    assert cost_ratio(found) == pytest.approx(np.mean(on_path) / found.cost_matrix.mean(), rel=1e-5)
-    assert cost_ratio(replace(found, cost_matrix=np.zeros((5, 7)))) == 1.0
+    cost = np.asarray(found.cost_matrix, np.float64)
+    on_path = [cost[i, j] for i, j in found.path.tolist()]
+    assert evidence.cost["ratio"] == pytest.approx(np.mean(on_path) / cost.mean(), rel=1e-5)
+    ranks = [(np.mean(cost[i] < cost[i, j]) + np.mean(cost[:, j] < cost[i, j])) / 2 for i, j in found.path.tolist()]
+    assert evidence.cost["rank"] == pytest.approx(np.mean(ranks))
+    backwards = match(X, replace(Y, values=np.ascontiguousarray(Y.values[::-1])))
+    step = (backwards.cost / len(backwards.path) - found.cost / len(found.path)) / cost.mean()
+    assert evidence.cost["reversal"] == pytest.approx(step, rel=1e-4)
+    assert evidence.cost["motion"] > 0.95
+    assert evidence.cost["nearest"] > 0.9
+
+
+def test_a_long_pair_is_judged_on_fewer_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = judge(X, Y, match(X, Y))
+    monkeypatch.setattr(verdict, "MAX_CELLS", 60 * 80 // 4)
+    thin = judge(X, Y, match(X, Y))
+    assert thin.moments.shape == whole.moments.shape
+    assert thin.judgment == whole.judgment
+
+
+def test_without_costs_there_is_no_verdict_and_stillness_is_a_reason() -> None:
+    assert judge(X, X, align_with_itself(60)).judgment is None
+    assert judge(X, Y, match(X, Y, keep_cost=False)).judgment is None
+    assert judge(X, Y, match(X, Y, subsequence=True)).to_dict()["verdict"] is None
+    still = replace(Y, values=np.zeros_like(Y.values))
+    assert judge(X, still, match(X, still)).reasons == ("Nothing moves in one of the videos.",)
+    described = Verdict().to_dict()
+    assert described == {"verdict": None, "probability": None, "reasons": [], "moments": [], "check": []}
+
+
+def test_tracks_get_the_certainty_of_their_verdicts() -> None:
+    track = VideoTrack("a", 2.0, 30.0, (9, 9), media="a.mp4")
+    found = judge(X, Y, match(X, Y))
+    reference, other = add_certainty([track, track], [Verdict(), found], X.times)
+    assert reference.certainty is None
+    assert other.certainty is not None
+    assert other.certainty.judgment == "good"
+    np.testing.assert_allclose(other.certainty.probability, found.moments, atol=1e-6)
+
+
+def test_an_action_that_repeats_is_to_be_checked_and_its_period_named() -> None:
+    periods = np.concatenate([np.linspace(0, 0.9, 15, endpoint=False)] * 6)
+    x, y = both(periods, noise=0.05), both(np.roll(periods, 3), noise=0.05, seed=5)
+    found = judge(x, y, match(x, y))
+    assert found.judgment in ("check", "do_not_trust")
+    evidence = gather(x, y, match(x, y))
+    assert evidence is not None
+    assert evidence.cycle == pytest.approx(0.5, abs=0.04)
+    assert any("The action repeats every 0.5 s" in reason for reason in found.reasons)
+    once = gather(X, Y, match(X, Y))
+    assert once is not None
+    assert once.cycle is None
+
+
+def test_slow_motion_is_measured_and_named_among_the_reasons() -> None:
+    slow = both(np.linspace(0, 1, 241))
+    evidence = gather(X, slow, match(X, slow))
+    assert evidence is not None
+    assert evidence.tempo == pytest.approx(4.0, abs=0.4)
+    reasons = list(verdict._reasons(evidence))
+    assert reasons[0] == f"The video runs {evidence.tempo:.1f} times slower than the other: it may be slow motion."
+
+
+def test_the_posterior_is_that_of_soft_dtw() -> None:
+    cost = np.random.default_rng(0).uniform(0, 5, (13, 17))
+    weights = expected_path(torch.from_numpy(cost)[None], kind="soft", gamma=verdict.TEMPERATURE)[0].numpy()
+    found = verdict._posterior(cost)
+    np.testing.assert_allclose(found / found.sum(1, keepdims=True), weights / weights.sum(1, keepdims=True), atol=1e-9)

@@ -16,13 +16,14 @@ from inphase.apps.alignment_files import (
     OUTPUTS,
     Output,
     Seconds,
+    add_certainty,
     make_curves,
     make_pair,
     make_time_map,
     make_track,
 )
 from inphase.apps.labels import Event, Labels, label_track, read_labels
-from inphase.apps.verdict import TOLERANCE_SECONDS, Verdict, describe_aligned, judge
+from inphase.apps.verdict import TOLERANCE_SECONDS, Verdict, describe_aligned, describe_doubts, judge
 from inphase.media.recording import (
     NamedVideo,
     find_reference,
@@ -155,7 +156,7 @@ class Aligned:
     def playback(self, media: Sequence[str]) -> Playback:
         """Describe the aligned videos for the viewer; `media` are the paths of their files in its folder."""
         made = make_playback(self.recordings, media, self.embeddings, self.synchronization, pairs=self.pairs)
-        tracks = list(made.tracks)
+        tracks = add_certainty(made.tracks, self.verdicts, self.clock)
         if self.marks:
             tracks[self.reference] = label_track(tracks[self.reference], self.labels)
         return made.replace(tracks=tuple(tracks))
@@ -181,7 +182,8 @@ class Aligned:
             if found.kept is not None:
                 of_reference, own = (int((~mask).sum()) for mask in found.kept)
                 dropped.append(f"{each.name}: {own} frames dropped, and {of_reference} of the reference")
-        return Summary([self.why, *dropped], describe_left_out(self.left_out), title, columns, rows)
+        notes = [self.why, *dropped, *describe_doubts(self.recordings, self.verdicts)]
+        return Summary(notes, describe_left_out(self.left_out), title, columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the alignment as JSON-ready values: seconds of every video at each frame of the reference.
@@ -219,16 +221,15 @@ def align_videos(
 
     `model` is a run folder, an encoder file or an `Encoder`; without one, `modality` chooses a shipped encoder: "auto"
     is both: images, and pose for each video that shows a person. Three or more videos vote on each alignment.
-    `reference` is a number from 1, a name, or
-    "medoid" for the video with the least sum of distances to the others; by default the first video, with `subsequence`
-    the shortest, which is then located inside each of the others. `drop` leaves out frames without a counterpart, at
-    the start, the end or between: the share of all pairs of frames that are cheaper than dropping one, so that less
-    drops more (`match`). `smooth` above 0 removes changes of speed that last less than this many seconds. `fps` is the
-    number of frames per second to embed. `cache` is the folder of cached embeddings, by default `~/.cache/inphase`.
-    `pose_estimator` is a name in `POSE_ESTIMATORS` or an import path "module:Class". A video that cannot be read or
-    embedded is left out, unless it is the reference or fewer than two remain. `labels`, a CSV table or `Labels`, are
-    those of the reference; `joints`, `freeze`, `slow`, `height` and `max_mb` are the look of aligned.mp4
-    (`VideoStyle`). `joints` are estimated also if images are embedded.
+    `reference` is a number from 1, a name, or "medoid" for the video with the least sum of distances to the others; by
+    default the first video, with `subsequence` the shortest, which is then located inside each of the others. `drop`
+    leaves out frames without a counterpart, at the start, the end or between: the share of all pairs of frames that are
+    cheaper than dropping one, so that less drops more (`match`). `smooth` above 0 removes changes of speed that last
+    less than this many seconds. `fps` is the number of frames per second to embed. `cache` is the folder of cached
+    embeddings, by default `~/.cache/inphase`. `pose_estimator` is a name in `POSE_ESTIMATORS` or an import path
+    "module:Class". A video that cannot be read or embedded is left out, unless it is the reference or fewer than two
+    remain. `labels`, a CSV table or `Labels`, are those of the reference; `joints`, `freeze`, `slow`, `height` and
+    `max_mb` are the look of aligned.mp4 (`VideoStyle`). `joints` are estimated also if images are embedded.
     """
     if isinstance(videos, str | Path):
         raise ValueError(f"give a list of videos to align, got one path: {videos}")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from inphase.apps.labels import Event
-from inphase.apps.verdict import VERDICT_COLUMNS, describe_row
+from inphase.apps.verdict import VERDICT_COLUMNS, Verdict, describe_row
 from inphase.media.canvas import choose_font
 from inphase.media.recording import NamedVideo
 from inphase.media.render import read_comment, render
@@ -32,7 +32,7 @@ from inphase.align.path import Alignment
 from inphase.media.canvas import Color, JointOverlay
 from inphase.media.render import make_playable
 from inphase.models.embedding import Embedding
-from inphase.playback import Curves, Keypoints, TimeMap, VideoTrack, add_media, principal_curves
+from inphase.playback import Certainty, Curves, Keypoints, TimeMap, VideoTrack, add_media, principal_curves
 from inphase.pose.body import MIN_VISIBILITY
 from inphase.pose.pose import bones
 
@@ -83,6 +83,18 @@ def make_track(
         curves=curves,
         keypoints=None if pose is None else make_keypoints(pose),
     )
+
+
+def add_certainty(tracks: Sequence[VideoTrack], verdicts: Sequence[Verdict], clock: Seconds) -> list[VideoTrack]:
+    """Give every track the certainty of its verdict; `clock` are the seconds of the reference's frames."""
+    made = []
+    for track, found in zip(tracks, verdicts, strict=True):
+        if found.judgment is not None and found.probability is not None:
+            certainty = Certainty(clock, found.moments, found.judgment, found.probability, found.reasons)
+            made.append(track.replace(certainty=certainty))
+        else:
+            made.append(track)
+    return made
 
 
 def make_keypoints(pose: Pose) -> Keypoints:
@@ -248,10 +260,17 @@ def _hash_input(
 
 
 def write_path(aligned: "Aligned", file: Path, progress: Progress) -> None:
-    """Write the second of every video at each frame of the reference, which is the first column."""
+    """Write the second of every video at each frame of the reference, which is the first column.
+
+    The last columns hold the probability that each of these seconds is within 0.1 s, for videos that have a verdict.
+    """
     order = [aligned.reference, *(k for k in range(len(aligned.recordings)) if k != aligned.reference)]
+    judged = [k for k in order if len(aligned.verdicts[k].moments)]
     names = [aligned.recordings[k].name for k in order]
-    write_table(file, [names, *([f"{second:.6f}" for second in row] for row in aligned.seconds[:, order])])
+    names += [f"probability of {aligned.recordings[k].name}" for k in judged]
+    chances = np.array([aligned.verdicts[k].moments for k in judged]).T.reshape(len(aligned.clock), len(judged))
+    rows = zip(aligned.seconds[:, order], chances, strict=True)
+    write_table(file, [names, *([*(f"{s:.6f}" for s in row), *(f"{p:.3f}" for p in sure)] for row, sure in rows)])
 
 
 def write_verdicts(aligned: "Aligned", file: Path, progress: Progress) -> None:

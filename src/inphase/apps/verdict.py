@@ -1,69 +1,371 @@
-"""A verdict on an alignment: how probable it is that two videos show the same action and are aligned closely.
+"""A verdict on an alignment: the probability that each moment is within a tenth of a second, and one for the whole.
 
-Any two videos have a cheapest path, whatever they show. The mean cost along it over the mean of all costs shows whether
-the path is worth following: it is near 1 where matched frames are hardly more alike than any others. A logistic
-regression of this ratio, fitted on right pairs of two domains and on wrong ones (`python -m benchmarks.verdict`), gives
-the probability. It holds for embeddings by pose and images together; those of one modality have other ratios.
+Any two videos have a cheapest path, whatever they show. These numbers show whether it is worth following, each for the
+whole cost and for the cost of each modality:
+
+    ratio     the mean cost along the path over the mean of all costs; near 1 where matched frames are like any others
+    rank      the mean share of a row and a column that is cheaper than the cell on the path
+    reversal  how much dearer the best path is if one video is played backwards; negative where that fits better
+    nearest   the share of frames whose nearest frame, in the other video, is within 0.2 s of the path
+    motion    the cosine of the changes of matched frames over 0.4 s to either side
+
+and for the whole the posterior mass of soft-DTW within 0.1 s of the path, how far the modalities' own paths disagree,
+and the ratio of the durations. A logistic regression turns them into the probability that the videos show the same
+action and half of its events are within 0.1 s; a second one, with local numbers, into that of each moment. Both were
+fitted on right pairs and wrong ones of several domains: `python -m benchmarks.verdict` prints the weights.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from inphase.align.path import Alignment
+from inphase.align.cost import BETA
+from inphase.align.matching import pair_cost
+from inphase.align.path import Alignment, shortest_path
 from inphase.media.recording import NamedVideo
-from inphase.models.embedding import Embedding
+from inphase.models.embedding import Embedding, rate_of
+from inphase.models.joint_encoder import PARTS
+from inphase.playback.document import Judgment
 
-Judgment = Literal["good", "check", "do_not_trust"]
-# The logistic regression of the cost ratio (docs/lab/transfer.md).
-CONSTANT, RATIO_WEIGHT = 11.6, -16.7
-# Probabilities from which an alignment is good, and below which it is not to be trusted.
-GOOD, DOUBTFUL = 0.7, 0.3
+Numbers = NDArray[np.float64]
+# The numbers of a cost, and those of the whole alignment and of a moment.
+COST_NUMBERS = ("ratio", "rank", "reversal", "nearest", "motion")
+WHOLE_NUMBERS = ("mass", "disagreement", "duration")
+MOMENT_NUMBERS = ("mass", "rank", "ratio", "disagreement", "speed", "whole")
+# Weights of the two regressions, the constant first, by the modalities that both videos support (docs/lab/verdict.md).
+WHOLE_WEIGHTS: dict[str, tuple[float, ...]] = {
+    "pose_image": (
+        -1.29,
+        -3.63,
+        -5.84,
+        1.13,
+        2.94,
+        -8.63,
+        1.04,
+        1.62,
+        2.59,
+        3.61,
+        4.78,
+        -0.79,
+        3.27,
+        -0.3,
+        3.58,
+        -0.24,
+        1.46,
+        0.19,
+        -3.64,
+    ),
+    "pose": (-6.57, 4.61, -3.82, 6.04, -1.01, 3.21, 2.27, 0.0, -1.09),
+    "image": (2.74, -3.9, -4.09, 1.5, 2.48, -5.29, 1.01, 0.0, -3.47),
+}
+MOMENT_WEIGHTS: dict[str, tuple[float, ...]] = {
+    "pose_image": (-1.8, 1.31, -1.99, 0.97, 0.24, -0.87, 0.96),
+    "pose": (-0.13, 0.57, -0.23, -0.4, 0.0, -1.29, 0.99),
+    "image": (-0.79, 0.82, -1.98, 0.54, 0.0, -0.68, 0.84),
+}
+# Probabilities from which an alignment is good, and below which a moment is to be checked.
+GOOD, UNSURE = 0.7, 0.5
+# Probabilities below which 97 % of the wrong pairs lie that it was fitted on, of one modality 95 %: not to be trusted.
+DOUBTFUL = {"pose_image": 0.39, "pose": 0.59, "image": 0.63}
+# Bound on the logarithm of the odds of the whole: the best alignments hide moments that went wrong, too.
+MAX_SCORE = 3.0
 # A moment counts as right if its error is at most this many seconds.
 TOLERANCE_SECONDS = 0.1
+# Reach of the nearest frames and of the motion, in seconds; the temperature of the posterior.
+NEAREST_SECONDS, MOTION_SECONDS, TEMPERATURE = 0.2, 0.4, 5.0
+# Longer pairs are judged on every second frame, every third, ….
+MAX_CELLS = 1_000_000
+# An action repeats where the path, shifted by at least this many seconds and with this share of it inside, has this
+# share of its gain; a path whose ratio is above the last number has none to speak of.
+MIN_CYCLE_SECONDS, MIN_CYCLE_OVERLAP, MIN_CYCLE_SHARE, MAX_CYCLE_RATIO = 0.25, 0.5, 0.6, 0.9
+# Numbers from which an alignment is odd enough to say so.
+MIN_ODD_RATIO, MIN_NEAREST = 0.5, 0.4
+# Tempos from which a video is called slow motion.
+SLOW_MOTION, MAX_SLOW_MOTION = 2.5, 40.0
+# Stretches to check: shorter ones are not named, nor where little moves; a sentence names so many.
+MIN_STRETCH_SECONDS, MIN_MOTION, MAX_NAMED = 0.2, 0.3, 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Verdict:
-    """A judgment of an alignment, the probability that it is right, and the reasons against it, in sentences."""
+    """A judgment of an alignment, the probability that it is right, and the reasons against it, in sentences.
+
+    `moments` [M] are the probabilities that the frames of the first video are within a tenth of a second of their
+    place, `stretches` the seconds of that video to check.
+    """
 
     judgment: Judgment | None = None
     probability: float | None = None
     reasons: tuple[str, ...] = ()
+    moments: Numbers = field(default_factory=lambda: np.empty(0))
+    stretches: tuple[tuple[float, float], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; null without a verdict."""
-        return {"verdict": self.judgment, "probability": self.probability, "reasons": list(self.reasons)}
+        return {
+            "verdict": self.judgment,
+            "probability": self.probability,
+            "reasons": list(self.reasons),
+            "moments": [round(each, 3) for each in self.moments.tolist()],
+            "check": [list(each) for each in self.stretches],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The numbers that a verdict rests on: of the whole alignment [F], and of each frame of x [M, G] without the whole.
+
+    `kind` names the modalities that both videos support, `cost` the numbers of the whole cost by name. `cycle` is the
+    period in seconds by which the path can be shifted at little cost, if there is one, `tempo` how many seconds of y
+    pass in a second of x.
+    """
+
+    kind: str
+    whole: Numbers
+    moments: Numbers
+    cost: dict[str, float]
+    disagreement: float
+    cycle: float | None
+    tempo: float
 
 
 def judge(x: Embedding, y: Embedding, alignment: Alignment) -> Verdict:
-    """Judge the alignment of two whole videos; the verdict is empty without a cost matrix, and for one modality."""
+    """Judge the alignment of two whole videos; the verdict is empty without a cost matrix.
+
+    Time: that of a few alignments.
+    """
     m, n = alignment.shape
-    whole = alignment.path[[0, -1]].tolist() == [[0, 0], [m - 1, n - 1]]
-    if alignment.cost_matrix is None or not whole or min(len(x.routes), len(y.routes)) < 2:
+    whole = len(alignment.path) > 0 and alignment.path[[0, -1]].tolist() == [[0, 0], [m - 1, n - 1]]
+    if alignment.cost_matrix is None or not whole or min(m, n) < 3:
         return Verdict()
-    ratio = cost_ratio(alignment)
-    probability = 1 / (1 + math.exp(-(CONSTANT + RATIO_WEIGHT * ratio)))
-    if probability >= GOOD:
-        return Verdict("good", probability)
-    reason = f"Matched frames are hardly more alike than others: their cost is {ratio:.0%} of the average."
-    return Verdict("check" if probability >= DOUBTFUL else "do_not_trust", probability, (reason,))
+    evidence = gather(x, y, alignment)
+    if evidence is None:
+        return Verdict("do_not_trust", 0.0, ("Nothing moves in one of the videos.",), np.zeros(m))
+    weights = np.array(WHOLE_WEIGHTS[evidence.kind])
+    score = float(np.clip(weights[0] + evidence.whole @ weights[1:], -MAX_SCORE, MAX_SCORE))
+    probability = _logistic(score)
+    local = np.array(MOMENT_WEIGHTS[evidence.kind])
+    moments = _logistic(
+        local[0] + np.column_stack([evidence.moments, np.full(len(evidence.moments), score)]) @ local[1:]
+    )
+    step = -(-m // len(moments))
+    moments = np.interp(np.arange(m), np.arange(len(moments)) * step, moments)
+    stretches = tuple(_stretches(x, moments))
+    judgment: Judgment = "do_not_trust" if probability < DOUBTFUL[evidence.kind] else "check"
+    if probability >= GOOD and not stretches and evidence.cycle is None:
+        judgment = "good"
+    reasons = [] if probability >= GOOD else list(_reasons(evidence))
+    if evidence.cycle is not None:
+        reasons.append(f"The action repeats every {evidence.cycle:.1f} s: the videos may be off by a repetition.")
+    if stretches and judgment == "check":
+        reasons.append(_name_stretches(stretches))
+    return Verdict(judgment, float(probability), tuple(reasons), moments, stretches)
 
 
-def cost_ratio(alignment: Alignment) -> float:
-    """Divide the mean cost along the path by the mean of all costs; 1 where all costs are 0."""
-    matrix = np.asarray(alignment.cost_matrix, np.float64)
-    i, j = alignment.path.T
-    mean = float(matrix.mean())
-    return float(matrix[i, j].mean()) / mean if mean > 0 else 1.0
+def gather(x: Embedding, y: Embedding, alignment: Alignment) -> Evidence | None:
+    """Take the numbers of an alignment that holds its cost matrix; None where one video supports no modality."""
+    step = math.ceil(math.sqrt(alignment.shape[0] * alignment.shape[1] / MAX_CELLS))
+    cost = np.ascontiguousarray(np.asarray(alignment.cost_matrix, np.float64)[::step, ::step])
+    path = np.unique(alignment.path // step, axis=0)
+    rates = [rate / step for rate in (rate_of(x.times) or 1.0, rate_of(y.times) or 1.0)]
+    routes = _routes(x, y)
+    if not routes:
+        return None
+    frames = _frame_map(path, len(cost))
+    sides = [torch.cat(parts, dim=1)[::step] for parts in zip(*(each for _, each in routes.values()), strict=True)]
+    numbers, maps = [_cost_numbers(cost, sides, path, frames, rates)], []
+    for beta, parts in routes.values() if len(routes) > 1 else ():
+        part = np.ascontiguousarray(pair_cost(*parts, beta=beta).double().numpy()[::step, ::step])
+        numbers.append(_cost_numbers(part, [each[::step] for each in parts], path, frames, rates))
+        maps.append(_frame_map(shortest_path(torch.from_numpy(part)).path, len(cost)))
+    gap = np.minimum(np.abs(maps[0] - maps[1]) / rates[1], 1.0) if maps else np.zeros(len(cost))
+    weights = _posterior(cost)
+    near = np.abs(np.arange(cost.shape[1]) - frames[:, None]) <= TOLERANCE_SECONDS * rates[1] + 0.5
+    mass = (weights * near).sum(1) / np.maximum(weights.sum(1), 1e-12)
+    lasting = [length / rate for length, rate in zip(cost.shape, rates, strict=True)]
+    whole = np.array([mass.mean(), gap.mean(), abs(math.log(lasting[0] / lasting[1]))])
+    i = path[:, 0]
+    count = np.maximum(np.bincount(i, minlength=len(cost)), 1)
+    ranks = np.bincount(i, _ranks(cost, path), len(cost)) / count
+    ratios = np.bincount(i, cost[tuple(path.T)], len(cost)) / count / max(float(cost.mean()), 1e-12)
+    local = np.column_stack([mass, ranks, ratios, gap, _speed_changes(frames, rates)])
+    named = dict(zip(COST_NUMBERS, numbers[0], strict=True))
+    return Evidence(
+        "_".join(routes),
+        np.concatenate([*numbers, whole]),
+        local,
+        named,
+        float(gap.mean()),
+        cycle=find_cycle(cost, path, rates[1]),
+        tempo=_tempo(frames, rates),
+    )
 
 
-def describe_aligned(
-    video: NamedVideo, found: Alignment, verdict: Verdict, seconds: NDArray[np.float64]
-) -> dict[str, Any]:
+def find_cycle(cost: Numbers, path: NDArray[np.int64], rate: float) -> float | None:
+    """Find the shift of a path, in seconds, at which it costs nearly as little: the period of an action that repeats.
+
+    The gain of the path is the mean cost less its own. The shifted path must have most of that gain, and cost less than
+    its neighbors. A path that gains little is not examined: any shift is as good.
+    """
+    i, j = path.T
+    mean, least = float(cost.mean()), max(2, round(MIN_CYCLE_SECONDS * rate))
+    if cost[i, j].mean() > MAX_CYCLE_RATIO * mean:
+        return None
+    shares = {}
+    for shift in [*range(-(cost.shape[1] // 2), 1 - least), *range(least, cost.shape[1] // 2 + 1)]:
+        inside = (j + shift >= 0) & (j + shift < cost.shape[1])
+        if inside.mean() >= MIN_CYCLE_OVERLAP:
+            gain = mean - float(cost[i[inside], j[inside]].mean())
+            shares[shift] = (mean - float(cost[i[inside], j[inside] + shift].mean())) / max(gain, 1e-12)
+    peaks = [k for k, value in shares.items() if value >= max(shares.get(k - 1, np.inf), shares.get(k + 1, np.inf))]
+    found = [abs(k) / rate for k in peaks if shares[k] >= MIN_CYCLE_SHARE]
+    return min(found, default=None)
+
+
+def _tempo(frames: Numbers, rates: Sequence[float]) -> float:
+    """Take the seconds of y that pass in a second of x, over the middle half of x."""
+    quarter = len(frames) // 4
+    middle = frames[quarter : len(frames) - quarter]
+    return float((middle[-1] - middle[0]) / max(len(middle) - 1, 1) * rates[0] / rates[1])
+
+
+def _routes(x: Embedding, y: Embedding) -> dict[str, tuple[float, list[torch.Tensor]]]:
+    """Split embeddings into the modalities that both support: the temperature, and the unit vectors of both sides."""
+    routes = x.routes or ((x.values.shape[1], BETA),)
+    names = PARTS if len(routes) > 1 else ("image" if x.modality == "image" else "pose",)
+    found, begin = {}, 0
+    for name, (width, beta) in zip(names, routes, strict=True):
+        sides = [torch.from_numpy(side.values[:, begin : begin + width]) for side in (x, y)]
+        begin += width
+        if all(bool(side.any()) for side in sides):
+            found[name] = beta, [torch.nn.functional.normalize(side, dim=1) for side in sides]
+    return found
+
+
+def _cost_numbers(
+    cost: Numbers, sides: Sequence[torch.Tensor], path: NDArray[np.int64], frames: Numbers, rates: Sequence[float]
+) -> Numbers:
+    """Take the numbers of a cost [M, N] along a path: `COST_NUMBERS`."""
+    m, n = cost.shape
+    mean = max(float(cost.mean()), 1e-12)
+    ratio = float(cost[tuple(path.T)].mean()) / mean
+    best = shortest_path(torch.from_numpy(cost))
+    backwards = shortest_path(torch.from_numpy(np.ascontiguousarray(cost[:, ::-1])))
+    reversal = (backwards.cost / len(backwards.path) - best.cost / len(best.path)) / mean
+    rows = np.interp(np.arange(n), frames + 1e-9 * np.arange(m), np.arange(m))
+    nearest = np.mean(np.abs(cost.argmin(1) - frames) <= NEAREST_SECONDS * rates[1]) / 2
+    nearest += np.mean(np.abs(cost.argmin(0) - rows) <= NEAREST_SECONDS * rates[0]) / 2
+    return np.array([ratio, _ranks(cost, path).mean(), reversal, nearest, _motion(sides, frames, rates[0])])
+
+
+def _posterior(cost: Numbers) -> Numbers:
+    """Take the probability of every cell [M, N] to lie on the path, up to a factor: soft-DTW there and back."""
+    there, back = _soft_table(cost), _soft_table(cost[::-1, ::-1])[::-1, ::-1]
+    excess = there + back - cost
+    return np.asarray(np.exp(-np.minimum((excess - excess.min(1, keepdims=True)) / TEMPERATURE, 50.0)))
+
+
+def _soft_table(cost: Numbers) -> Numbers:
+    """Accumulate a cost [M, N] by soft-DTW, one antidiagonal after the other: M + N steps."""
+    m, n = cost.shape
+    table = np.full((m + 1, n + 1), np.inf)
+    table[0, 0] = 0.0
+    for diagonal in range(2, m + n + 1):
+        i = np.arange(max(1, diagonal - n), min(m, diagonal - 1) + 1)
+        j = diagonal - i
+        before = np.stack([table[i - 1, j - 1], table[i - 1, j], table[i, j - 1]])
+        least = before.min(0)
+        table[i, j] = cost[i - 1, j - 1] + least - TEMPERATURE * np.log(np.exp((least - before) / TEMPERATURE).sum(0))
+    return table[1:, 1:]
+
+
+def _ranks(cost: Numbers, path: NDArray[np.int64]) -> Numbers:
+    """Take the share of each path cell's row and column that is cheaper, [L]."""
+    i, j = path.T
+    on_path = cost[i, j]
+    return np.asarray(((cost[i] < on_path[:, None]).mean(1) + (cost[:, j] < on_path).mean(0)) / 2)
+
+
+def _motion(sides: Sequence[torch.Tensor], frames: Numbers, rate: float) -> float:
+    """Take the cosine of all changes of x and of the frames of y matched with it."""
+    x, y = (side.numpy() for side in sides)
+    matched = y[np.rint(frames).astype(int)]
+    reach = min(max(1, round(MOTION_SECONDS * rate)), (len(x) - 1) // 2)
+    changes = [side[2 * reach :] - side[: -2 * reach] for side in (x, matched)]
+    lengths = math.sqrt(float(np.square(changes[0]).sum() * np.square(changes[1]).sum()))
+    return float((changes[0] * changes[1]).sum()) / max(lengths, 1e-12)
+
+
+def _frame_map(path: NDArray[np.int64], length: int) -> Numbers:
+    return Alignment(path, 0.0, (length, int(path[:, 1].max()) + 1)).frame_map()
+
+
+def _speed_changes(frames: Numbers, rates: Sequence[float]) -> Numbers:
+    """Take the absolute logarithm of the speed of y against x around each frame, [M]."""
+    reach = max(1, round(TOLERANCE_SECONDS * rates[0]))
+    places = np.arange(len(frames))
+    before, after = np.maximum(places - reach, 0), np.minimum(places + reach, len(frames) - 1)
+    speed = (frames[after] - frames[before]) / np.maximum(after - before, 1) * rates[0] / rates[1]
+    return np.asarray(np.abs(np.log(np.clip(speed, 0.1, 10.0))))
+
+
+def _logistic(score: Any) -> Any:
+    return 1 / (1 + np.exp(-np.clip(score, -30, 30)))
+
+
+def _stretches(x: Embedding, moments: Numbers) -> Iterator[tuple[float, float]]:
+    """Find the stretches of improbable moments in which x moves: first and last second of each."""
+    rate = rate_of(x.times) or 1.0
+    reach = max(1, round(TOLERANCE_SECONDS * rate))
+    places = np.arange(len(x))
+    change = x.values[np.minimum(places + reach, len(x) - 1)] - x.values[np.maximum(places - reach, 0)]
+    moving = np.linalg.norm(change, axis=1)
+    doubtful = (moments < UNSURE) & (moving >= MIN_MOTION * np.quantile(moving, 0.9))
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], doubtful.astype(int), [0]])))
+    for begin, end in edges.reshape(-1, 2).tolist():
+        if (end - begin) / rate >= MIN_STRETCH_SECONDS:
+            yield round(float(x.times[begin]), 2), round(float(x.times[end - 1]), 2)
+
+
+def _name_stretches(stretches: Sequence[tuple[float, float]]) -> str:
+    named = ", ".join(f"{start:.1f} to {end:.1f} s" for start, end in stretches[:MAX_NAMED])
+    more = f" and {len(stretches) - MAX_NAMED} more" if len(stretches) > MAX_NAMED else ""
+    return f"Check these moments of the reference: {named}{more}."
+
+
+def _reasons(evidence: Evidence) -> Iterator[str]:
+    """Yield the reasons to doubt an alignment as a whole."""
+    cost = evidence.cost
+    if cost["reversal"] < 0:
+        yield "One video fits the other better if it is played backwards."
+    if evidence.disagreement > 0.25:
+        yield f"Body pose and images disagree by {evidence.disagreement:.1f} s on average."
+    yield from _describe_tempo(evidence)
+    if cost["ratio"] > MIN_ODD_RATIO:
+        yield f"Matched frames are hardly more alike than others: their cost is {cost['ratio']:.0%} of the average."
+    elif cost["nearest"] < MIN_NEAREST:
+        yield f"Only {cost['nearest']:.0%} of the frames are matched near the frame that is most like them."
+
+
+def _describe_tempo(evidence: Evidence) -> Iterator[str]:
+    slower = max(evidence.tempo, 1 / max(evidence.tempo, 1e-6))
+    if SLOW_MOTION <= slower <= MAX_SLOW_MOTION:
+        which = "The video" if evidence.tempo > 1 else "The reference"
+        yield f"{which} runs {slower:.1f} times slower than the other: it may be slow motion."
+
+
+def describe_doubts(videos: Sequence[NamedVideo], verdicts: Sequence[Verdict]) -> list[str]:
+    """Describe the reasons against each alignment, a line for each video that has some."""
+    pairs = zip(videos, verdicts, strict=True)
+    return [f"{video.name}: {' '.join(found.reasons)}" for video, found in pairs if found.reasons]
+
+
+def describe_aligned(video: NamedVideo, found: Alignment, verdict: Verdict, seconds: Numbers) -> dict[str, Any]:
     """Describe an aligned video by JSON-ready values: its `seconds` at each frame of the reference, the verdict."""
     about = {"name": video.name, "path": str(video.path), "duration": video.properties.duration}
     kept = None if found.kept is None else found.kept[0].tolist()
