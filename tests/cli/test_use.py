@@ -128,7 +128,9 @@ def test_a_folder_is_aligned_without_its_unusable_clips_and_again_with_fewer(
     assert [row["video"] for row in rows] == [*"0123456789", "broken"]
     assert [row["file"] for row in rows[:2]] == [str(clips / "0.mp4"), str(clips / "1.mp4")]
     assert "cannot be opened" in rows[-1]["reason"]
-    assert len(seconds_of(place)[0]) == 10
+    assert len(seconds_of(place)[0]) == 10 + 9, (
+        "the seconds of all videos, and the probabilities of all but the reference"
+    )
     assert len(read_playback(out).tracks) == 9
     (out / "mine.txt").write_text("my own")
     assert align(monkeypatch, place, clips / "[01].mp4", "--json") == 0
