@@ -368,7 +368,7 @@ def test_search_finds_moments_and_videos(
     assert "give only one of them" in capsys.readouterr().err
     (folder / "store.json").touch()
     assert run(monkeypatch, "search", str(query), "--fps", "5", *map(str, words)) == 1
-    assert "drop fps" in capsys.readouterr().err
+    assert "omit fps" in capsys.readouterr().err
 
 
 def test_activations_are_shown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
