@@ -18,9 +18,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inphase.align.cost import Routes
-from inphase.align.matching import MAX_CELLS, Frames, match_many, pair_cost, shared_routes, tensor_of
+from inphase.align.cost import BETA, Routes
+from inphase.align.matching import (
+    MAX_CELLS,
+    Frames,
+    batch_costs,
+    match_many,
+    normalize_rows,
+    pair_cost,
+    shared_routes,
+    stack_sequences,
+    tensor_of,
+)
 from inphase.align.path import Alignment, expected_path
+from inphase.align.recursion import accumulate
 
 # Sequences that vote on an alignment, the nearest to its end; more of them change little (docs/lab/transfer.md).
 NEIGHBORS = 20
@@ -28,6 +39,9 @@ NEIGHBORS = 20
 MAX_VOTERS = 60
 # A normal distribution's standard deviation is this many times its median absolute deviation.
 DEVIATIONS = 1.4826
+
+# Costs of a batch of pairs, padding included, that a GPU holds in memory, with a dozen numbers each.
+GPU_CELLS = 2**25
 
 FrameMap = NDArray[np.float64]  # [M]
 
@@ -258,3 +272,31 @@ def barycenter(
         ]
         template = Template(np.concatenate(scaled, axis=1).astype(np.float32), routes)
     return template
+
+
+def match_distances(
+    rows: Sequence[Frames], columns: Sequence[Frames], pairs: Sequence[tuple[int, int]], *, device: str = "cpu"
+) -> NDArray[np.float32]:
+    """Measure the distances of `match_many` between rows[i] and columns[j] for each of `pairs` (i, j).
+
+    On a GPU sequences are copied there once, and costs, tables and paths stay there: only distances come back.
+    """
+    longest = max(map(len, rows)) * max(map(len, columns))
+    if torch.device(device).type != "cuda" or longest > MAX_CELLS:
+        found = match_many([(rows[i], columns[j]) for i, j in pairs], device=device)
+        return np.array([each.distance for each in found], np.float32)
+    from inphase.align.triton.strips_triton import path_similarity
+
+    routes = shared_routes(rows[0], columns[0])
+    sides = [stack_sequences(side).to(device) for side in (rows, columns)]
+    units = [normalize_rows(side) for side in sides]
+    lengths = [torch.tensor([len(each) for each in side], device=device) for side in (rows, columns)]
+    index = torch.tensor(pairs, device=device).reshape(-1, 2)
+    distances = []
+    for part in torch.split(index, max(1, GPU_CELLS // longest)):
+        m, n = (length[at] for length, at in zip(lengths, part.T, strict=True))
+        x, y, a, b = (each[at] for each, at in zip((*sides, *units), (*part.T, *part.T), strict=True))
+        costs = batch_costs(x, y, cost="contrastive", beta=BETA, routes=routes, x_lengths=m, y_lengths=n)
+        tables = accumulate(costs.double(), kind="hard")
+        distances.append(1 - path_similarity(tables, torch.bmm(a, b.mT), m, n))
+    return torch.cat(distances).clamp_min(0).float().cpu().numpy()

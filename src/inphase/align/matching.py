@@ -178,7 +178,7 @@ def pair_cost(
     x: Tensor, y: Tensor, *, cost: PairCost = "contrastive", beta: float = BETA, routes: Routes = ()
 ) -> Tensor:
     """Take the cost of matching frames x [M, D] with y [N, D], [M, N]."""
-    return _pair_costs(x[None], y[None], cost=cost, beta=beta, routes=routes)[0]
+    return batch_costs(x[None], y[None], cost=cost, beta=beta, routes=routes)[0]
 
 
 def tensor_of(frames: Frames) -> Tensor:
@@ -205,7 +205,7 @@ def subsequence_cost(x: Tensor, y: Tensor, *, cost: PairCost = "contrastive") ->
     return distance if cost == "cosine" else distance - distance.amin(1, keepdim=True)
 
 
-def _pair_costs(
+def batch_costs(
     x: Tensor,
     y: Tensor,
     *,
@@ -249,7 +249,7 @@ def _match_batch(
 ) -> Iterator[Alignment]:
     """Align the pairs of one batch."""
     x_lengths, y_lengths = [len(x) for x, _ in pairs], [len(y) for _, y in pairs]
-    x, y = (_stack([pair[side] for pair in pairs]).to(device) for side in (0, 1))
+    x, y = (stack_sequences([pair[side] for pair in pairs]).to(device) for side in (0, 1))
     _require_one_dimension(x, y)
     _require_cost(cost)
     if cost == "cosine" or subsequence:
@@ -258,14 +258,14 @@ def _match_batch(
         routes = {tuple(shared_routes(*pair)) for pair in pairs}
         if len(routes) > 1:
             raise ValueError("embeddings have different routes: embed all of them with one encoder")
-        costs = _pair_costs(x, y, cost=cost, beta=beta, routes=routes.pop(), x_lengths=x_lengths, y_lengths=y_lengths)
+        costs = batch_costs(x, y, cost=cost, beta=beta, routes=routes.pop(), x_lengths=x_lengths, y_lengths=y_lengths)
     if cost == "contrastive" and subsequence:  # see `subsequence_cost`; padding is no match
         real = torch.arange(costs.shape[2]) < torch.tensor(y_lengths)[:, None]
         costs = costs - costs.where(real[:, None].to(device), float("inf")).amin(2, keepdim=True)
     fill = _fill_tables_one_by_one if costs.is_cpu else _fill_tables_at_once
     tables = fill(costs, x_lengths, y_lengths, subsequence)
     matrices = list(costs.cpu().numpy()) if keep_cost else [None] * len(pairs)
-    rows, columns = (_unit(side).cpu() for side in (x, y))
+    rows, columns = (normalize_rows(side).cpu() for side in (x, y))
     for a, b, table, matrix in zip(rows, columns, tables, matrices, strict=True):
         m, n = table.shape
         found = trace(table, subsequence=subsequence)
@@ -297,12 +297,12 @@ def _fill_tables_at_once(
         yield np.ascontiguousarray(table[:m, :n])
 
 
-def _stack(values: Sequence[Frames]) -> Tensor:
+def stack_sequences(values: Sequence[Frames]) -> Tensor:
     """Pad sequences with zeros to the longest, [B, T, D]."""
     return torch.nn.utils.rnn.pad_sequence([tensor_of(each) for each in values], batch_first=True)
 
 
-def _unit(values: Tensor) -> Tensor:
+def normalize_rows(values: Tensor) -> Tensor:
     """Normalize vectors [B, T, D], unless all are unit vectors or 0 already."""
     norms = values.norm(dim=2)
     if bool((((norms - 1).abs() < UNIT_TOLERANCE) | (norms == 0)).all()):

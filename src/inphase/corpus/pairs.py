@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from inphase.align.consensus import Template, barycenter, transpose
+from inphase.align.consensus import Template, barycenter, match_distances, transpose
 from inphase.align.matching import Frames, match, match_many, shared_routes, tensor_of
 from inphase.corpus.embedding_store import CatalogEntry, EmbeddingStore
 from inphase.corpus.engines import Engine
@@ -113,9 +113,9 @@ def start_pairs(folder: Path, device: str) -> Callable[[PairBlock], tuple[PairBl
     packed = PackedEmbeddings(folder)
 
     def align(block: PairBlock) -> tuple[PairBlock, Values]:
-        videos = {number: packed.embedding(number) for number in {*block.rows, *block.columns}}
-        pairs = [(videos[i], videos[j]) for i, j in block.pairs()]
-        return block, np.array([each.distance for each in match_many(pairs, device=device)], np.float32)
+        rows, columns = ([packed.embedding(number) for number in side] for side in (block.rows, block.columns))
+        pairs = [(i - block.rows.start, j - block.columns.start) for i, j in block.pairs()]
+        return block, match_distances(rows, columns, pairs, device=device)
 
     return align
 

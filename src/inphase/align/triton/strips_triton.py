@@ -1,11 +1,15 @@
-"""Tiles of eight steps by 32 lanes: loaded and stored as such, worked on a column at a time.
+"""Tiles of eight steps by 32 lanes: loaded and stored as such, worked on a column at a time; paths traced in lanes.
 
 A lane holds its row of the tile in registers, so cutting it into columns and joining them again only renames registers;
 on the way from and to memory the compiler shuffles, and rows are read contiguously.
 """
 
+from contextlib import nullcontext
+
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 LANES = tl.constexpr(32)
 STEPS = tl.constexpr(8)  # columns of a tile
@@ -143,3 +147,45 @@ def _word(high, small):
 @triton.jit
 def _within(column, n):
     return column.to(tl.uint32) < n.to(tl.uint32)  # one comparison: negative numbers become large
+
+
+def path_similarity(tables: Tensor, similarity: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Average the similarity [B, M, N] of frames along the cheapest path through each hard table [B, M, N]; [B].
+
+    `rows` and `columns` [B] are the lengths of the pairs. As `path_numba.backtrack` does, of equal steps the diagonal
+    one is taken.
+    """
+    batch, m, n = tables.shape
+    found = torch.empty(batch, dtype=torch.float64, device=tables.device)
+    with torch.cuda.device(tables.device) if tables.is_cuda else nullcontext():
+        _trace[(-(-batch // 32),)](
+            tables.contiguous(), similarity.contiguous(), rows, columns, found, batch, m, n, num_warps=1
+        )
+    return found
+
+
+@triton.jit(do_not_specialize=["batch", "m", "n"])
+def _trace(tables, similarity, rows, columns, found, batch, m, n):
+    """Walk back through the tables of 32 pairs, one in each lane."""
+    pair = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    real = pair < batch
+    i = tl.load(rows + pair, mask=real, other=1) - 1
+    j = tl.load(columns + pair, mask=real, other=1) - 1
+    first = pair.to(tl.int64) * m * n
+    going, total, count = real, tl.zeros([LANES], tl.float64), tl.zeros([LANES], tl.float64)
+    while tl.sum(going.to(tl.int32), 0) > 0:
+        cell = first + i.to(tl.int64) * n + j
+        total += tl.load(similarity + cell, mask=going, other=0.0).to(tl.float64)
+        count += going.to(tl.float64)
+        inner = going & (i > 0) & (j > 0)
+        a = tl.load(tables + cell - n - 1, mask=inner, other=0.0)
+        b = tl.load(tables + cell - n, mask=inner, other=0.0)
+        d = tl.load(tables + cell - 1, mask=inner, other=0.0)
+        diagonal = inner & (a <= b) & (a <= d)
+        up = going & (i > 0) & ((j == 0) | ((b <= d) & inner))
+        up = diagonal | up
+        left = diagonal | (going & (j > 0) & (~up))
+        going = going & ((i > 0) | (j > 0))
+        i -= (up & going).to(tl.int32)
+        j -= (left & going).to(tl.int32)
+    tl.store(found + pair, total / count, mask=real)
