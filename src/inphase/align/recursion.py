@@ -196,8 +196,7 @@ def accumulate_with_drops(
         from inphase.align.numba import drops_numba
 
         return drops_numba.accumulate_with_drops(cost, drop_x, drop_y, kind, gamma)
-    differentiated = torch.is_grad_enabled() and any(value.requires_grad for value in (cost, drop_x, drop_y))
-    if cost.is_cuda and not differentiated:
+    if cost.is_cuda:
         from inphase.align.triton import drops_triton
 
         return drops_triton.accumulate_with_drops(cost, drop_x, drop_y, kind, gamma)
