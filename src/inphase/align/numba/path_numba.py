@@ -1,8 +1,6 @@
 """The hard path on the CPU, compiled by numba: the table of one cost, and the trace back through it.
 
-    R(i, j) = c(i, j) + min(R(i−1, j−1), R(i−1, j), R(i, j−1))
-
-The same recursion as in `recursion.py` with the hard minimum, in float64 whatever the type of the cost.
+R(i, j) = c(i, j) + min(R(i−1, j−1), R(i−1, j), R(i, j−1)),    in float64 whatever the type of the cost
 """
 
 from typing import Any, cast
@@ -12,6 +10,7 @@ from numpy.typing import NDArray
 
 from inphase.align.numba import announce_compilation, compiled
 
+Floats = NDArray[np.float64]
 BORDER = 1e30  # finite: times a weight of 0 it is 0, and the difference of two is finite
 
 
@@ -48,8 +47,7 @@ def scan(cost, table, free_start):
     for i in range(0, m, 2):
         upper, upper_out = cost[i], table[i]
         lower, lower_out = cost[min(i + 1, m - 1)], table[min(i + 1, m - 1)]
-        a, value = above[0], BORDER
-        lower_a, lower_value = BORDER, BORDER
+        a, value, lower_a, lower_value = above[0], BORDER, BORDER, BORDER
         for j in range(n):
             b = value  # of the row above the lower one, a column back
             if j > 0 and i + 1 < m:
@@ -101,9 +99,7 @@ def _backtrack(table, end, free_start):
             j -= 1
 
 
-def hard_tables(
-    cost: NDArray[Any], x_drops: NDArray[np.float64], y_drops: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def hard_tables(cost: NDArray[Any], x_drops: Floats, y_drops: Floats) -> tuple[Floats, Floats]:
     """Accumulate one cost [M, N] with drops by the hard minimum: D and P with their borders, [M + 1, N + 1]."""
     announce_compilation(_scan_with_drops)
     m, n = cost.shape
@@ -130,12 +126,7 @@ def _scan_with_drops(cost, x_drops, y_drops, everything, matched):
             out[j + 1], out_p[j + 1] = value, p
 
 
-def backtrack_with_drops(
-    everything: NDArray[np.float64],
-    matched: NDArray[np.float64],
-    x_drops: NDArray[np.float64],
-    y_drops: NDArray[np.float64],
-) -> NDArray[np.int64]:
+def backtrack_with_drops(everything: Floats, matched: Floats, x_drops: Floats, y_drops: Floats) -> NDArray[np.int64]:
     """Walk from the end of the tables of `hard_tables` to their start; the pairs of frames that match, [L, 2]."""
     announce_compilation(_backtrack_with_drops)
     return cast("NDArray[np.int64]", _backtrack_with_drops(everything, matched, x_drops, y_drops))
@@ -174,7 +165,7 @@ MAX_ADVANCE = 3
 
 
 def track_template(
-    x: NDArray[np.float64], template: NDArray[np.float64], rest: NDArray[np.float64], *, pace: float, switch: float
+    x: Floats, template: Floats, rest: Floats, *, pace: float, switch: float
 ) -> tuple[NDArray[np.int64], float]:
     """Match frames x [T, D] with the bins of a cyclic template [K, D]; return the bin of each frame, and the cost.
 
@@ -183,8 +174,7 @@ def track_template(
     is the cheapest one (Viterbi). O(T K D) time, T · K bytes.
     """
     announce_compilation(_fill_tracks)
-    came = np.zeros((len(x), len(template)), np.uint8)
-    left = np.full(len(x), len(template), np.int64)
+    came, left = np.zeros((len(x), len(template)), np.uint8), np.full(len(x), len(template), np.int64)
     last, total = _fill_tracks(x, template, rest, pace, switch, came, left)
     return cast("NDArray[np.int64]", _trace_bins(came, left, last)), float(total)
 
