@@ -325,7 +325,7 @@ def main() -> None:
         print(f"\nWHOLE_WEIGHTS[{kind!r}] = {tuple(np.round(whole, 2).tolist())}")
         print(f"MOMENT_WEIGHTS[{kind!r}] = {tuple(np.round(local, 2).tolist())}")
         wrong = np.stack([each.evidence.whole for each in known if each.kind in WRONG])
-        doubtful = float(np.quantile(chances_of(wrong, whole), 0.97 if "_" in kind else 0.95).round(2))
+        doubtful = float(np.quantile(chances_of(wrong, whole), 0.97).round(2))
         print(f"DOUBTFUL[{kind!r}] = {doubtful}")
         if kind == "pose":
             samples["test"] += draw_samples(penn, pairs=given.pairs, seed=2)

@@ -70,7 +70,7 @@ MOMENT_WEIGHTS: dict[str, tuple[float, ...]] = {
 }
 # Probabilities from which an alignment is good, and below which a moment is to be checked.
 GOOD, UNSURE = 0.7, 0.5
-# Probabilities below which 97 % of the wrong pairs lie that it was fitted on, of one modality 95 %: not to be trusted.
+# Probabilities below which 97 % of the wrong pairs lie that it was fitted on: such an alignment is not to be trusted.
 DOUBTFUL = {"pose_image": 0.39, "pose": 0.59, "image": 0.63}
 # Bound on the logarithm of the odds of the whole: the best alignments hide moments that went wrong, too.
 MAX_SCORE = 3.0
