@@ -154,12 +154,12 @@ def test_every_file_says_the_same(comparison: Comparison, pair: StagePair, tmp_p
     files = comparison.write(tmp_path)
     names = ["report.html", "comparison.json", "comparison.csv", "positions.png", "aligned.mp4", "playback.json"]
     assert [file.name for file in files] == names
-    document = json.loads((tmp_path / "comparison.json").read_text())
+    document = json.loads((tmp_path / "comparison.json").read_text(encoding="utf-8"))
     assert document == json.loads(json.dumps(comparison.to_dict()))
     assert [each["label"] for each in document["phases"]] == ["start → middle", "middle → end"]
     assert document["phases"][0]["ratio"] == pytest.approx(1.5, abs=0.1)
     assert document["phases"][0]["student_percent"] == pytest.approx(100 * 1.8 / 2.6, abs=3)
-    rows = list(csv.DictReader((tmp_path / "comparison.csv").read_text().splitlines()))
+    rows = list(csv.DictReader((tmp_path / "comparison.csv").read_text(encoding="utf-8").splitlines()))
     assert len(rows) == len(pair.pro.progress)
     number = ANGLES.index("right_elbow")
     for row, a, b in zip(rows, comparison.pro_angles, comparison.student_angles, strict=True):
@@ -174,7 +174,7 @@ def test_every_file_says_the_same(comparison: Comparison, pair: StagePair, tmp_p
 
 def test_the_report_is_one_page_that_loads_nothing(comparison: Comparison, tmp_path: Path) -> None:
     comparison.write(tmp_path)
-    page = (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "http:" not in page
     assert "https:" not in page
     assert "<script" not in page
@@ -191,7 +191,7 @@ def test_names_and_labels_are_text(comparison: Comparison, videos: tuple[Path, P
     positions = tuple(replace(each, label=evil) for each in comparison.positions)
     student = replace(comparison.student, name=evil)
     replace(comparison, positions=positions, student=student).write(tmp_path)
-    page = (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<b>" not in page
     assert "{{ 7*7 }}" in page
 
@@ -208,12 +208,12 @@ def test_students_of_a_folder_give_one_table(pair: StagePair, videos: tuple[Path
     assert [each.student.name for each in compared.comparisons] == ["ann", "bob"]
     assert list(compared.left_out) == [str(folder / "broken.mp4")]
     compared.write(tmp_path / "out")
-    rows = list(csv.DictReader((tmp_path / "out" / "students.csv").read_text().splitlines()))
+    rows = list(csv.DictReader((tmp_path / "out" / "students.csv").read_text(encoding="utf-8").splitlines()))
     assert [row["student"] for row in rows] == ["ann", "bob"]
     assert float(rows[0]["ratio"]) == pytest.approx(2.6 / 2.0, abs=0.08)
     assert float(rows[1]["ratio"]) == pytest.approx(1.0, abs=0.03)
     assert rows[0]["largest_angle"] == "right_elbow"
-    page = (tmp_path / "out" / "report.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert 'href="ann/report.html"' in page
     assert (tmp_path / "out" / "ann" / "report.html").is_file()
     assert "broken.mp4" in page
@@ -252,6 +252,6 @@ def test_without_a_person_only_the_tempo_is_compared(tmp_path: Path) -> None:
     assert comparison.angles() == []
     assert any("only the tempo is compared" in text for text in comparison.warnings)
     comparison.write(tmp_path / "out")
-    assert "Angles in the picture plane" not in (tmp_path / "out" / "report.html").read_text()
+    assert "Angles in the picture plane" not in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     with pytest.raises((ValueError, NoPersonError), match=r"needs body pose|shows no person"):
         compare_videos(films[1], films[0], cache=tmp_path / "cache", mirror=True)

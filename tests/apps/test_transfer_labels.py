@@ -1,4 +1,6 @@
+import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from inphase.align.consensus import align_pairwise, posterior
 from inphase.align.matching import match, pair_cost
 from inphase.apps.labels import Event, Labels, Segment
 from inphase.apps.transfer_labels import CONFIDENCE_TEMPERATURE, carry_by_votes, carry_labels, transfer_labels
+from inphase.apps.verdict import Verdict
 from inphase.models.embedding import Embedding
 from inphase.storage.errors import MediaError
 from tests.apps.curves import on_curve
@@ -104,6 +107,11 @@ def test_a_table_is_transferred_written_and_described(tmp_path: Path) -> None:
     assert [each.label for each in found.segments] == ["up", "down"]
     assert found.segments[0].end == pytest.approx(0.6, abs=0.06)
     assert [file.name for file in labeled.write(tmp_path / "out")] == ["b.csv", "transferred.csv", "playback.json"]
+    doubtful = replace(labeled, verdicts=(Verdict("do_not_trust", 0.1, ("Hardly alike.",)),))
+    doubtful.write(tmp_path / "doubtful")
+    with (tmp_path / "doubtful" / "transferred.csv").open(newline="") as table:
+        (row,) = csv.DictReader(table)
+    assert (row["verdict"], row["reason"]) == ("do_not_trust", "Hardly alike.")  # as in alignment.csv and in JSON
     described = json.loads(json.dumps(labeled.to_dict(), allow_nan=False))
     assert described["videos"][0]["segments"][0]["end"] == found.segments[0].end
     again = transfer_labels(source, labeled.labels, [target], model=small(context=(0,)), cache=tmp_path / "cache")

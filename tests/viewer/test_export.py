@@ -70,10 +70,11 @@ def test_a_single_page_holds_everything(open_page: Callable[..., "Page"], pair_f
 def test_an_archive_holds_the_folder(open_page: Callable[..., "Page"], pair_folder: Path, tmp_path: Path) -> None:
     exported = export(pair_folder, tmp_path / "swing", zipped=True)
     assert exported.page == tmp_path / "swing.zip"
+    assert "unpack it" in exported.summary().lines[0]
     with ZipFile(exported.page) as archive:
         archive.extractall(tmp_path / "unpacked")
     check(open_page((tmp_path / "unpacked" / "swing" / "index.html").as_uri()))
-    with pytest.raises(ValueError, match="single or zipped, not both"):
+    with pytest.raises(ValueError, match="a single page or a zip archive, not both"):
         export(pair_folder, tmp_path / "swing", single=True, zipped=True)
 
 

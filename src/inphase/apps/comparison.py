@@ -161,7 +161,8 @@ class Comparison:
             f"{each.name.replace('_', ' ')} {each.largest:+.0f}° at {each.pro_second:.2f} s"
             for each in self.angles()[:3]
         ]
-        lines = [self.why, *([f"Largest differences in the picture plane: {', '.join(most)}."] if most else [])]
+        about = f"Largest differences in the picture plane, at seconds of {self.pro.name}"
+        lines = [self.why, *([f"{about}: {', '.join(most)}."] if most else [])]
         title = f"{self.student.name} beside {self.pro.name}"
         return Summary(lines, self.warnings, title, ("phase", ">pro, s", ">student, s", ">student ÷ pro"), rows)
 

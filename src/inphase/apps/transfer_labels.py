@@ -99,9 +99,8 @@ class Labeled:
         for file, times, labels in zip(tables, self.times, self.transferred, strict=True):
             write_table(file, tabulate(labels, times=times))
         combined = out / f"{COMBINED}.csv"
-        rows = [
-            (name, video.path, *found, "") for video, (name, *found) in zip(self.targets, self._rows(), strict=True)
-        ]
+        parts = zip(self.targets, self.verdicts, self._rows(), strict=True)
+        rows = [(each.name, each.path, of.judgment or "", *row[2:], " ".join(of.reasons)) for each, of, row in parts]
         rows += [(Path(path).stem, Path(path), *[""] * 4, reason) for path, reason in self.left_out.items()]
         write_table(combined, [COMBINED_COLUMNS, *rows])
         shown = [self.source, *self.targets[:MAX_SHOWN_TARGETS]]

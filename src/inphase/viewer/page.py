@@ -49,7 +49,10 @@ class Exported:
         """Return how to open the page."""
         if self.page.name == "index.html":
             return Summary([f"Open {self.page}, or put {self.page.parent} on any static host."])
-        return Summary([f"Send {self.page}, {self.page.stat().st_size / 1e6:.1f} MB: any browser plays it."])
+        size = f"{self.page.stat().st_size / 1e6:.1f} MB"
+        if self.page.suffix.lower() == ".zip":
+            return Summary([f"Send {self.page}, {size}: unpack it, and open index.html in any browser."])
+        return Summary([f"Send {self.page}, {size}: any browser plays it."])
 
     def write(self, folder: Path | str, *, progress: Progress | None = None) -> Path:
         """Write all files to `folder`, which must be new or empty, and return the path of index.html.
@@ -106,7 +109,7 @@ def export(
     """
     folder, out = Path(folder), Path(out)
     if single and zipped:
-        raise ValueError("give single or zipped, not both: a single page needs no archive")
+        raise ValueError("choose a single page or a zip archive, not both: a single page needs no archive")
     opened = open_playback(folder)
     page = (STATIC / "index.html").read_text(encoding="utf-8")
     assert page.count(_SERVED) == 1, "index.html must load its modules with the script element that export replaces"
