@@ -154,6 +154,9 @@ def test_every_file_says_the_same(comparison: Comparison, pair: StagePair, tmp_p
     files = comparison.write(tmp_path)
     names = ["report.html", "comparison.json", "comparison.csv", "positions.png", "aligned.mp4", "playback.json"]
     assert [file.name for file in files] == names
+    pro, student = json.loads((tmp_path / "playback.json").read_text(encoding="utf-8"))["tracks"]
+    assert "certainty" not in pro
+    assert student["certainty"]["judgment"] == comparison.verdict.judgment
     document = json.loads((tmp_path / "comparison.json").read_text(encoding="utf-8"))
     assert document == json.loads(json.dumps(comparison.to_dict()))
     assert [each["label"] for each in document["phases"]] == ["start → middle", "middle → end"]

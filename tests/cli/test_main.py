@@ -158,6 +158,13 @@ def test_the_help_names_the_values_of_an_optional_option(
     assert "--steps INT  training steps; by default those of the recipe.  " in capsys.readouterr().out
 
 
+def test_nothing_is_estimated_for_a_missing_video(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "cut", tmp_path / "gone.mp4", "--out", tmp_path / "out") == 1
+    assert capsys.readouterr().err == f"{tmp_path / 'gone.mp4'} does not exist: check the path\n"
+
+
 def test_a_missing_labels_table_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,10 +11,11 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from inphase.apps.align_videos import VideoStyle, make_pairs, make_playback
-from inphase.apps.alignment_files import add_video_file, make_overlay, render_aligned
+from inphase.apps.alignment_files import add_certainty, add_video_file, make_overlay, render_aligned
 from inphase.apps.comparison_report import describe_comparison, fill_template, require_templates
 from inphase.apps.labels import Event, Labels, Segment, label_track
 from inphase.apps.transfer_labels import name_tables
+from inphase.apps.verdict import Verdict
 from inphase.media.canvas import choose_font, draw_bones
 from inphase.media.frames import read_clip
 from inphase.media.recording import NamedVideo
@@ -214,8 +215,9 @@ def write_comparison_playback(comparison: "Comparison", out: Path, progress: Pro
     media = [add_video_file(out, each, progress=progress) for each in recordings]
     pairs = make_pairs([x, y], comparison.synchronization)
     playback = make_playback(recordings, media, [x, y], comparison.synchronization, pairs=pairs)
+    judged = add_certainty(playback.tracks, (Verdict(), comparison.verdict), comparison.synchronization.clock)
     tracks = []
-    for side, track in zip(("pro", "student"), playback.tracks, strict=True):
+    for side, track in zip(("pro", "student"), judged, strict=True):
         spans = [(*getattr(each, side), each.label) for each in comparison.phases]
         segments = tuple(Segment(start, end, label) for start, end, label in spans if start < end)
         events = tuple(

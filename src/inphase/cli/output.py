@@ -76,7 +76,8 @@ def run(work: Callable[..., Any] | str, *arguments: Any, done: str = "", **optio
         from inphase.media.listing import estimate_work
 
         workload = estimate_work(work.__name__ if callable(work) else work, videos, **options)
-        print_line(str(workload), stderr=True)
+        if workload.frames:
+            print_line(str(workload), stderr=True)
     function = work if callable(work) else getattr(inphase, work)
     with show_progress() as progress:
         result = function(*arguments, progress=progress, **options)
