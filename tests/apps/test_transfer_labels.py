@@ -107,10 +107,13 @@ def test_a_table_is_transferred_written_and_described(tmp_path: Path) -> None:
     assert [each.label for each in found.segments] == ["up", "down"]
     assert found.segments[0].end == pytest.approx(0.6, abs=0.06)
     assert [file.name for file in labeled.write(tmp_path / "out")] == ["b.csv", "transferred.csv", "playback.json"]
-    doubtful = replace(labeled, verdicts=(Verdict("do_not_trust", 0.1, ("Hardly alike.",)),))
+    verdict = Verdict("do_not_trust", 0.1, ("Hardly alike.",), moments=np.full(20, 0.1))
+    doubtful = replace(labeled, verdicts=(verdict,))
     doubtful.write(tmp_path / "doubtful")
     with (tmp_path / "doubtful" / "transferred.csv").open(newline="") as table:
         (row,) = csv.DictReader(table)
+    tracks = json.loads((tmp_path / "doubtful" / "playback.json").read_text(encoding="utf-8"))["tracks"]
+    assert [each.get("certainty", {}).get("judgment") for each in tracks] == [None, "do_not_trust"]
     assert (row["verdict"], row["reason"]) == ("do_not_trust", "Hardly alike.")  # as in alignment.csv and in JSON
     described = json.loads(json.dumps(labeled.to_dict(), allow_nan=False))
     assert described["videos"][0]["segments"][0]["end"] == found.segments[0].end

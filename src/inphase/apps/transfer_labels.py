@@ -38,7 +38,7 @@ from inphase.align.consensus import (
 from inphase.align.matching import align_with_itself, match
 from inphase.align.path import Alignment
 from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
-from inphase.apps.alignment_files import add_video_file
+from inphase.apps.alignment_files import add_certainty, add_video_file
 from inphase.apps.labels import SECONDS_ROUNDING, Event, Labels, Segment, label_track, read_labels, tabulate
 from inphase.apps.verdict import Verdict, judge
 from inphase.media.listing import videos_in
@@ -107,8 +107,9 @@ class Labeled:
         media = [add_video_file(out, each, progress=report) for each in shown]
         pairs = make_pairs(self.embeddings, self.synchronization)
         playback = make_playback(shown, media, self.embeddings, self.synchronization, pairs=pairs)
-        labels_shown = [self.labels, *self.transferred[:MAX_SHOWN_TARGETS]]
-        tracks = tuple(label_track(*pair) for pair in zip(playback.tracks, labels_shown, strict=True))
+        verdicts = Verdict(), *self.verdicts[:MAX_SHOWN_TARGETS]
+        judged = add_certainty(playback.tracks, verdicts, self.synchronization.clock)
+        tracks = tuple(map(label_track, judged, (self.labels, *self.transferred)))  # as many as are shown
         playback = playback.replace(tracks=tracks, title=f"labels transferred from {self.source.name}")
         return [*tables, combined, write_playback(out, playback)]
 
