@@ -127,7 +127,7 @@ def test_help_and_usage_errors_import_nothing_of_the_library(words: list[str]) -
         "heavy = {'torch', 'scipy', 'numba', 'numpy', 'av', 'inphase.storage', 'inphase.data'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -55,6 +55,9 @@ class Killer:
             kills += ended.status == -9
             if ended.status not in (0, -9):
                 return Killed(self._name, seed, kills, f"{ended.status} before a kill: {ended.output[-800:]}")
+        if not kills:  # the random moments came after the end
+            self._reset()
+            kills += self._start(kill_before=rng.randint(1, max(1, self._whole.operations // 2))).status == -9
         return Killed(self._name, seed, kills, self._compare())
 
     def _compare(self) -> str:

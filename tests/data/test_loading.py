@@ -17,7 +17,7 @@ def test_a_table_names_the_videos_its_loader_lists() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({}, r"\[data\] has no name: choose one of finegym, folder"),
+        ({}, r"\[data\] has no name: choose one of events, finegym, folder"),
         ({"name": "attic"}, "no data set 'attic': choose one of"),
         ({"name": "golfdb"}, "golfdb is read from a folder: name it as root"),
         ({**STAGE, "color": 1}, r"\[data\] does not take 'color': it takes actions, videos, level, size, seed"),

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from warnings import warn
 
 from inphase.data.video import Problem, Video, check_split, read_json, read_text
-from inphase.media.listing import videos_in
+from inphase.media.listing import find_videos
 from inphase.progress import summarize
 
 EVENTS = {"VT": "vault", "FX": "floor exercise", "BB": "balance beam", "UB": "uneven bars"}
@@ -174,7 +174,8 @@ def load(
     places = complete_order(prototype_order(train) if order is None else order, categories=categories.values())
     timed = _add_times(chosen, file=root / f"finegym_annotation_info_{version}.json")
     folders = [root / name for name in FOLDERS if (root / name).is_dir()]
-    found = {path.stem: path for path in reversed(videos_in(folders))} if folders else {}
+    paths = [path for folder in folders for path in find_videos(folder, image_folders=False)]
+    found = {path.stem: path for path in reversed(paths)}
     return [
         _assemble(
             sorted(group, key=lambda item: (places[item[0].category.event][item[0].category.set], item[1][0])),

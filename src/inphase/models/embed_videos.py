@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from inphase.media.listing import VIDEO_SUFFIXES
 from inphase.media.recording import NamedVideo, open_recording, reason_of, require_two_usable, usual_fps
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, ModalityChoice
@@ -225,8 +226,8 @@ def _embed_file(
 
 def choose_fps(path: Path | str, fps: float | None) -> float | None:
     """Return the frames per second to embed: those given, or a whole fraction of a high frame rate; None: all."""
-    if fps is not None or not Path(path).is_file():
-        return fps
+    if fps is not None or not Path(path).is_file() or Path(path).suffix.lower() not in VIDEO_SUFFIXES:
+        return fps  # folders of images, and files of other modalities
     return usual_fps(open_recording(path).fps)
 
 

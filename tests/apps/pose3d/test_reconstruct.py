@@ -120,7 +120,7 @@ def test_wrong_input_is_named(kick: tuple[Video, Views]) -> None:
     shown = performance(query)
     with pytest.raises(ValueError, match="at least 3 views"):
         gather(shown, [shown], [shown.times])
-    with pytest.raises(ValueError, match="as many maps"):
+    with pytest.raises(ValueError, match="as many time maps"):
         gather(shown, [shown, shown], [shown.times])
     with pytest.raises(ValueError, match="a second for each"):
         gather(shown, [shown, shown], [shown.times[1:]] * 2)
