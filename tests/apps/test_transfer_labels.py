@@ -109,6 +109,7 @@ def test_a_table_is_transferred_written_and_described(tmp_path: Path) -> None:
     assert [file.name for file in labeled.write(tmp_path / "out")] == ["b.csv", "transferred.csv", "playback.json"]
     verdict = Verdict("do_not_trust", 0.1, ("Hardly alike.",), moments=np.full(20, 0.1))
     doubtful = replace(labeled, verdicts=(verdict,))
+    assert "b: Hardly alike." in doubtful.summary().lines
     doubtful.write(tmp_path / "doubtful")
     with (tmp_path / "doubtful" / "transferred.csv").open(newline="") as table:
         (row,) = csv.DictReader(table)

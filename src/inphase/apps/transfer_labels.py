@@ -12,8 +12,7 @@ probability F_start(j) − F_end(j), since no path runs backwards.
 
 With more than one target or labeled recording, the recordings vote (`inphase.align.consensus`): a label is placed at
 the median over the paths from every labeled recording, direct ones and those through the targets most like the goal.
-The confidence of an event is then the share of the paths within a tenth of a second of its place, that of a segment
-the mean over its frames of the share of the paths that have them in it.
+The confidence is then the share of the paths within a tenth of a second of an event, or that have a segment's frame.
 """
 
 from collections import Counter, defaultdict
@@ -40,7 +39,7 @@ from inphase.align.path import Alignment
 from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
 from inphase.apps.alignment_files import add_certainty, add_video_file
 from inphase.apps.labels import SECONDS_ROUNDING, Event, Labels, Segment, label_track, read_labels, tabulate
-from inphase.apps.verdict import Verdict, judge
+from inphase.apps.verdict import Verdict, describe_doubts, judge
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, open_recording, open_usable
 from inphase.models.embed_videos import Model, embed_usable
@@ -63,6 +62,7 @@ Span = tuple[float, float]
 # The stem of the table with a row for every target.
 COMBINED = "transferred"
 COMBINED_COLUMNS = ("video", "file", "verdict", "labels", "mean_confidence", "least_confident", "reason")
+SUMMARY_COLUMNS = ("video", "verdict", ">labels", ">mean confidence", "least confident")
 # The viewer shows nine tracks: the labeled video and the first targets.
 MAX_SHOWN_TARGETS = 8
 
@@ -105,18 +105,18 @@ class Labeled:
         write_table(combined, [COMBINED_COLUMNS, *rows])
         shown = [self.source, *self.targets[:MAX_SHOWN_TARGETS]]
         media = [add_video_file(out, each, progress=report) for each in shown]
-        pairs = make_pairs(self.embeddings, self.synchronization)
-        playback = make_playback(shown, media, self.embeddings, self.synchronization, pairs=pairs)
-        verdicts = Verdict(), *self.verdicts[:MAX_SHOWN_TARGETS]
-        judged = add_certainty(playback.tracks, verdicts, self.synchronization.clock)
+        both = self.embeddings, self.synchronization
+        playback = make_playback(shown, media, *both, pairs=make_pairs(*both))
+        clock, verdicts = self.synchronization.clock, (Verdict(), *self.verdicts[:MAX_SHOWN_TARGETS])
+        judged = add_certainty(playback.tracks, verdicts, clock)
         tracks = tuple(map(label_track, judged, (self.labels, *self.transferred)))  # as many as are shown
         playback = playback.replace(tracks=tracks, title=f"labels transferred from {self.source.name}")
         return [*tables, combined, write_playback(out, playback)]
 
     def summary(self) -> Summary:
         """Return for every target its name, verdict, number of labels, mean confidence and least confident label."""
-        columns = ("video", "verdict", ">labels", ">mean confidence", "least confident")
-        return Summary([self.why], describe_left_out(self.left_out), "labels transferred", columns, self._rows())
+        notes = [self.why, *describe_doubts(self.targets, self.verdicts)]
+        return Summary(notes, describe_left_out(self.left_out), "labels transferred", SUMMARY_COLUMNS, self._rows())
 
     def _rows(self) -> list[tuple[str, ...]]:
         rows = list[tuple[str, ...]]()
@@ -134,8 +134,8 @@ class Labeled:
             {"name": each.name, "path": str(each.path), **verdict.to_dict(), **labels.to_dict()}
             for each, labels, verdict in zip(self.targets, self.transferred, self.verdicts, strict=True)
         ]
-        source = {"path": str(self.source.path), **self.labels.to_dict()}
-        return {"source": source, "why": self.why, "videos": videos, "left_out": dict(self.left_out)}
+        source = {"source": {"path": str(self.source.path), **self.labels.to_dict()}, "why": self.why}
+        return {**source, "videos": videos, "left_out": dict(self.left_out)}
 
 
 def transfer_labels(

@@ -35,7 +35,7 @@ def announce_compilation(kernel: Any) -> None:
 @cache
 def _announce() -> None:
     logging.getLogger("inphase").warning(
-        "Compiling the alignment kernels for this CPU: a few seconds, once per installation"
+        "Compiling the alignment kernels for this CPU: a few seconds, at first use only"
     )
 
 
