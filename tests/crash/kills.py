@@ -91,8 +91,14 @@ class Killer:
         shutil.copytree(self._template, self._case)
 
     def _list_names(self) -> set[str]:
-        """Name the files below the case, with # for numbers and hashes."""
-        return {_NUMBERS.sub("#", str(path.relative_to(self._case))) for path in self._case.rglob("*")}
+        """Name the files below the case, with # for numbers and hashes.
+
+        Sockets of multiprocessing in the folder for temporary files are Python's own: they have random names, and
+        processes that are started from a server, as here, leave them behind whether they are killed or not. So is the
+        lock of matplotlib's list of fonts.
+        """
+        names = {_NUMBERS.sub("#", str(path.relative_to(self._case))) for path in self._case.rglob("*")}
+        return {name for name in names if not name.startswith(("tmp/pymp-", "cache/matplotlib/"))}
 
 
 def kill_command(name: str, place: Path, seeds: list[int]) -> list[Killed]:
