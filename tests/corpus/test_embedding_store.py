@@ -39,13 +39,25 @@ def test_the_last_shard_counts(tmp_path: Path) -> None:
 def test_the_catalog_can_be_made_again(tmp_path: Path) -> None:
     made_store(tmp_path / "s", {"1": [row("a", walk(RNG)), row("x", None, reason="no images")]})
     catalog = tmp_path / "s" / "catalog.sqlite"
-    for damage in (None, b"", b"no database" * 500):
+    with EmbeddingStore(tmp_path / "s"):
+        head = catalog.read_bytes()[:4096]  # whole: only its use shows that the other pages are damaged
+    for damage in (None, b"", b"no database" * 500, head + b"\xff" * 20_000):
         catalog.unlink(missing_ok=True)
         if damage is not None:
             catalog.write_bytes(damage)
         with EmbeddingStore(tmp_path / "s") as store:
             assert ids(store) == ["a"]
             assert store.catalog.totals() == (1, 30, 1)
+
+
+def test_the_draft_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+    made_store(tmp_path / "s", {"1": [row("a", walk(RNG))]})
+    draft = tmp_path / "s" / ".store.json.inphase-draft"
+    draft.mkdir()
+    (draft / ".lock").touch()
+    with EmbeddingStore(tmp_path / "s", create=True) as store:
+        store.compact()
+    assert not draft.exists()
 
 
 def test_a_damaged_shard_is_named_and_left_out(tmp_path: Path) -> None:

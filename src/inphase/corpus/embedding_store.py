@@ -216,7 +216,13 @@ class EmbeddingStore:
         with explain_os_errors(folder):
             self.shards.mkdir(exist_ok=True)
         self.catalog = _open_catalog(folder / "catalog.sqlite")
-        self.refresh()
+        try:
+            self.refresh()
+        except sqlite3.DatabaseError:  # damaged where only a write or a whole list shows it
+            self.catalog.close()
+            (folder / "catalog.sqlite").unlink()
+            self.catalog = _open_catalog(folder / "catalog.sqlite")
+            self.refresh()
 
     @property
     def shards(self) -> Path:
@@ -312,7 +318,8 @@ class EmbeddingStore:
                 for part in batch:
                     self.file(part.name).unlink(missing_ok=True)
                     gone += 1
-            sweep_drafts(self.shards)
+            for place in (self.folder, self.shards):
+                sweep_drafts(place)
             self.refresh()
             return gone
         finally:
