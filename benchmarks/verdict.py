@@ -92,7 +92,7 @@ def rewrite(source: Path, target: Path, change: str, *, first: int = 0, count: i
 
 
 def list_clips(given: argparse.Namespace, part: str) -> Iterator[tuple[Path, str, str, str, NDArray[np.int64], str]]:
-    """List the clips to fit on or to test on, with those that are written changed."""
+    """List the clips to fit or to test on: the originals, and copies upside down, mirrored or reversed."""
     golf = read_golf(given.golfdb, "val" if part == "fit" else "test", None)
     signs = read_signs(given.signs, ())
     people = sorted({each.person for each in signs})

@@ -200,7 +200,7 @@ def _repeat(values: Sequence[str], count: int) -> list[str]:
 
 
 def _wilson(share: NDArray[np.float64], count: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the 95 % interval of shares of so many trials (Wilson, 1927)."""
+    """Return the lower and upper bound of Wilson's 95 % interval for the share of successes in `count` trials."""
     z = 1.959964
     middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z / (1 + z**2 / count) * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))

@@ -87,7 +87,7 @@ MIN_CYCLE_SECONDS, MIN_CYCLE_OVERLAP, MIN_CYCLE_SHARE, MAX_CYCLE_RATIO = 0.25, 0
 MIN_ODD_RATIO, MIN_NEAREST = 0.5, 0.4
 # Tempos from which a video is called slow motion.
 SLOW_MOTION, MAX_SLOW_MOTION = 2.5, 40.0
-# Stretches to check: shorter ones are not named, nor where little moves; a sentence names so many.
+# Stretches to check: the shortest one to name, the least motion in it, and how many a sentence names at most.
 MIN_STRETCH_SECONDS, MIN_MOTION, MAX_NAMED = 0.2, 0.3, 4
 
 

@@ -324,7 +324,7 @@ def _run_tasks(
     left_out: dict[str, str] | None = None,
     failed: dict[str, str] | None = None,
 ) -> list[Score]:
-    """Run tasks; add those that the labels do not allow to `left_out`, and those that fail to `failed`, where given."""
+    """Run tasks; enter the reason in `left_out` for a task that lacks labels, and in `failed` for one that raises."""
     scores: list[Score] = []
     for task in tasks:
         progress(task, 0, 1)

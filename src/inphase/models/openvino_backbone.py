@@ -83,7 +83,7 @@ def _state(backbone: nn.Module) -> tuple[tuple[int, int], ...]:
 
 
 def _weights(backbone: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """List parameters and buffers, also those that are not saved."""
+    """List all parameters and buffers, including non-persistent buffers."""
     yield from backbone.named_parameters()
     yield from backbone.named_buffers()
 

@@ -4,7 +4,7 @@ An episode draws k training videos of each action and classifies every labeled f
 `phase_classification` does. Mean over episodes, and half the width of its 95 % interval (Student's t).
 
 The paper labels "a few videos per class" of FineGym101. A video there is an event, which shows some of its classes:
-with per="class" an episode draws videos at random and keeps those that show a class which k kept ones do not show yet.
+with per="class" an episode takes videos in random order and keeps one if a class of it has fewer than k so far.
 Where every video shows all phases of its action, both counts are the same.
 """
 
