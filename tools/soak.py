@@ -3,11 +3,13 @@
     python -m tools.soak                                   # one hour: 1,000 kills, 10,000 damaged inputs
     python -m tools.soak --minutes 5 --only labels recipe  # less of it
     python -m tools.soak --only "recipe" --seeds 17 18     # the same cases again, with their outputs
+    python -m tools.soak --first 5000 --counts soak.json   # other cases, added to those that the file counts
 
 Every case has a seed, so a failure can be repeated. Exits with 1 if there was one. Linux only.
 """
 
 import argparse
+import json
 import os
 import platform
 import sys
@@ -85,8 +87,8 @@ def attack(kind: str, name: str, seeds: list[int]) -> list[Case]:
     return found
 
 
-def plan(only: list[str], kills: int, cases: int) -> Iterator[tuple[str, str, list[int]]]:
-    """Take turns between all commands and inputs until there are enough kills and cases."""
+def plan(only: list[str], kills: int, cases: int, *, first: int = 0) -> Iterator[tuple[str, str, list[int]]]:
+    """Take turns between all commands and inputs until there are enough kills and cases; seeds count from `first`."""
     commands = [name for name in COMMANDS if not only or name in only]
     targets = [name for name in TARGETS if not only or name in only]
     given = {"kill": 0, "damage": 0}
@@ -98,7 +100,7 @@ def plan(only: list[str], kills: int, cases: int) -> Iterator[tuple[str, str, li
                 # Commands that start interpreters take far longer: every fourth turn is enough.
                 if given[kind] < most and not (kind == "kill" and COMMANDS[name].heavy and turn % 4):
                     given[kind] += size
-                    yield kind, name, list(range(turn * size, (turn + 1) * size))
+                    yield kind, name, list(range(first + turn * size, first + (turn + 1) * size))
         if given == before and turn % 4 == 0:
             return
 
@@ -127,14 +129,31 @@ def run(
                         report(f"{key[1]}, seed {case.seed}: {case.problem}")
 
 
-def write_page(found: dict[tuple[str, str], Counts], *, command: str, minutes: float) -> None:
+def add_counts(file: Path, found: dict[tuple[str, str], Counts], run: str) -> tuple[dict[tuple[str, str], Counts], str]:
+    """Add the counts of earlier runs to those of this one, write the sum to `file`, and return it with all runs."""
+    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"runs": [], "counts": []}
+    runs = [*before["runs"], run]
+    for kind, name, cases, kills, endings, problems in before["counts"]:
+        counts = found.setdefault((kind, name), Counts())
+        counts.cases += cases
+        counts.kills += kills
+        counts.endings.update(endings)
+        counts.problems += [NotRun(seed, problem) for seed, problem in problems]
+    rows = [
+        (*key, counts.cases, counts.kills, counts.endings, [(case.seed, case.problem) for case in counts.problems])
+        for key, counts in sorted(found.items())
+    ]
+    file.write_text(json.dumps({"runs": runs, "counts": rows}, indent=1), encoding="utf-8")
+    return found, "; ".join(runs)
+
+
+def write_page(found: dict[tuple[str, str], Counts], *, runs: str) -> None:
     """Write the counts between the marks of docs/engineering/reliability.md."""
     kills = sum(counts.kills for counts in found.values())
     damaged = sum(counts.cases for (kind, _), counts in found.items() if kind == "damage")
     problems = [case for counts in found.values() for case in counts.problems]
     lines = [
-        f"`{command}` on {os.cpu_count()} cores, Python {platform.python_version()}, {minutes:.0f} minutes: "
-        f"**{kills:,} kills, {damaged:,} damaged inputs, {len(problems)} failures.**",
+        f"{runs}: **{kills:,} kills, {damaged:,} damaged inputs, {len(problems)} failures.**",
         "",
         "| command | cases | kills | failures |",
         "|---|---|---|---|",
@@ -159,11 +178,13 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=1000, help="cases with at least one kill each")
     parser.add_argument("--cases", type=int, default=10_000, help="damaged inputs")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--first", type=int, default=0, help="the first seed: other runs have had those before it")
+    parser.add_argument("--counts", type=Path, help="a file of counts to add to")
     parser.add_argument("--only", nargs="+", default=[], choices=[*COMMANDS, *TARGETS], metavar="NAME")
     parser.add_argument("--seeds", nargs="+", type=int, default=[], help="only these cases of --only")
     parser.add_argument("--write", action="store_true", help="write the counts to docs/engineering/reliability.md")
     given = parser.parse_args()
-    jobs = plan(given.only, given.kills, given.cases)
+    jobs = plan(given.only, given.kills, given.cases, first=given.first)
     if given.seeds:
         jobs = iter([("kill" if name in COMMANDS else "damage", name, given.seeds) for name in given.only])
     began = time.monotonic()
@@ -171,8 +192,14 @@ def main() -> None:
     taken = (time.monotonic() - began) / 60
     for (kind, name), counts in sorted(found.items()):
         print(f"{kind} {name}: {counts.cases} cases, {counts.kills} kills, {len(counts.problems)} failures")
+    runs = (
+        f"`python -m tools.soak --minutes {given.minutes:g} --first {given.first}` with {given.workers} processes, "
+        f"Python {platform.python_version()}, {taken:.0f} minutes"
+    )
+    if given.counts:
+        found, runs = add_counts(given.counts, found, runs)
     if given.write:
-        write_page(found, command=f"python -m tools.soak --minutes {given.minutes:g}", minutes=taken)
+        write_page(found, runs=runs)
     sys.exit(any(counts.problems for counts in found.values()))
 
 

@@ -7,7 +7,7 @@ from tests.crash.kills import Killed
 from tests.fuzz.cases import Damaged
 from tests.fuzz.inputs import TARGETS
 from tools import load, soak
-from tools.soak import BEGIN, CASES_AT_A_TIME, END, Counts, plan, write_page
+from tools.soak import BEGIN, CASES_AT_A_TIME, END, Counts, add_counts, plan, write_page
 
 
 def test_everything_is_attacked_and_no_seed_comes_twice() -> None:
@@ -27,6 +27,29 @@ def test_only_what_is_named_is_attacked() -> None:
     assert {name for _, name, _ in plan(["labels", "train"], 30, 100)} == {"labels", "train"}
 
 
+def test_another_first_seed_gives_other_cases() -> None:
+    cases = [
+        {(name, seed) for _, name, seeds in plan([], 50, 500, first=first) for seed in seeds} for first in (0, 500)
+    ]
+    assert len(cases[0]) == len(cases[1])
+    assert not cases[0] & cases[1]
+
+
+def test_counts_of_several_runs_are_added(tmp_path: Path) -> None:
+    for run in ("first", "second"):
+        killed, damaged = Counts(), Counts()
+        killed.add(Killed("train", 0, 2))
+        for status, problem in ((0, ""), (1, "a traceback")):
+            damaged.add(Damaged("labels", 1, "labels.csv", ("transfer",), status, problem))
+        found = {("kill", "train"): killed, ("damage", "labels"): damaged}
+        total, runs = add_counts(tmp_path / "soak.json", found, run)
+    assert runs == "first; second"
+    assert total["kill", "train"].kills == 4
+    assert total["damage", "labels"].cases == 4
+    assert total["damage", "labels"].endings == {"result": 2, "bad": 2}
+    assert [(case.seed, case.problem) for case in total["damage", "labels"].problems] == [(1, "a traceback")] * 2
+
+
 def test_counts_are_written_between_the_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
@@ -35,12 +58,13 @@ def test_counts_are_written_between_the_marks(tmp_path: Path, monkeypatch: pytes
     killed.add(Killed("train", 0, 2))
     for status, problem in ((0, ""), (1, ""), (1, "a traceback"), (-11, "signal 11")):
         damaged.add(Damaged("labels", 1, "labels.csv", ("transfer",), status, problem))
-    write_page({("kill", "train"): killed, ("damage", "labels"): damaged}, command="soak", minutes=3)
+    write_page({("kill", "train"): killed, ("damage", "labels"): damaged}, runs="soak, 3 minutes")
     text = page.read_text()
     assert text.startswith(f"before\n{BEGIN}\n")
     assert text.endswith(f"{END}\nafter\n")
     assert "old" not in text
     assert "**2 kills, 4 damaged inputs, 2 failures.**" in text
+    assert f"{BEGIN}\nsoak, 3 minutes: **2" in text
     assert "| `train` | 1 | 2 | 0 |" in text
     assert "| labels | 4 | 1 | 1 | 2 |" in text
 
