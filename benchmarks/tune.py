@@ -1,16 +1,20 @@
-"""Tune every method alike: one grid of learning rates and each method's own settings, on held-out training videos.
+"""Tune every method alike on videos held out of training: the same rates and as many settings of its own for each.
 
-    GIVEN="--set data.root=PennAction --set validation.fraction=0.2 --set validation.videos=40"
-    python -m benchmarks.tune penn_pose $GIVEN --out first.jsonl --processes 16
-    python -m benchmarks.tune penn_pose $GIVEN --trials best.json --seeds 3 --out second.jsonl
+    GIVEN="--set data.root=PennAction --set validation.fraction=0.2 --set validation.videos=40 --set run.steps=375"
+    python -m benchmarks.tune penn_pose $GIVEN --out penn.jsonl --processes 16
 
     GIVEN="--set data.root=GolfDB --set data.held_out=0.2 --set validation.videos=150"
-    python -m benchmarks.tune golf_pose $GIVEN --set data.store=poses --out first.jsonl
-    python -m benchmarks.tune golf_image $GIVEN --features features --out first.jsonl
+    python -m benchmarks.tune golf_pose $GIVEN --set data.store=poses --out golf_pose.jsonl
+    python -m benchmarks.tune golf_image $GIVEN --features features --out golf_image.jsonl
+    python -m benchmarks.tune signs_image --set data.root=Signs --set data.val=0.2 --features features --out signs.jsonl
 
-No test video is used. Seeds can differ by more than settings: the best few settings of a method, written into
-best.json, are trained again with three seeds, and the best mean goes into its recipe. `inphase reproduce` then trains
-that recipe with three seeds on the whole training split and reports on the test split.
+No test video is used, and on GolfDB and the signs no person of the held-out videos is trained on. Every method has
+three learning rates times two settings of its own with one seed; seeds can differ by more than settings, so the best
+two of these get two seeds more. The best mean is the least error of events after DTW, on 1 − cos or on the contrastive
+cost; where videos have no events, the highest τ. It is printed at the end, and goes into the method's recipe; `inphase
+reproduce` then trains that recipe on the whole training split and reports on the test split.
+
+The same command resumes: trials in the output file are not trained again.
 """
 
 import argparse
@@ -18,8 +22,10 @@ import json
 import os
 import tempfile
 import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,53 +34,97 @@ from inphase.data.frame_source import FrameSource
 from inphase.models import Encoder
 from inphase.training import Recipe, read_recipe, train
 
-# Settings to try for each method besides the learning rate; the first value is that of its source.
-METHODS: dict[str, dict[str, list[Any]]] = {
-    "gta": {"variant": ["released"], "pairs": ["all"], "cycle_weight": [1.0, 0.0], "beta": [0.1, 0.07]},
-    "lav": {"pairs": ["all"], "window": [10.0, 5.0], "weight": [0.5, 1.0]},
-    "tcc": {"unit": [False], "by_dimension": [True, False], "tau": [0.1, 0.05]},
-    "tcn": {"kind": ["n-pairs"], "window": [5, 15], "tau": [1.0, 0.1]},
-    "sal": {"fraction": [0.75, 0.5], "triplets": [8, 16]},
-    "d3tw": {"cost": ["cosine", "contrastive"], "margin": [1.0, 5.0], "pairs": ["all"]},
-    "speednet": {"stride": [1.0, 2.0], "hidden": [64, 128]},
-    "scl": {"variance": [10.0, 30.0], "tau": [0.1, 0.05]},
-    "vava": {"pairs": ["all"], "align_weight": [1.0, 0.1], "window": [15.0, 5.0]},
-    "lrprop": {"pairs": ["all"], "variance": [10.0, 30.0], "align_weight": [0.1, 1.0]},
-    "soft_dtw": {"cost": ["squared_euclidean", "contrastive"], "gamma": [0.1, 1.0], "pairs": ["all"]},
+Changes = dict[str, dict[str, Any]]  # table → key → value
+
+
+def vary(name: str, key: str, values: Sequence[Any], **fixed: Any) -> list[Changes]:
+    """List changes to a recipe: a loss with each of some values of one setting."""
+    return [{"loss": {"name": name, **fixed, key: value}} for value in values]
+
+
+# Two settings of each method besides the learning rate; the first is that of its source. The code of TCC, with TCN and
+# SaL in it, does not normalize embeddings.
+RAW = {"encoder": {"normalize": False}}
+METHODS: dict[str, list[Changes]] = {
+    "gta": vary("gta", "beta", (0.1, 0.07), variant="released", pairs="all"),
+    "lav": vary("lav", "window", (10.0, 5.0), pairs="all"),
+    "tcc": [{"loss": {"name": "tcc"}, **RAW}, {"loss": {"name": "tcc", "by_dimension": False}}],
+    "tcn": [{"loss": {"name": "tcn", "window": 5}, **RAW}, {"loss": {"name": "tcn", "window": 15}}],
+    "sal": [
+        {"loss": {"name": "sal", "fraction": 0.75, "triplets": 8}, **RAW},
+        {"loss": {"name": "sal", "fraction": 0.5, "triplets": 16}},
+    ],
+    "d3tw": vary("d3tw", "margin", (1.0, 5.0), pairs="all", cost="cosine"),
+    "d3tw_contrastive": vary("d3tw", "margin", (1.0, 5.0), pairs="all", cost="contrastive"),
+    "speednet": vary("speednet", "stride", (1.0, 2.0), hidden=128),
+    "scl": vary("scl", "variance", (10.0, 30.0)),
+    "vava": vary("vava", "align_weight", (1.0, 0.1), pairs="all"),
+    "lrprop": vary("lrprop", "variance", (10.0, 30.0), pairs="all"),
 }
-RATES = [3e-4, 1e-3, 3e-3]
+RATES = (3e-4, 1e-3, 3e-3)
+BEST, SEEDS = 2, 3  # settings that are trained again, and with how many seeds in all
 
 
-def variations(method: str) -> list[dict[str, Any]]:
-    """List the settings to try for a method."""
-    settings = METHODS[method]
-    return [dict(zip(settings, values, strict=True)) for values in product(*settings.values())]
+@dataclass(frozen=True)
+class Trial:
+    """A method, its changes to the recipe and a seed."""
+
+    method: str
+    changes: Changes
+    seed: int = 0
+
+    @property
+    def key(self) -> str:
+        """Identify the trial in the output file."""
+        return json.dumps([self.method, self.changes, self.seed], sort_keys=True)
 
 
-def trial(
-    base: Recipe,
-    changes: dict[str, dict[str, Any]],
-    seed: int,
-    elsewhere: dict[str, dict[str, Any]] | None = None,
-    features: Path | None = None,
-) -> dict[str, Any]:
-    """Train once and measure on held-out videos, and on the data sets of `elsewhere`, `[data]` tables by name.
+def first_round(methods: Iterable[str]) -> list[Trial]:
+    """List the settings of every method, with one seed; the middle rate first."""
+    rates = sorted(RATES, key=lambda rate: abs(RATES.index(rate) - 1))
+    return [
+        Trial(method, {**settings, "optimizer": {"lr": rate}})
+        for rate, method in product(rates, methods)
+        for settings in METHODS[method]
+    ]
 
-    `features` is a folder in which trials share the features of a frozen network.
-    """
+
+def second_round(rows: Sequence[Mapping[str, Any]], *, methods: Iterable[str]) -> list[Trial]:
+    """List the best settings of every method with the other seeds."""
+    return [
+        Trial(method, changes, seed)
+        for method in methods
+        for changes in rank([row for row in rows if row["method"] == method and row["seed"] == 0])[:BEST]
+        for seed in range(1, SEEDS)
+    ]
+
+
+def rank(rows: Sequence[Mapping[str, Any]]) -> list[Changes]:
+    """Sort settings by their mean score over seeds, the best first; settings with fewer seeds come last."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        found[json.dumps(row["changes"], sort_keys=True)].append(score(row))
+    best = sorted(found, key=lambda name: (-len(found[name]), sum(found[name]) / len(found[name])))
+    return [json.loads(name) for name in best]
+
+
+def score(row: Mapping[str, Any]) -> float:
+    """Return the number to minimize: the error of events after the better DTW, or −τ; infinite if training failed."""
+    if "error" in row:
+        return float("inf")
+    errors = [float(row[name]) for name in ("mean, dtw", "mean, contrastive") if name in row]
+    return min(errors) if errors else -float(row["tau"])
+
+
+def run_trial(base: Recipe, trial: Trial, features: Path | None = None) -> dict[str, Any]:
+    """Train once and measure on held-out videos; `features` is a folder of a frozen network's features, shared."""
     import torch
 
     from inphase.runs import cache_features
     from inphase.training.build import load_frame_sources
 
     torch.set_num_threads(1)
-    tables: dict[str, Any] = {name: {**(getattr(base, name) or {}), **table} for name, table in changes.items()}
-    if "loss" in changes:
-        tables["loss"] = changes["loss"]
-    tables["run"] = {**base.run, **changes.get("run", {}), "seed": seed, "accelerator": "cpu", "save_every": 10**6}
-    # A recipe without held-out videos of its own is measured on those of its data set.
-    tables["validation"] = {name: value for name, value in base.validation.items() if value}
-    recipe = replace(base, **tables)
+    recipe = change(base, trial)
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         out = train(recipe, folder, features=features).run
@@ -82,13 +132,32 @@ def trial(
         encoder = out.encoder()
     held = load_frame_sources(recipe, encoder).validation
     found = measure(encoder, cache_features(encoder, held, folder=features) if features and held else held)
-    for name, data in (elsewhere or {}).items():
-        other = replace(recipe, data=data, validation={"fraction": 0.9, "videos": 10})
-        found |= {
-            f"{name}:{key}": value
-            for key, value in measure(encoder, load_frame_sources(other, encoder).validation).items()
-        }
-    return {"changes": changes, "seed": seed, "seconds": took, **found}
+    return {"seconds": took, "measured": time.perf_counter() - begin - took, **found}
+
+
+def change(base: Recipe, trial: Trial) -> Recipe:
+    """Make the recipe of a trial; a loss replaces that of the base, and held-out videos are those of the data set."""
+    tables: dict[str, Any] = {name: {**(getattr(base, name) or {}), **table} for name, table in trial.changes.items()}
+    if "loss" in trial.changes:
+        tables["loss"] = trial.changes["loss"]
+    run = {**base.run, **trial.changes.get("run", {}), "seed": trial.seed, "save_every": 10**6}
+    validation = {name: value for name, value in base.validation.items() if value}
+    return replace(base, **{**tables, "run": run, "validation": validation})
+
+
+def compute_features(base: Recipe, features: Path) -> None:
+    """Compute the features of a frozen network once, on a GPU where there is one."""
+    import torch
+
+    from inphase.runs import CachedFeatures
+    from inphase.training.build import build_encoder_with_loss, load_frame_sources
+
+    recipe = change(base, Trial("gta", {}))
+    encoder = build_encoder_with_loss(recipe).encoder.to("cuda" if torch.cuda.is_available() else "cpu")
+    sources = load_frame_sources(recipe, encoder)
+    for source in (sources.train, sources.validation):
+        if source is not None:
+            CachedFeatures(encoder, source, folder=features).compute_all()
 
 
 def measure(encoder: Encoder, source: FrameSource | None) -> dict[str, float]:
@@ -113,44 +182,66 @@ def measure(encoder: Encoder, source: FrameSource | None) -> dict[str, float]:
 INNER = ("toe_up", "mid_backswing", "top", "mid_downswing", "impact", "mid_follow_through")
 
 
+def run_all(
+    base: Recipe, trials: Sequence[Trial], *, out: Path, processes: int, features: Path | None
+) -> list[dict[str, Any]]:
+    """Run the trials that the output file lacks, in parallel; return the rows of all."""
+    done = {row["key"]: row for row in read_rows(out)}
+    left = [trial for trial in trials if trial.key not in done]
+    with ProcessPoolExecutor(processes) as pool, out.open("a") as file:
+        waiting = {pool.submit(run_trial, base, trial, features): trial for trial in left}
+        for number, future in enumerate(as_completed(waiting), start=1):
+            trial = waiting[future]
+            row = {"key": trial.key, "method": trial.method, "changes": trial.changes, "seed": trial.seed}
+            try:
+                row |= future.result()
+            except Exception as error:
+                row["error"] = f"{type(error).__name__}: {error}"
+            done[trial.key] = row
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            shown = row.get("error") or f"{score(row):.3f}"
+            print(f"{number}/{len(left)} {trial.method} {trial.changes} {trial.seed}: {shown}", flush=True)
+    return [done[trial.key] for trial in trials]
+
+
+def read_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """Read the trials of an output file, without failed ones and a last line that was cut off."""
+    for line in file.read_text().splitlines() if file.is_file() else []:
+        if line.endswith("}"):
+            row = json.loads(line)
+            if "error" not in row:
+                yield row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("base", help="the recipe to vary, such as penn_pose")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
-    parser.add_argument("--trials", type=Path, help="a JSON list of changes to try instead of the methods' grid")
-    parser.add_argument("--elsewhere", type=Path, help="JSON: [data] tables of other data sets to measure on as well")
+    parser.add_argument("--trials", type=Path, help="a JSON list of changes to try instead of the methods' settings")
     parser.add_argument("--features", type=Path, help="a folder in which trials share the features of a frozen network")
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1, help="seeds of --trials")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     chosen = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    elsewhere = json.loads(chosen.elsewhere.read_text()) if chosen.elsewhere else None
     base = read_recipe(chosen.base, changes=chosen.set)
+    how: dict[str, Any] = {"out": chosen.out, "processes": chosen.processes, "features": chosen.features}
+    if chosen.features:
+        with ProcessPoolExecutor(1) as pool:  # CUDA cannot be used before this process forks
+            pool.submit(compute_features, base, chosen.features).result()
     if chosen.trials:
-        tried = json.loads(chosen.trials.read_text())
+        listed = [Trial("own", changes) for changes in json.loads(chosen.trials.read_text())]
+        rows = run_all(base, [replace(t, seed=s) for t in listed for s in range(chosen.seeds)], **how)
     else:
-        tried = [
-            {"loss": {"name": method, **settings}, "optimizer": {"lr": rate}}
-            for method in chosen.methods
-            for settings in variations(method)
-            for rate in RATES
-        ]
-    with ProcessPoolExecutor(chosen.processes) as pool, chosen.out.open("a") as out:
-        waiting = [
-            pool.submit(trial, base, changes, seed, elsewhere, chosen.features)
-            for changes in tried
-            for seed in range(chosen.seeds)
-        ]
-        for number, done in enumerate(as_completed(waiting), start=1):
-            try:
-                row = done.result()
-            except Exception as error:
-                row = {"error": f"{type(error).__name__}: {error}"}
-            out.write(json.dumps(row) + "\n")
-            out.flush()
-            print(f"{number}/{len(waiting)}", json.dumps(row), flush=True)
+        rows = run_all(base, first_round(chosen.methods), **how)
+        rows += run_all(base, second_round(rows, methods=chosen.methods), **how)
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own = [row for row in rows if row["method"] == method]
+        best = rank(own)[0]
+        scores = [score(row) for row in own if row["changes"] == best]
+        print(json.dumps({"method": method, "changes": best, "scores": [round(value, 4) for value in scores]}))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
+from inphase.align import shortest_path_with_drops
 from inphase.align.numba.path_numba import track_template
 from inphase.apps.repetitions import (
     MIN_SCORE,
@@ -104,6 +106,20 @@ def test_a_template_is_followed_around() -> None:
     bins, cost = track_template(frames, template, rest, pace=0.01, switch=0.5)
     assert bins.tolist() == [5, 5, 5, *truth]
     assert cost == pytest.approx(3 * 1.0 + 0.5 + 2 * 0.01)
+
+
+def test_frames_of_something_else_are_dropped_as_by_drop_dtw() -> None:
+    angles = np.linspace(0, 2 * np.pi, 12, endpoint=False)
+    template = np.stack([np.cos(angles), np.sin(angles), np.zeros(12)], axis=1)
+    other = np.array([[0.0, 0.0, 3.0]])
+    x = np.concatenate([other, other, template[:5], other, other, other, template[5:], other])
+    bins, total = track_template(x, template, np.full(len(x), 0.5), pace=0.1, switch=0.0)
+    cost = torch.from_numpy(((x[:, None] - template[None]) ** 2).sum(2))
+    found = shortest_path_with_drops(cost, torch.full((len(x),), 0.5), torch.full((12,), 0.5))
+    assert found.kept is not None
+    np.testing.assert_array_equal(bins < 12, found.kept[0])
+    assert total == pytest.approx(float(found.cost)) == 3.0
+    np.testing.assert_array_equal(bins[bins < 12], np.arange(12))
 
 
 def test_principal_components_are_those_of_the_singular_values() -> None:

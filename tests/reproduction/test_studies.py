@@ -1,17 +1,20 @@
 """What studies declare: that it can be built, and that the paper's numbers are the paper's."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from inphase.cli.learn import NAMES
+from inphase.data.folder import split_people
 from inphase.evaluation import TASKS
 from inphase.reproduction import STUDIES, Setup, Study
 from inphase.reproduction.reproduce import FIGURES
 from inphase.reproduction.results import Results
 from inphase.reproduction.study import BUDGETS, LABELS, MODALITIES, STUDY_DATA, task_options
 from inphase.reproduction.study_runs import make_recipe, recipe_families
+from inphase.training import read_recipe
 from inphase.training.build import build_loss
 
 pytestmark = pytest.mark.slow
@@ -185,3 +188,36 @@ def test_wrong_setups_are_refused() -> None:
     with pytest.raises(ValueError, match="ablation has no row of tcc"):
         Results(STUDIES["ablation"], Setup(methods=("tcc",)), Path()).jobs()
     assert set(LABELS) >= {"gta", "tcc", "tcn", "sal", "d3tw", "speednet", "lav", "soft_dtw", "supervised"}
+
+
+def test_a_trained_backbone_is_the_small_network_and_uses_a_gpu() -> None:
+    """Recipes of GolfDB have a motion encoder for a CPU; the modes of a backbone need another one."""
+    golf = Setup("golfdb", Path("golf"), modality="image", budget="medium", methods=("tcn",))
+    general = read_recipe("image_gta").encoder
+    found = {}
+    for row in STUDIES["recognition"].chosen_rows(golf):
+        recipe = make_recipe(golf, row.method, row.changes)
+        assert "accelerator" not in recipe.run
+        assert recipe.loss["name"] == "tcn"
+        found[recipe.encoder["mode"]] = {**recipe.encoder, "mode": "frozen", "weights": "published"}
+    assert found == dict.fromkeys(("scratch", "train_all", "only_bn"), general)
+    frozen = make_recipe(replace(golf, budget="small"), "tcn")
+    assert frozen.encoder["name"] == "motion"
+    assert frozen.run["accelerator"] == "cpu"
+
+
+def test_errors_in_frames_stand_beside_tau_wherever_videos_have_events() -> None:
+    for data in ("golfdb", "lsa64_signs"):
+        for name in ("ablation", "recognition", "synchronization"):
+            heads = {column.head for column in STUDIES[name].columns(Setup(data, Path("here"), modality="image"))}
+            assert {"τ, %", "event error, DTW", "event error, contrastive DTW"} <= heads
+
+
+def test_half_of_the_signers_are_tested_and_tuning_holds_out_others() -> None:
+    people = [person for person in "abcdefghij" for _ in range(7)]
+    options = STUDY_DATA["lsa64_signs"].options
+    whole = split_people(people, val=options["val"], test=options["test"])
+    tuned = split_people(people, val=0.2, test=options["test"])
+    assert Counter(whole.values()) == {"train": 5, "test": 5}
+    assert Counter(tuned.values()) == {"train": 3, "val": 2, "test": 5}
+    assert {name for name in whole if whole[name] == "test"} == {name for name in tuned if tuned[name] == "test"}

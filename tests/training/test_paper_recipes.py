@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from inphase.models import ENCODERS, ImageEncoder, PoseEncoder, load_encoder, save_encoder
+from inphase.models import ENCODERS, ImageEncoder, MotionEncoder, PoseEncoder, load_encoder, save_encoder
 from inphase.training import Recipe, read_recipe, train
 from inphase.training.build import build_encoder_with_loss, load_frame_sources
 
@@ -40,14 +42,18 @@ def test_tcc_as_published_learns_and_normalized_it_does_not(tmp_path: Path) -> N
     assert ends["true"] > 0.9
 
 
-@pytest.mark.parametrize("kind", [ImageEncoder, PoseEncoder])
+@pytest.mark.parametrize("kind", [ImageEncoder, MotionEncoder, PoseEncoder])
 def test_an_encoder_without_normalization_is_saved_so(kind: type, tmp_path: Path) -> None:
-    given = {"size": (32, 32), "weights": "saved", "convolutions": [4]} if kind is ImageEncoder else {}
+    given: dict[str, Any] = {} if kind is PoseEncoder else {"size": (32, 32), "weights": "saved"}
+    given |= {ImageEncoder: {"convolutions": [4]}, MotionEncoder: {"hidden": [4]}}.get(kind, {})
     encoder = kind(normalize=False, dimension=8, **given)
     save_encoder(tmp_path / "encoder.safetensors", encoder)
     found = load_encoder(tmp_path / "encoder.safetensors")
     assert (found.normalizes, found.config) == (False, encoder.config)
     assert "normalize" not in kind(dimension=8, **given).config
+    frames = torch.rand(1, 3, len(encoder.context.offsets), *(getattr(encoder, "shape", None) or (13, 3)))
+    lengths = found.eval()(frames).norm(dim=-1)
+    assert (lengths - 1).abs().min() > 1e-3
 
 
 def test_scratch_is_one_word_and_a_run_of_it_can_be_repeated(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Find every repetition of an action in a recording: of the action in a clip, or of any motion that repeats.
 
 The template is one cycle of the action, whose end is joined to its start. From frame to frame the phase stays,
-advances, or, at a cost, leaves the cycle where the recording shows something else. This is subsequence DTW for any
-number of repetitions at once, and it follows changes of tempo. The template is then the mean of all frames of equal
+advances, or, at a cost, leaves the cycle where the recording shows something else: such a frame is dropped, by the
+second state of Drop-DTW (`inphase.align.drop_dtw`). This is subsequence DTW with drops for any number of repetitions at
+once, and it follows changes of tempo. The template is then the mean of all frames of equal
 phase, and both steps are repeated (a barycenter). Without a clip, the window that resembles its successor most is the
 first template, for every period that is tried; the period whose template explains the motion best wins. Two cycles in
 one template explain slightly more than one: the cost grows as (n / (n − 1))^`FEW_CYCLES` where only n cycles are found.

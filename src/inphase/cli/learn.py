@@ -99,7 +99,7 @@ def reproduce(
     Stopped at any moment, the same command resumes. Studies share runs.
 
     Args:
-        data: stage, penn_action, golfdb or finegym.
+        data: stage, penn_action, golfdb, lsa64_signs or finegym.
         seeds: how many times each network is trained.
         budget: small, medium or full; for images full is the paper's network and its 150,000 steps.
         out: the folder of runs and reports; by default out/reproduce/DATA_MODALITY.

@@ -7,7 +7,7 @@ where something moved; a grid keeps it, in two kilobytes per frame. The frozen b
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from inphase.media.sampling import Edges
 from inphase.models.backbone import build_backbone
 from inphase.models.embedding import Embedding
-from inphase.models.encoder import Encoder, Modality, compute_maps, unit
+from inphase.models.encoder import Encoder, Modality, compute_maps, finish, unit
 from inphase.storage.settings import Grid, Offsets, Pixels, Width, Widths
 
 
@@ -41,9 +41,10 @@ class GridFeatures(Encoder):
         weights: str | None,
         size: Sequence[int],
         grid: int,
+        normalize: bool = True,
     ) -> None:
         """Build the backbone."""
-        super().__init__(context=context, edges=edges, rate=rate)
+        super().__init__(context=context, edges=edges, rate=rate, normalize=normalize)
         if len(size) != 2 or min(size) < 32:
             raise ValueError(f"size must be (height, width) of at least 32 pixels, got {tuple(size)}")
         if grid < 1:
@@ -71,6 +72,10 @@ class GridFeatures(Encoder):
     def features(self, frames: Tensor) -> Tensor:
         """Average the backbone's maps over the cells of the grid."""
         return F.adaptive_avg_pool2d(compute_maps(self.backbone, frames), self.grid)
+
+    def _require_context(self, features: Tensor) -> None:
+        if features.shape[1] != len(self.context.offsets):
+            raise ValueError(f"this encoder takes {len(self.context.offsets)} context frames, got {features.shape[1]}")
 
 
 class PooledFeatures(GridFeatures):
@@ -118,11 +123,11 @@ class MotionEncoder(GridFeatures):
         hidden: Widths = (256, 256),
         dimension: Width = 128,
         dropout: float = 0.3,
+        normalize: bool = True,
     ) -> None:
         """Build both parts."""
-        super().__init__(
-            context=context, edges=edges, rate=rate, backbone=backbone, weights=weights, size=size, grid=grid
-        )
+        images: dict[str, Any] = {"backbone": backbone, "weights": weights, "size": size, "grid": grid}
+        super().__init__(context=context, edges=edges, rate=rate, normalize=normalize, **images)
         if len(context) < 2:
             raise ValueError(f"motion needs at least two context frames, got {tuple(context)}")
         self.config |= {"hidden": list(hidden), "dimension": dimension, "dropout": dropout}
@@ -135,7 +140,7 @@ class MotionEncoder(GridFeatures):
 
     def combine(self, features: Tensor) -> Tensor:
         """Embed the motion in the features of frames and their context: [N, C, K, grid, grid] → [N, D]."""
-        return unit(self.head(self.motion(features).flatten(1)))
+        return finish(self.head(self.motion(features).flatten(1)), normalize=self.normalizes)
 
     def heat_maps(self, features: Tensor) -> Tensor:
         """Measure how much each cell contributes to the first layer, the same for all of C: [N, C, grid, grid]."""
@@ -147,8 +152,7 @@ class MotionEncoder(GridFeatures):
 
     def motion(self, features: Tensor) -> Tensor:
         """Subtract each context frame from the next: [N, C, K, grid, grid] → [N, C − 1, K, grid, grid]."""
-        if features.shape[1] != len(self.context.offsets):
-            raise ValueError(f"this encoder takes {len(self.context.offsets)} context frames, got {features.shape[1]}")
+        self._require_context(features)
         return features[:, 1:] - features[:, :-1]
 
 
@@ -185,13 +189,7 @@ class TransformerEncoder(GridFeatures):
             raise ValueError(f"the context must hold the frame itself, offset 0; got {tuple(context)}")
         if width % (2 * heads):
             raise ValueError(f"width must be a multiple of twice the heads, got {width} and {heads}")
-        self.config |= {
-            "width": width,
-            "layers": layers,
-            "heads": heads,
-            "dimension": dimension,
-            "dropout": dropout,
-        }
+        self.config |= {"width": width, "layers": layers, "heads": heads, "dimension": dimension, "dropout": dropout}
         self._own = list(context).index(0)
         parts: list[nn.Module] = []
         before = self.channels * grid * grid
@@ -211,8 +209,7 @@ class TransformerEncoder(GridFeatures):
 
     def combine(self, features: Tensor) -> Tensor:
         """Attend to the context of each frame: [N, C, K, grid, grid] → [N, D]."""
-        if features.shape[1] != len(self.context.offsets):
-            raise ValueError(f"this encoder takes {len(self.context.offsets)} context frames, got {features.shape[1]}")
+        self._require_context(features)
         head = cast("nn.ModuleDict", self.head)
         tokens: Tensor = head["frame"](features.flatten(0, 1).flatten(1)).view(*features.shape[:2], -1)
         attended = head["attention"](tokens + self.get_buffer("places").to(tokens))

@@ -162,7 +162,8 @@ def _published_recognition(mode: str) -> dict[str, dict[str, float]]:
 def _recognition_columns(setup: Setup) -> list[Column]:
     """Measure FineGym at its four sets of labels; other data at their phases, beside the paper's FineGym101."""
     if setup.data != "finegym":
-        return [*accuracy_columns(setup, paper="FineGym101"), *tau_columns(), *health_columns()]
+        accuracy = accuracy_columns(setup, paper="FineGym101")
+        return [*accuracy, *tau_columns(), *error_columns(setup), *health_columns()]
     found = []
     for labels in (101, 290):
         trained: Changes = {"data": {"labels": labels}}

@@ -48,10 +48,15 @@ def make_recipe(setup: Setup, method: str, changes: Changes | None = None) -> Re
 
     Runs train on the whole training split: their settings were chosen before, on videos held out of it.
     """
+    changes = changes or {}
     recipe = _find_recipe(setup, method)
+    if "name" in changes.get("encoder", {}) and changes["encoder"]["name"] != recipe.encoder["name"]:
+        # A backbone is trained where the data set's recipe freezes it: on a GPU if there is one.
+        run = {key: value for key, value in recipe.run.items() if key != "accelerator"}
+        recipe = replace(recipe, encoder=read_recipe("image_gta").encoder, run=run)
     run = {**recipe.run, "steps": max(1, round(recipe.run.get("steps", 1000) * STEP_FRACTIONS[setup.budget]))}
     recipe = replace(recipe, data=_data_table(setup), validation={"fraction": 0.0}, run=run)
-    recipe = change_tables(change_recipe(recipe, setup.changes), changes or {})
+    recipe = change_tables(change_recipe(recipe, setup.changes), changes)
     if setup.data == "stage" and setup.modality == "image" and setup.root is None:
         size = recipe.encoder.get("size", [224, 224])[0]  # drawn at the size of the encoder
         recipe = replace(recipe, data={"size": size, **recipe.data})
