@@ -3,8 +3,9 @@ PYTHON ?= python3
 # Another Python gets an environment of its own: `make test PYTHON=python3.13` uses .venv-python3.13.
 VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
-# Tests run in parallel, one process per core, one thread per process.
-SIDE_BY_SIDE := --numprocesses auto --dist worksteal
+# Tests run in parallel, one thread per process: a process per core and one more, since those of the browser wait.
+CORES := $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
+SIDE_BY_SIDE := --numprocesses $(shell expr $(CORES) + 1) --dist worksteal
 export OMP_NUM_THREADS ?= 1
 # Compiled modules are kept, also where the environment says otherwise: compiling torch takes longer than importing it.
 export PYTHONDONTWRITEBYTECODE :=
@@ -13,12 +14,15 @@ ifneq ($(wildcard ../shared/data),)
 export INPHASE_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test quick check lint types docs bench soak lock clean
+.PHONY: demo test tests quick check lint types docs bench soak lock clean
 
 demo: $(VENV)/demo  ## train on drawn people by pose and by image, and show two golfers, a session and the viewer on a page
 	$(BIN)/inphase demo --out out/demo
 
-test: lint types  ## what CI runs
+test: lint  ## what CI runs; types are checked beside the tests
+	$(MAKE) --no-print-directory --jobs 2 types tests
+
+tests: $(VENV)/ready
 	$(BIN)/pytest $(SIDE_BY_SIDE)
 
 quick: $(VENV)/ready  ## the fast tests, for a check after every change

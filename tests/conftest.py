@@ -1,5 +1,9 @@
 """What tests share: the devices there are, and how hard hypothesis looks."""
 
+import os
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,14 +26,34 @@ def device(request: pytest.FixtureRequest) -> torch.device:
     return torch.device(request.param)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let all processes share matplotlib's list of fonts, which takes seconds to make, outside the user's folder."""
+    if hasattr(config, "cache") and config.cache is not None:
+        os.environ.setdefault("MPLCONFIGDIR", str(config.cache.mkdir("matplotlib")))
+
+
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Number the cache folders of tests; a test that caches nothing makes none."""
+    folder = tmp_path_factory.mktemp("caches")
+    return (folder / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def empty_cache(monkeypatch: pytest.MonkeyPatch, caches: Iterator[Path]) -> None:
     """Give every test a cache folder of its own: none reads or writes the user's.
 
     Frozen networks run in torch: conversion takes a second per network and folder. Its own tests choose OpenVINO.
     """
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(next(caches)))
     monkeypatch.setenv("INPHASE_IMAGE_RUNTIME", "torch")
+
+
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a cache folder to tests on the same videos: estimating a pose takes seconds. Worker processes share it."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared_cache"
 
 
 @pytest.fixture

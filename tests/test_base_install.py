@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
 
 from inphase.media.render import write_mp4
 
@@ -14,22 +16,38 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the package without extras into an environment of its own; return its folder of commands."""
+    """Install the package without extras into an environment of its own; return its folder of commands.
+
+    Its base dependencies, and theirs, are links to the packages of this environment: nothing is downloaded or unpacked.
+    """
     folder = tmp_path_factory.mktemp("bare")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    command: list[str | Path] = [
-        folder / "bin" / "pip",
-        "install",
-        "--quiet",
-        "--no-compile",
-        "--constraint",
-        ROOT / "constraints.txt",
-    ]
-    done = subprocess.run([*command, ROOT], capture_output=True, text=True, check=False)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    command = [sys.executable, "-m", "pip", "--python", folder, "install", "--quiet", "--no-deps", ROOT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode and "connection" in done.stderr.lower():
         pytest.skip("no package registry can be reached")
     assert done.returncode == 0, done.stderr
+    (site,) = folder.glob("lib/python*/site-packages")
+    (installed,) = distributions(name="inphase", path=[str(site)])
+    for needed in list_required(installed):
+        for name in {file.parts[0] for file in needed.files or ()} - {"..", "__pycache__"}:
+            if not (site / name).exists():
+                (site / name).symlink_to(Path(str(needed.locate_file(name))))
     return folder / "bin"
+
+
+def list_required(package: Distribution) -> list[Distribution]:
+    """List the distributions that a package needs without its extras, and those that they need."""
+    found: dict[str, Distribution] = {}
+    waiting = [(package, frozenset({""}))]
+    while waiting:
+        needs, extras = waiting.pop()
+        for requirement in map(Requirement, needs.requires or ()):
+            wanted = requirement.marker is None or any(requirement.marker.evaluate({"extra": one}) for one in extras)
+            if wanted and requirement.name not in found:
+                found[requirement.name] = distribution(requirement.name)
+                waiting.append((found[requirement.name], frozenset({"", *requirement.extras})))
+    return list(found.values())
 
 
 def write_clip(path: Path, *, frames: int) -> None:

@@ -10,6 +10,7 @@ from PIL import Image
 from inphase.data import stage_videos
 from inphase.losses import LOSSES
 from inphase.media.recording import probe
+from inphase.media.render import write_mp4
 from inphase.training.recipe import list_recipes
 from tests.commands import type_command
 
@@ -33,25 +34,31 @@ def test_the_readme_has_an_example() -> None:
 
 @pytest.fixture(scope="module")
 def films(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Draw three people at the same action, a small file each."""
+    """Draw three people at the same action, a small file each, ten frames a second."""
     root = tmp_path_factory.mktemp("stage")
-    stage_videos.write(root, split="train", actions=["kick"], videos=3, level="plain", size=64)
-    return sorted(root.rglob("*.mp4"))
+    drawn = stage_videos.load(split="train", actions=["kick"], videos=3, level="plain", size=64)
+    files = [root / f"{number}.mp4" for number in range(len(drawn))]
+    for file, video in zip(files, drawn, strict=True):
+        assert video.render is not None
+        write_mp4(file, video.render().frames[::3], fps=10)
+    return files
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_python_block_runs(block: str, films: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_block_runs(
+    block: str, films: list[Path], tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Run a block where the videos that it names lie."""
     for name, film in zip(dict.fromkeys(re.findall(r'"(\w+\.mp4)"', block)), films, strict=False):
         shutil.copy(film, tmp_path / name)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared_cache))
     monkeypatch.setattr("inphase.losses.LOSSES", dict(LOSSES))  # a block may add a method of its own
     exec(compile(block, "page", "exec"), {})
 
 
 def test_five_lines_do_what_the_align_command_does(
-    films: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    films: list[Path], tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (ROOT / "docs" / "engineering" / "api.md").read_text(encoding="utf-8")
     block = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
@@ -59,7 +66,7 @@ def test_five_lines_do_what_the_align_command_does(
     for name, film in zip(("student.mp4", "pro.mp4"), films, strict=False):
         shutil.copy(film, tmp_path / name)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared_cache))
     exec(compile(block, "page", "exec"), {})
     assert type_command(monkeypatch, "align", "student.mp4", "pro.mp4", "--out", "typed") == 0
     for name in ("path.csv", "alignment.png", "playback.json"):

@@ -1,4 +1,4 @@
-"""Embed a corpus on a Ray cluster of three simulated nodes, of which one is killed once shards appear; then align all.
+"""Embed a corpus on a Ray cluster of two simulated nodes, of which one is killed once shards appear; then align all.
 
 The codec never returns from the video hang.mp4, and ends its process at crash.mp4.
 
@@ -58,14 +58,14 @@ def with_actors() -> set[str]:
 
 def main(place: Path) -> None:
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 80_000_000})
-    nodes = [cluster.add_node(num_cpus=1, object_store_memory=80_000_000) for _ in range(3)]
+    nodes = [cluster.add_node(num_cpus=1, object_store_memory=80_000_000) for _ in range(2)]
     cluster.wait_for_nodes()
     ray.init(address=cluster.address, log_to_driver=False)
     shards = place / "store" / "shards"
     killed: list[int] = []
 
     def kill() -> None:
-        while len(list(shards.glob("*.parquet"))) < 3 or not (working := with_actors()):
+        while len(list(shards.glob("*.parquet"))) < 2 or not (working := with_actors()):
             time.sleep(0.02)
         killed.append(len(list(shards.glob("*.parquet"))))
         cluster.remove_node(next(node for node in nodes if node.node_id in working), allow_graceful=False)
@@ -76,7 +76,7 @@ def main(place: Path) -> None:
         place / "gym",
         place / "store",
         model=place / "model.safetensors",
-        engine=FaultyCluster(cluster.address, workers=3),
+        engine=FaultyCluster(cluster.address, workers=2),
         limits=VideoLimits(seconds=5),
         shard_videos=1,
     )

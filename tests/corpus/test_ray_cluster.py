@@ -21,11 +21,12 @@ ROOT = Path(__file__).parents[2]
 FILE = "alignments.parquet"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'inphase[cluster]'")
 def test_nodes_and_videos_that_fail_lose_nothing_and_nothing_is_there_twice(tmp_path: Path) -> None:
-    """Three simulated nodes, one killed in the middle; a video that hangs and one that crashes its process."""
+    """Two simulated nodes, one killed in the middle; a video that hangs and one that crashes its process."""
     small_encoder(tmp_path / "model.safetensors")
-    small_corpus(tmp_path / "gym", actions={"vault": 12, "beam": 12})
+    small_corpus(tmp_path / "gym", actions={"vault": 6, "beam": 6})
     (tmp_path / "gym" / "beam" / "broken.mp4").write_bytes(b"no video at all")
     for name in ("hang", "crash"):
         shutil.copy(tmp_path / "gym" / "beam" / "00.mp4", tmp_path / "gym" / "beam" / f"{name}.mp4")
@@ -35,28 +36,28 @@ def test_nodes_and_videos_that_fail_lose_nothing_and_nothing_is_there_twice(tmp_
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr[-3000:]
     came = json.loads((tmp_path / "result.json").read_text())
-    assert came["alive"] == 3  # of four with the head
-    assert came["killed_at"][0] < 27
-    assert (came["done"], came["failed"]) == (27, 3)
+    assert came["alive"] == 2  # of three with the head
+    assert came["killed_at"][0] < 15
+    assert (came["done"], came["failed"]) == (15, 3)
     assert "took longer than 5 s" in came["broken"]["gym/beam/hang.mp4"]
     assert came["broken"]["gym/beam/crash.mp4"] == FATAL
     with EmbeddingStore(tmp_path / "store") as store:
         names = [fact.id for fact in store.catalog.current(embedded=False)]
-        assert len(names) == len(set(names)) == 27
-        assert sum(store.catalog.length(shard) for shard in store.catalog.shards()) == 27
-        assert store.catalog.totals()[0] == 24
+        assert len(names) == len(set(names)) == 15
+        assert sum(store.catalog.length(shard) for shard in store.catalog.shards()) == 15
+        assert store.catalog.totals()[0] == 12
         same = align_action(store, "vault", tmp_path / "here", engine=Threads(workers=1, device="cpu"))
     _require_equal_alignments(tmp_path / "here", tmp_path / "aligned" / "vault")
     assert same.reference.id in (tmp_path / "aligned" / "report.html").read_text(encoding="utf-8")
-    assert re.search(r"vault: 12 videos, reference .*; 66 pairs in .* pairs/s", done.stdout), done.stdout
+    assert re.search(r"vault: 6 videos, reference .*; 15 pairs in .* pairs/s", done.stdout), done.stdout
 
 
 def _require_equal_alignments(here: Path, there: Path) -> None:
-    """What two nodes aligned, all pairs and all videos with the reference, is what this process aligns."""
+    """What a node aligned, all pairs and all videos with the reference, is what this process aligns."""
     np.testing.assert_allclose(np.load(there / "distances.npy"), np.load(here / "distances.npy"), atol=1e-5)
     assert (there / "videos.csv").read_text() == (here / "videos.csv").read_text()
     one, other = ({row["id"]: row for row in pq.read_table(at / FILE).to_pylist()} for at in (here, there))
-    assert len(one) == 12
+    assert len(one) == 6
     assert one.keys() == other.keys()
     for id, row in one.items():
         assert other[id]["distance"] == pytest.approx(row["distance"], abs=1e-5)

@@ -242,7 +242,7 @@ def gym(tmp_path: Path) -> Path:
         lists[split] += f"{'efgh'[number] * 11}_E_000000_000009_A_0001_0006 0\n"
         more[split] += f"{name}_A_0006_0008 6\n"
         for letter in ("abcd"[number], "efgh"[number]):
-            write_video(root / "videos" / f"{letter * 11}.mp4", count=54, rate=6, height=32, width=32)
+            write_video(root / "videos" / f"{letter * 11}.mp4", count=27, rate=3, height=32, width=32)
     for base in (99, 288):
         (root / f"gym{base}_categories.txt").write_text(CATEGORIES)
         listed = {split: lists[split] + (more[split] if base == 288 else "") for split in lists}
@@ -276,11 +276,13 @@ def test_the_documented_command_runs_with_a_store_at_every_budget(
 ) -> None:
     """One store, filled once, serves all four label sets: docs/reproduce.md, with smaller networks."""
     monkeypatch.setattr("inphase.models.backbone.load_keras", lambda network, path: None)
+    monkeypatch.setattr("inphase.models.resnet.STAGES", ((2, 8, 1, 1), (3, 8, 1, 1), (4, 256, 1, None)))
     store = ("data", "cache", "finegym", str(gym), str(tmp_path / "frames"), "--size", "32", "32")
     assert run(monkeypatch, *store, "--labels", "101", "290") == 0
     small = ["encoder.size=[32, 32]", "encoder.convolutions=[4]", "encoder.hidden=[8]", "encoder.dimension=8",
              "run.steps=2", "batch.actions=2", "batch.videos=2", "batch.frames=6", "run.accelerator=cpu",
              "run.precision=32-true", "run.compile=false"]  # fmt: skip
+    small += ["encoder.context=[0]"] if budget != "small" else []
     small += ["encoder.weights=notop.h5"] if budget == "full" else []
     words = ["reproduce", "recognition", "--data", "finegym", "--root", str(gym), "--store", str(tmp_path / "frames"),
              "--budget", budget, "--seeds", "1", "--methods", "gta", "--out", str(tmp_path / "out"),

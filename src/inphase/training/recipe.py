@@ -15,6 +15,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -217,12 +218,13 @@ def part_recipes(recipe: Recipe) -> dict[str, Recipe]:
     return parts
 
 
-def list_recipes() -> list[str]:
+@cache
+def list_recipes() -> tuple[str, ...]:
     """List the names of the shipped recipes and of their variants."""
     found = []
     for file in SHIPPED.glob("*.toml"):
         found += [file.stem, *(f"{file.stem}_{variant}" for variant in _parse(file).get("variants", {}))]
-    return sorted(found)
+    return tuple(sorted(found))
 
 
 def write_run_recipe(recipe: Recipe, run: Run) -> None:
