@@ -59,19 +59,19 @@ def soak(minutes: float, *, ceiling: float = CEILING) -> str:
                 align_action(
                     store, "action0", place / "aligned", engine=Threads(workers=1, device="cpu"), max_compared=8
                 )
-            print(f"# turn {turn}: {held():.0f} MB", file=sys.stderr, flush=True)
+            print(f"# turn {turn}: {used_memory():.0f} MB", file=sys.stderr, flush=True)
             if turn == SETTLED:
-                settled = held()
+                settled = used_memory()
             if time.monotonic() - began > 60 * minutes and turn > SETTLED:
                 break
         taken = (time.monotonic() - began) / 60
         return (
             f"{taken:.1f} minutes, {turn} turns, {embedded:,} videos embedded, {searches:,} searches: never above "
-            f"{ceiling:.0f} MB; {settled:.0f} MB held after turn {SETTLED}, {held():.0f} MB at the end"
+            f"{ceiling:.0f} MB; {settled:.0f} MB held after turn {SETTLED}, {used_memory():.0f} MB at the end"
         )
 
 
-def held() -> float:
+def used_memory() -> float:
     """Return the resident memory of this process, in MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -84,7 +84,7 @@ def watched(ceiling: float) -> Iterator[None]:
 
     def watch() -> None:
         while not over.wait(0.05):
-            if (now := held()) > ceiling:
+            if (now := used_memory()) > ceiling:
                 print(
                     f"the process holds {now:.0f} MB, more than the ceiling of {ceiling:.0f} MB",
                     file=sys.stderr,

@@ -57,8 +57,8 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Name the videos that frozen networks look at, each time they do."""
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """List the videos whose features are computed by a frozen network, each time they are."""
     from inphase.data.video import Video
     from inphase.runs import CachedFeatures
 

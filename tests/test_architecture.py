@@ -3,6 +3,7 @@
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -64,11 +65,16 @@ def part_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+@cache
+def parse(path: Path) -> ast.Module:
+    """Parse a source file once for all tests."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path: Path, *, at_import_time: bool = False) -> Iterator[str]:
     """List every module a file imports; only those outside functions where `at_import_time`."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     skipped: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(parse(path)):
         if at_import_time and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             skipped.update(ast.walk(node))
         if node in skipped:
@@ -90,26 +96,30 @@ def check_directions(path: Path) -> list[str]:
     return [".".join(name) for name in ours if name[1] not in allowed]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_one_way(path: Path) -> None:
-    assert check_directions(path) == []
+def test_imports_point_one_way() -> None:
+    assert [(str(path), wrong) for path in SOURCES if (wrong := check_directions(path))] == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_nothing_heavy_or_unsafe_is_needed_to_import(path: Path) -> None:
-    roots = {name.split(".")[0] for name in imports(path, at_import_time=True)}
-    assert not roots & BANNED
-    if part_of(path) in WITHOUT_TORCH:
-        assert "torch" not in roots
-    if not path.stem.endswith("_triton"):
-        assert "triton" not in roots, "triton is imported only by kernels, which load on CUDA alone"
-    assert not {"mediapipe", "openvino"} & roots, "extras are imported where they are used"
+def test_nothing_heavy_or_unsafe_is_needed_to_import() -> None:
+    for path in SOURCES:
+        roots = {name.split(".")[0] for name in imports(path, at_import_time=True)}
+        assert not roots & BANNED, path
+        if part_of(path) in WITHOUT_TORCH:
+            assert "torch" not in roots, path
+        if not path.stem.endswith("_triton"):
+            assert "triton" not in roots, f"{path}: triton is imported only by kernels, which load on CUDA alone"
+        assert not {"mediapipe", "openvino"} & roots, f"{path}: extras are imported where they are used"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_nothing_imports_the_command_line(path: Path) -> None:
-    if part_of(path) not in {"cli", "__main__"}:
-        assert not [name for name in imports(path) if name.startswith("inphase.cli")]
+def test_nothing_imports_the_command_line() -> None:
+    others = [path for path in SOURCES if part_of(path) not in {"cli", "__main__"}]
+    assert not [str(path) for path in others for name in imports(path) if name.startswith("inphase.cli")]
+
+
+def test_only_the_command_line_prints() -> None:
+    others = [path for path in SOURCES if part_of(path) != "cli"]
+    calls = [(path, node.func) for path in others for node in ast.walk(parse(path)) if isinstance(node, ast.Call)]
+    assert not [str(path) for path, call in calls if isinstance(call, ast.Name) and call.id == "print"]
 
 
 def test_the_command_line_only_parses_and_prints() -> None:
@@ -123,12 +133,7 @@ def test_no_drawers() -> None:
 
 
 def test_no_class_and_no_module_has_the_name_of_another() -> None:
-    classes = Counter(
-        node.name
-        for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
-    )
+    classes = Counter(node.name for path in SOURCES for node in ast.walk(parse(path)) if isinstance(node, ast.ClassDef))
     assert not [name for name, count in classes.items() if count > 1]
     stems = Counter(path.stem for path in SOURCES if path.stem != "__init__")
     assert not [stem for stem, count in stems.items() if count > 1]

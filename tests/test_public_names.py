@@ -1,4 +1,6 @@
 import ast
+import inspect
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -7,6 +9,24 @@ import pytest
 import inphase
 from inphase.cli import main
 
+# What the commands of the command line do, as functions of the library.
+FUNCTIONS = [
+    "activation_maps",
+    "align_corpus",
+    "align_videos",
+    "compare_videos",
+    "embed_corpus",
+    "evaluate",
+    "export",
+    "find_repetitions",
+    "fit",
+    "reconstruct_pose",
+    "reproduce",
+    "retrieve_sound",
+    "search",
+    "train",
+    "transfer_labels",
+]
 NOUNS = {"Video", "Clip", "Embedding", "Alignment", "Run", "Playback"}
 
 
@@ -30,6 +50,17 @@ def test_names_are_offered_and_described() -> None:
     assert inphase.__doc__ is not None
     assert all(name in inphase.__doc__ for name in inphase.__all__)
     assert set(inphase.__all__) >= NOUNS
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_reports_progress_and_returns_a_result_to_write(name: str) -> None:
+    function = getattr(inphase, name)
+    signature = inspect.signature(function)
+    assert "progress" in signature.parameters
+    result = signature.return_annotation
+    if isinstance(result, str):
+        result = getattr(sys.modules[function.__module__], result)
+    assert all(callable(getattr(result, method)) for method in ("write", "to_dict", "summary"))
 
 
 def test_the_version_is_that_of_the_package(

@@ -270,7 +270,7 @@ def compare(before: Values, after: Values) -> list[str]:
 
 
 def _equal(before: Any, after: Any) -> bool:
-    """Tell whether two values are equal; NaN equals NaN, and {"near": numbers, "within": tolerance} says how equal."""
+    """Return whether two values are equal, or near where a tolerance is recorded; NaN equals NaN."""
     if isinstance(before, dict) and isinstance(after, dict) and len(before["near"]) == len(after["near"]):
         return _farthest(before, after) <= float(before["within"])
     return bool(before == after) or json.dumps(before) == json.dumps(after)

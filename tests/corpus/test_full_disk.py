@@ -85,7 +85,7 @@ def test_an_index_and_alignments_are_written_when_there_is_room(
     rows = [row(f"squat/{number}", walk(rng)) for number in range(12)]
     made_store(disk / "store", {"1": rows[:6], "2": rows[6:]})
     with EmbeddingStore(disk / "store") as store:
-        pass  # the catalogue
+        pass  # the catalog
     said = []
     for room in ROOMS:
         leave_room(disk, room)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 # All videos of the larger corpus would take 82 MB as they are computed with; batches are small, so that both corpora
 # have several: shards of 1 MB, 4 MB of vectors to train centroids on, all pairs of 20 videos.
-FRAMES, FEW, MANY = 100, 100, 1600
+FRAMES, FEW_VIDEOS, MANY_VIDEOS = 100, 100, 1600
 CEILING = 60.0  # MB, for the distances of all pairs as well: 10 MB of a file that is mapped
 
 
@@ -24,13 +24,13 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Me
         place = str(tmp_path_factory.mktemp(f"place{videos}"))
         return Size(place, videos, FRAMES, merged=2**20, sample=2**13, most=20)
 
-    return {videos: call_in_process(run_stages, size(videos)) for videos in (FEW, MANY)}
+    return {videos: call_in_process(run_stages, size(videos)) for videos in (FEW_VIDEOS, MANY_VIDEOS)}
 
 
 @pytest.mark.parametrize("stage", list(STAGES))
 def test_memory_does_not_grow_with_the_corpus(measured: dict[int, dict[str, Measured]], stage: str) -> None:
-    few, many = (measured[videos][stage]["memory"] for videos in (FEW, MANY))
-    assert many - few < CEILING, f"{stage}: {few:.0f} MB with {FEW} videos, {many:.0f} MB with {MANY}"
+    few, many = (measured[videos][stage]["memory"] for videos in (FEW_VIDEOS, MANY_VIDEOS))
+    assert many - few < CEILING, f"{stage}: {few:.0f} MB with {FEW_VIDEOS} videos, {many:.0f} MB with {MANY_VIDEOS}"
 
 
 @pytest.mark.parametrize(("ceiling", "status"), [("900", 0), ("150", 3)])

@@ -1,4 +1,4 @@
-"""Groups as objectives see them: lengths, blocks, pairs, and what is refused."""
+"""Groups as the losses receive them: lengths, blocks, pairs, and what is refused."""
 
 from functools import partial
 from typing import Any

@@ -315,8 +315,8 @@ def test_a_task_that_fails_does_not_lose_the_numbers_of_others(tmp_path: Path, m
     assert not list(tmp_path.glob("*/*/measured/*.partial.json"))
 
 
-def test_a_frozen_network_looks_at_a_frame_once_whoever_trains_and_whatever_is_measured(
-    tmp_path: Path, looked: list[str]
+def test_features_of_a_frozen_network_are_computed_once_for_all_runs_and_measurements(
+    tmp_path: Path, computed: list[str]
 ) -> None:
     small = ("encoder.size=[32, 32]", "encoder.convolutions=[4]", "encoder.hidden=[8]", "encoder.dimension=8",
              'data.actions=["kick", "squat"]', "data.videos=2", "data.level=plain", "run.steps=2",
@@ -324,7 +324,7 @@ def test_a_frozen_network_looks_at_a_frame_once_whoever_trains_and_whatever_is_m
     for methods, seeds in (("gta",), 1), (("gta", "tcn"), 2):
         for name in ("synchronization", "few-shot"):
             reproduce(name, tmp_path, modality="image", seeds=seeds, methods=methods, changes=small)
-    assert len(looked) == len(set(looked)) > 4
+    assert len(computed) == len(set(computed)) > 4
 
 
 def test_figure_3_needs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

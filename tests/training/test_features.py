@@ -66,13 +66,13 @@ def test_what_is_embedded_from_kept_features_is_what_is_embedded_from_images(
 
 
 def test_evaluation_looks_at_what_training_has_not_seen_and_at_that_once(
-    out: Path, looked: list[str], monkeypatch: pytest.MonkeyPatch
+    out: Path, computed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = make_recipe(data={"actions": ["squat", "kick"], "videos": 2, "size": 32}, run={"steps": 2})
     train(replace(recipe, encoder={"name": "image", **SMALL}), out)
-    looked.clear()
+    computed.clear()
     assert type_command(monkeypatch, "evaluate", str(out), "--tasks", "kendall_tau", "phase_progression") == 0
-    assert sorted(looked) == [f"stage-plain-0-test-{action}-{n:04d}" for action in ("kick", "squat") for n in (0, 1)]
+    assert sorted(computed) == [f"stage-plain-0-test-{action}-{n:04d}" for action in ("kick", "squat") for n in (0, 1)]
     measured = (out / "evaluation" / "report.json").read_text()
     assert "untrained" in measured
 
