@@ -22,8 +22,9 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("bare")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    command = [sys.executable, "-m", "pip", "--python", folder, "install", "--quiet", "--no-deps", ROOT]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder)]
+    install = [*pip, "install", "--quiet", "--no-deps", str(ROOT)]
+    done = subprocess.run(install, capture_output=True, text=True, check=False)
     if done.returncode and "connection" in done.stderr.lower():
         pytest.skip("no package registry can be reached")
     assert done.returncode == 0, done.stderr
