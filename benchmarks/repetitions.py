@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from inphase.apps.repetitions import Repetition, cut_embedding, find_spans, principal_basis
+from inphase.apps.sessions import Repetition, cut_embedding, find_spans, principal_basis
 from inphase.models import Embedding
 from inphase.models.embed_videos import embed_video
 from inphase.models.motion_encoder import PooledFeatures

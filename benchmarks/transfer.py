@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from inphase.align.matching import match
 from inphase.apps.labels import Event, Labels
-from inphase.apps.transfer_labels import TOLERANCE_SECONDS, carry_labels
+from inphase.apps.transfer_labels import carry_labels
+from inphase.apps.verdict import TOLERANCE_SECONDS
 from inphase.data import golfdb, stage_videos
 from inphase.data.frame_source import add_poses, select_joints
 from inphase.data.video import Video

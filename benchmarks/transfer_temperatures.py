@@ -22,10 +22,10 @@ from inphase.align.consensus import medians_of, posterior
 from inphase.align.matching import match
 from inphase.apps.transfer_labels import (
     PLACING_TEMPERATURE,
-    TOLERANCE_SECONDS,
     confidence_near,
     likeness_of,
 )
+from inphase.apps.verdict import TOLERANCE_SECONDS
 from inphase.data import golfdb, stage_videos
 from inphase.data.frame_source import add_poses, select_joints
 from inphase.data.video import Video

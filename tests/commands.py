@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from inphase import cli
-from inphase.cli import output
+from inphase.cli import options
 
 SCHEMA = Path(__file__).parents[1] / "docs" / "reference" / "output.schema.json"
 
@@ -21,9 +21,9 @@ def type_command(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
     monkeypatch.setenv("COLUMNS", "200")
     name = next((found for size in (2, 1) if (found := " ".join(map(str, words[:size]))) in cli.COMMANDS), None)
 
-    @functools.wraps(output.run)
-    def checked(*arguments: Any, **options: Any) -> Any:
-        result = output.run(*arguments, **options)
+    @functools.wraps(options.run)
+    def checked(*arguments: Any, **how: Any) -> Any:
+        result = options.run(*arguments, **how)
         check_output(str(name), result.to_dict())
         return result
 

@@ -69,7 +69,9 @@ def cast(tmp_path_factory: pytest.TempPathFactory) -> Path:
         DrawnPose.drawn[len(images)] = points[::3]
     shutil.copy(root / "pro.mp4", root / "swings" / "first.mp4")
     shutil.copy(root / "friend.mp4", root / "swings" / "second.mp4")
-    write_mp4(root / "session.mp4", np.concatenate([read_clip(root / "pro.mp4").frames] * 3), fps=10)
+    swing = read_clip(root / "pro.mp4").frames
+    write_mp4(root / "session.mp4", np.concatenate([swing] * 3), fps=10)
+    DrawnPose.drawn[3 * len(swing)] = np.concatenate([DrawnPose.drawn[len(swing)]] * 3)
     sound = read_sound(root / "pro.mp4")
     wavfile.write(root / "hit.wav", sound.rate, sound.samples)
     for name in ("pro.csv", "friend.csv"):

@@ -53,8 +53,8 @@ def test_paths_through_others_outvote_a_wrong_one(sequences: list[np.ndarray]) -
 def test_the_nearest_vote(sequences: list[np.ndarray]) -> None:
     found = align_pairwise(sequences)
     ranked = [c for c in np.argsort(found.distances[3]).tolist() if c not in (0, 3)]
-    assert found.voters(0, 3) == ranked
-    assert found.voters(0, 3, neighbors=1) == ranked[:1]
+    assert found.nearest(0, 3) == ranked
+    assert found.nearest(0, 3, neighbors=1) == ranked[:1]
     np.testing.assert_array_equal(found.votes(0, 3, np.arange(5.0), neighbors=0), [found.maps[0, 3][:5]])
 
 
@@ -67,8 +67,8 @@ def test_of_many_the_nearest_to_the_sources_vote(sequences: list[np.ndarray]) ->
         (a, b) for a in range(1, 5) for b in range(1, 5) if a != b and {a, b} & voters
     }
     for target in range(1, 5):
-        assert set(few.voters(0, target)) >= voters - {target}
-        assert target in voters or set(few.voters(0, target)) == voters
+        assert set(few.nearest(0, target)) >= voters - {target}
+        assert target in voters or set(few.nearest(0, target)) == voters
     whole = align_pairwise(sequences)
     assert align_from(sequences, [0]).maps.keys() == whole.maps.keys()
 

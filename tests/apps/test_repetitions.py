@@ -8,15 +8,8 @@ from numpy.typing import NDArray
 
 from inphase.align import shortest_path_with_drops
 from inphase.align.numba.path_numba import track_template
-from inphase.apps.repetitions import (
-    MIN_SCORE,
-    Repetition,
-    Repetitions,
-    cut_embedding,
-    find_repetitions,
-    find_spans,
-    principal_basis,
-)
+from inphase.apps.repetitions import Repetitions, find_repetitions
+from inphase.apps.sessions import MIN_SCORE, Repetition, cut_embedding, find_spans, principal_basis
 from inphase.media.frames import read_clip
 from inphase.media.listing import videos_in
 from inphase.media.recording import open_recordings

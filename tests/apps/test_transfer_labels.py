@@ -177,7 +177,7 @@ def test_several_targets_and_references_vote(tmp_path: Path) -> None:
 def test_segments_are_carried_by_votes() -> None:
     clips = [on_curve(np.linspace(0, 1, length)) for length in (60, 91, 75)]
     labels = Labels(segments=(Segment(0.0, 0.7, "early"), Segment(0.7, 2.0, "late")))
-    found = carry_by_votes([labels], clips, align_pairwise(clips), target=1, y_end=91 / 30)
+    found = carry_by_votes([labels], clips, align_pairwise(clips).votes, target=1, y_end=91 / 30)
     early, late = found.segments
     assert (early.start, late.end) == (0.0, 91 / 30)
     assert early.end == late.start == pytest.approx(21 / 59 * 90 / 30, abs=0.07)

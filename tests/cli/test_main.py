@@ -14,10 +14,9 @@ from jsonschema import Draft202012Validator, ValidationError
 from rich.console import Console
 
 import inphase
-from inphase.cli import COMMANDS, load_command, output
+from inphase.cli import COMMANDS, load_command, options
 from inphase.cli.corpora import DATASET_NAMES
-from inphase.cli.options import DEFAULT_EMBEDDING
-from inphase.cli.output import view_command
+from inphase.cli.options import DEFAULT_EMBEDDING, view_command
 from inphase.data import DATASETS
 from inphase.playback import Playback, PlaybackMoment, Result, write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
@@ -189,8 +188,8 @@ def test_an_unreadable_playback_is_not_said_to_play(
 def test_a_log_file_gets_a_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(output, "LINE_INTERVAL", 0.0)
-    with output.show_progress() as progress:
+    monkeypatch.setattr(options, "LINE_INTERVAL", 0.0)
+    with options.show_progress() as progress:
         progress("embedding a [b].mp4", 3, 40)
         progress("listing", 1, 0)
     out, err = capsys.readouterr()
@@ -200,8 +199,8 @@ def test_a_log_file_gets_a_line_now_and_then(
 
 def test_a_terminal_shows_the_stages_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(output, "_console", lambda **_: Console(file=screen, force_terminal=True, width=100))
-    with output.show_progress() as progress:
+    monkeypatch.setattr(options, "_console", lambda **_: Console(file=screen, force_terminal=True, width=100))
+    with options.show_progress() as progress:
         progress("embedding a [b].mp4", 40, 40)
         progress("rendering", 3, 7)
     last = screen.getvalue().split("embedding")[-1]
@@ -242,7 +241,15 @@ def test_every_command_has_a_schema_that_can_fail() -> None:
     assert set(COMMANDS) <= set(schema["$defs"])
     for name in COMMANDS:
         assert not validator_of(name).is_valid({}), name
-    video = {"name": "a", "path": "a.mp4", "duration": 1.0, "distance": 0.1, "seconds": [0.0], "kept": None}
+    video = {
+        "name": "a",
+        "path": "a.mp4",
+        "duration": 1.0,
+        "distance": 0.1,
+        "seconds": [0.0],
+        "kept": None,
+        "span": None,
+    }
     sure = {"verdict": "good", "probability": 0.9, "reasons": []}
     aligned = {"reference": 0, "why": "", "cost": "cosine", "videos": [video | sure], "left_out": {}}
     check_output("align", aligned)

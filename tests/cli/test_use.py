@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from inphase.apps.transfer_labels import name_tables
+from inphase.apps.labels import name_tables
 from inphase.media.recording import probe
 from inphase.playback import read_playback
 from tests.apps.stage_pairs import STAGE_ESTIMATOR, make_stage_pair, write_stage_pair

@@ -10,7 +10,7 @@ that stands for all of them where there are too many for all pairs.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -61,16 +61,26 @@ class PairwiseMaps:
         found = self.maps[a, b]
         return np.interp(frames, np.arange(len(found)), found)
 
-    def voters(self, a: int, b: int, *, neighbors: int = NEIGHBORS) -> list[int]:
-        """List the sequences between a and b that are nearest to b, nearest first."""
+    def nearest(
+        self, a: int, b: int, *, neighbors: int = NEIGHBORS, voters: Collection[int] | None = None
+    ) -> list[int]:
+        """List the sequences between a and b that are nearest to b, nearest first; only `voters`, where given."""
         ranked = np.argsort(self.distances[b], kind="stable").tolist()
         between = [c for c in ranked if c not in (a, b) and (a, c) in self.maps and (c, b) in self.maps]
-        return between[:neighbors]
+        return [c for c in between if voters is None or c in voters][:neighbors]
 
-    def votes(self, a: int, b: int, frames: NDArray[np.float64], *, neighbors: int = NEIGHBORS) -> NDArray[np.float64]:
-        """Map frames [E] of a to b on the direct path and on those through the nearest sequences, [V, E]."""
-        through = [self.at(c, b, self.at(a, c, frames)) for c in self.voters(a, b, neighbors=neighbors)]
-        return np.stack([self.at(a, b, frames), *through])
+    def votes(
+        self,
+        a: int,
+        b: int,
+        frames: NDArray[np.float64],
+        *,
+        neighbors: int = NEIGHBORS,
+        voters: Collection[int] | None = None,
+    ) -> NDArray[np.float64]:
+        """Map frames [E] of a to b on the direct path and on those through the `nearest` sequences, [V, E]."""
+        near = self.nearest(a, b, neighbors=neighbors, voters=voters)
+        return np.stack([self.at(a, b, frames), *(self.at(c, b, self.at(a, c, frames)) for c in near)])
 
 
 def align_pairwise(
@@ -164,9 +174,16 @@ def consensus_alignment(direct: Alignment, found: Consensus) -> Alignment:
 
 
 def agree_on_reference(
-    direct: Sequence[Alignment], sequences: Sequence[Frames], *, reference: int, near: Sequence[float]
+    direct: Sequence[Alignment],
+    sequences: Sequence[Frames],
+    *,
+    reference: int,
+    near: Sequence[float],
+    voters: Collection[int] | None = None,
 ) -> tuple[Alignment, ...]:
     """Replace each alignment of the reference by the consensus of all sequences, except the one with itself.
+
+    Only the sequences in `voters` vote, by default all.
 
     The confidence of a frame is the share of the paths that lie within `near` frames of the median, a number for each
     sequence.
@@ -177,7 +194,7 @@ def agree_on_reference(
         if number == reference:
             agreed.append(found)
             continue
-        votes = maps.votes(reference, number, frames)
+        votes = maps.votes(reference, number, frames, voters=voters)
         confidence = (np.abs(votes - np.median(votes, axis=0)) <= near[number]).mean(0)
         agreed.append(replace(consensus_alignment(found, agree(votes)), confidence=confidence))
     return tuple(agreed)

@@ -22,12 +22,12 @@ from inphase.apps.alignment_files import (
     make_time_map,
     make_track,
 )
-from inphase.apps.labels import Event, Labels, label_track, read_labels
+from inphase.apps.labels import Event, Labels, label_track, labels_of
+from inphase.apps.sessions import cut_sessions
 from inphase.apps.verdict import TOLERANCE_SECONDS, Verdict, describe_aligned, describe_doubts, judge
 from inphase.media.recording import (
     NamedVideo,
     find_reference,
-    open_recording,
     open_usable,
     require_inside,
     require_reference,
@@ -174,7 +174,7 @@ class Aligned:
             if k != self.reference:
                 span = f"{self.seconds[0, k]:.2f}", f"{self.seconds[-1, k]:.2f}"
                 worth = f"{found.distance:.3f}", (self.verdicts[k].judgment or "").replace("_", " ")
-                rows.append((each.name, f"{each.properties.duration:.2f}", *span, *worth))
+                rows.append((each.name, f"{each.duration:.2f}", *span, *worth))
         title = f"aligned with {self.recordings[self.reference].name}"
         columns = ("video", ">seconds", ">from", ">to", ">distance", "verdict")
         dropped = []
@@ -203,6 +203,7 @@ def align_videos(
     modality: ModalityChoice = "auto",
     reference: str | int = "",
     subsequence: bool = False,
+    session: bool = False,
     drop: float | None = None,
     smooth: float = 0.0,
     cost: PairCost = "contrastive",
@@ -222,7 +223,9 @@ def align_videos(
     `model` is a run folder, an encoder file or an `Encoder`; without one, `modality` chooses a shipped encoder: "auto"
     is both: images, and pose for each video that shows a person. Three or more videos vote on each alignment.
     `reference` is a number from 1, a name, or "medoid" for the video with the least sum of distances to the others; by
-    default the first video, with `subsequence` the shortest, which is then located inside each of the others. `drop`
+    default the first video, with `subsequence` the shortest, which is then located inside each of the others. With
+    `session` the shortest is a clip of one repetition, and longer recordings are cut into their repetitions of it,
+    each aligned by itself (`cut_sessions`). `drop`
     leaves out frames without a counterpart, at the start, the end or between: the share of all pairs of frames that are
     cheaper than dropping one, so that less drops more (`match`). `smooth` above 0 removes changes of speed that last
     less than this many seconds. `fps` is the number of frames per second to embed. `cache` is the folder of cached
@@ -234,21 +237,22 @@ def align_videos(
     if isinstance(videos, str | Path):
         raise ValueError(f"give a list of videos to align, got one path: {videos}")
     paths = [Path(video) for video in videos]
-    if not 2 <= len(paths) <= MAX_VIDEOS:
-        more = ": for more, use `inphase embed` and `inphase align-all`" if len(paths) > 1 else ""
-        raise ValueError(f"name 2 to {MAX_VIDEOS} videos to align, got {len(paths)}{more}")
+    require_few(paths)
     if not 0 <= smooth < math.inf:
         raise ValueError(f"smooth must not be negative, got {smooth:g}")
     style = VideoStyle(slow=slow, height=height, joints=joints, freeze=freeze, max_mb=max_mb)
+    if session and (subsequence or reference == "medoid"):
+        raise ValueError("session needs a reference that shows the action once: use neither subsequence nor medoid")
     if freeze and labels is None:
         raise ValueError("freeze needs key positions: give the labels of the reference too")
-    wish, required = require_reference(str(reference), paths, subsequence=subsequence)
+    wish, required = require_reference(str(reference), paths, shortest=subsequence or session)
     recordings, left_out = open_usable(paths, required=required)
-    named = find_reference(wish, recordings, subsequence=subsequence)
+    named = find_reference(wish, recordings, shortest=subsequence or session)
     if subsequence and named is not None:
         require_inside(recordings, named)
     fixed = [] if named is None else [recordings[named]]
-    given = None if named is None else _labels_of(recordings[named], labels)  # errors come before long work
+    # errors come before long work
+    given = None if named is None or labels is None else labels_of(recordings[named], labels)
     recordings, embedded = embed_usable(
         recordings,
         left_out,
@@ -260,13 +264,9 @@ def align_videos(
         pose_estimator=pose_estimator,
         progress=progress,
     )
-    chosen = recordings.index(fixed[0]) if fixed else medoid(embedded.embeddings)
+    chosen, embeddings = recordings.index(fixed[0]) if fixed else medoid(embedded.embeddings), embedded.embeddings
     if subsequence and named is None:
         require_inside(recordings, chosen)
-    synchronization = synchronize(
-        embedded.embeddings, reference=chosen, cost=cost, subsequence=subsequence, drop=drop, smooth=smooth
-    )
-    embeddings = embedded.embeddings
     if joints:
         embeddings = add_poses(
             [each.path for each in recordings],
@@ -275,22 +275,31 @@ def align_videos(
             pose_estimator=pose_estimator,
             progress=progress,
         )
+    if session:
+        clip = recordings[chosen]
+        recordings, embeddings = cut_sessions(recordings, embeddings, left_out, clip=chosen)
+        chosen = recordings.index(clip)
+        require_few(recordings)
+    synchronization = synchronize(
+        embeddings, reference=chosen, cost=cost, subsequence=subsequence, drop=drop, smooth=smooth
+    )
     return Aligned(
         tuple(recordings),
         tuple(embeddings),
         synchronization,
         embedded.why,
         cost=cost,
-        labels=_labels_of(recordings[chosen], labels) if given is None else given,
+        labels=given or (Labels() if labels is None else labels_of(recordings[chosen], labels)),
         style=style,
         left_out=left_out,
     )
 
 
-def _labels_of(video: NamedVideo, labels: Path | str | Labels | None) -> Labels:
-    if labels is None or isinstance(labels, Labels):
-        return labels or Labels()
-    return read_labels(Path(labels), times=open_recording(video.path).times, end=video.properties.duration)
+def require_few(videos: Sequence[object]) -> None:
+    """Raise if there are fewer than 2 videos to align, or more than `MAX_VIDEOS`."""
+    if not 2 <= len(videos) <= MAX_VIDEOS:
+        more = ": for more, use `inphase embed` and `inphase align-all`" if len(videos) > 1 else ""
+        raise ValueError(f"name 2 to {MAX_VIDEOS} videos to align, got {len(videos)}{more}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,6 +326,8 @@ def synchronize(
 ) -> Synchronization:
     """Align all embeddings with the reference; three or more vote on each alignment (`inphase.align.consensus`).
 
+    Those whose own alignment with the reference is not to be trusted have no vote.
+
     With `subsequence` the reference is a short action that is located inside each of the others. With `drop` frames
     without a counterpart are left out and get a time between those of their neighbors (see `match`). `smooth` above 0
     is the period in seconds below which changes of speed are removed (`smooth_time_map`).
@@ -332,7 +343,9 @@ def synchronize(
     )
     if len(embeddings) > 2 and not subsequence and drop is None and cost == "contrastive":
         near = [TOLERANCE_SECONDS * (rate_of(each.times) or 0.0) + 0.5 for each in embeddings]
-        matches = agree_on_reference(matches, embeddings, reference=reference, near=near)
+        fit = [judge(embeddings[reference], *each).judgment for each in zip(embeddings, matches, strict=True)]
+        voters = [number for number, judgment in enumerate(fit) if judgment != "do_not_trust"]
+        matches = agree_on_reference(matches, embeddings, reference=reference, near=near, voters=voters)
     columns = [found.time_map(clock, other.times) for found, other in zip(matches, embeddings, strict=True)]
     if smooth > 0:
         columns = [

@@ -19,11 +19,12 @@ from inphase.align.matching import align_with_itself, match
 from inphase.align.path import Alignment, smooth_time_map
 from inphase.apps.align_videos import Synchronization
 from inphase.apps.comparison import ComparedPhase, ComparedStudents, Comparison, KeyPosition
-from inphase.apps.labels import Event, Labels, read_labels
+from inphase.apps.labels import Event, Labels, labels_of
+from inphase.apps.sessions import cut_sessions
 from inphase.apps.transfer_labels import PLACING_TEMPERATURE, carry_labels
 from inphase.apps.verdict import Verdict, judge
 from inphase.media.listing import videos_in
-from inphase.media.recording import NamedVideo, open_recording, open_recordings
+from inphase.media.recording import NamedVideo, open_recordings
 from inphase.models.embed_videos import Model, add_poses, embed_each, embed_videos
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, ModalityChoice
@@ -100,6 +101,7 @@ def compare_students(
     students: Sequence[Path | str],
     pro: Path | str,
     *,
+    session: bool = False,
     labels: LabelTable = None,
     phases: int = 4,
     mirror: bool = False,
@@ -112,8 +114,9 @@ def compare_students(
 ) -> ComparedStudents:
     """Compare students, given as video files or folders of them, with one professional, like `compare_videos`.
 
-    A video that cannot be used is left out with the reason, and does not affect the others. Labels are always carried
-    over to the students.
+    With `session`, recordings that are longer than the pro's are cut into their repetitions, each a student of its own
+    (`cut_sessions`). A video that cannot be used is left out with the reason, and does not affect the others. Labels
+    are always carried over to the students.
     """
     paths = [path for path in videos_in([Path(each) for each in students]) if path.resolve() != Path(pro).resolve()]
     if not paths:
@@ -135,8 +138,11 @@ def compare_students(
         progress=progress,
     )
     left_out = {str(path): reason for path, reason in failed.items()}
+    recordings = [reference, *open_recordings(list(others))]
+    if session:
+        recordings, both = cut_sessions(recordings, both, left_out)
     comparisons = []
-    for recording, embedding in zip(open_recordings(list(others)), both[1:], strict=True):
+    for recording, embedding in zip(recordings[1:], both[1:], strict=True):
         try:
             y = _mirrored(embedding, embedded.encoder, recording) if mirror else embedding
             made = compare_embeddings((reference, both[0]), (recording, y), marks=marks)
@@ -221,8 +227,7 @@ def read_marks(video: NamedVideo, labels: LabelTable, *, phases: int) -> Marks:
         last = end - 1 / video.properties.fps
         moments = [Event(last * k / phases, f"{100 * k / phases:.0f} %") for k in range(phases + 1)]
         return _between(moments)
-    if not isinstance(labels, Labels):
-        labels = read_labels(Path(labels), times=open_recording(video.path).times, end=end)
+    labels = labels_of(video, labels)
     if not labels.segments:
         given = list(labels.events)
         return _between(given if len(given) > 1 else [Event(0.0, "start"), *given, Event(end, "end")])
@@ -244,9 +249,7 @@ def _between(moments: Sequence[Event]) -> Marks:
 
 def _place(marks: Marks, x: Embedding, y: Embedding, student: NamedVideo, alignment: Alignment) -> list[KeyPosition]:
     """Transfer key positions to the student, with a confidence each."""
-    found = carry_labels(
-        Labels(events=marks.moments), x, y, y_end=student.properties.duration, alignment=alignment
-    ).events
+    found = carry_labels(Labels(events=marks.moments), x, y, y_end=student.end, alignment=alignment).events
     placed = np.maximum.accumulate([each.second for each in found])
     return [
         KeyPosition(mark.label, mark.second, float(second), each.confidence)

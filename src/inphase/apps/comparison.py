@@ -195,7 +195,8 @@ class Comparison:
         ]
         return {
             "pro": {"name": self.pro.name, "path": str(self.pro.path)},
-            "student": {"name": self.student.name, "path": str(self.student.path), "mirrored": self.mirrored},
+            "student": {"name": self.student.name, "path": str(self.student.path), "mirrored": self.mirrored}
+            | {"span": self.student.span},
             "why": self.why,
             **self.verdict.to_dict(),
             "warnings": list(self.warnings),

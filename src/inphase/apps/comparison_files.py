@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from inphase.apps.align_videos import VideoStyle, make_pairs, make_playback
 from inphase.apps.alignment_files import add_certainty, add_video_file, make_overlay, render_aligned
-from inphase.apps.comparison_report import describe_comparison, fill_template, require_templates
-from inphase.apps.labels import Event, Labels, Segment, label_track
-from inphase.apps.transfer_labels import name_tables
+from inphase.apps.comparison_report import (
+    describe_comparison,
+    describe_student,
+    draw_sheet,
+    fill_template,
+    require_templates,
+)
+from inphase.apps.labels import Event, Labels, Segment, label_track, name_tables
 from inphase.apps.verdict import Verdict
-from inphase.media.canvas import choose_font, draw_bones
+from inphase.media.canvas import draw_bones
 from inphase.media.frames import read_clip
 from inphase.media.recording import NamedVideo
 from inphase.media.sampling import shown_at
@@ -32,9 +37,6 @@ if TYPE_CHECKING:
 
 # Stills: height in pixels, limits of width divided by height, and the space around the person in its height.
 STILL_HEIGHT, MIN_ASPECT, MAX_ASPECT, STILL_MARGIN = 400, 0.6, 1.5, 0.15
-# The sheet of key positions: positions in a row, and pixels around them.
-SHEET_COLUMNS, SHEET_GAP, SHEET_TEXT = 5, 12, 18
-SHEET_PAPER, SHEET_INK, SHEET_MUTED = (255, 255, 255), (22, 26, 34), (91, 100, 116)
 
 
 def write_comparison(comparison: "Comparison", out: Path, progress: Progress) -> list[Path]:
@@ -79,7 +81,7 @@ def write_students(compared: "ComparedStudents", out: Path, progress: Progress) 
     out.mkdir(parents=True, exist_ok=True)
     for folder, comparison in zip(folders, compared.comparisons, strict=True):
         files += write_comparison(comparison, folder, progress)
-    rows = [_student_row(each) for each in compared.comparisons]
+    rows = [describe_student(each) for each in compared.comparisons]
     write_table(files[0], [list(rows[0]), *(list(row.values()) for row in rows)])
     links = [f"{quote(folder.name)}/report.html" for folder in folders]
     page = fill_template(
@@ -173,35 +175,6 @@ def _inside(start: float, length: float, whole: int) -> float:
     return (whole - length) / 2 if length >= whole else min(max(start, 0.0), whole - length)
 
 
-def draw_sheet(comparison: "Comparison", stills: Sequence[tuple[Image.Image, Image.Image]]) -> Image.Image:
-    """Draw all key positions on one page: the pro above, the student below."""
-    width, height = stills[0][0].size
-    columns = min(SHEET_COLUMNS, len(stills))
-    bands = -(-len(stills) // columns)
-    band = 2 * height + 3 * SHEET_TEXT + 4 * SHEET_GAP
-    sheet = Image.new("RGB", (SHEET_GAP + columns * (width + SHEET_GAP), SHEET_GAP + bands * band), SHEET_PAPER)
-    pen = ImageDraw.Draw(sheet)
-    for number, (position, pair) in enumerate(zip(comparison.positions, stills, strict=True)):
-        left = SHEET_GAP + number % columns * (width + SHEET_GAP)
-        top = SHEET_GAP + number // columns * band
-        _write(pen, position.label, left, top, width, SHEET_INK)
-        names = (comparison.pro.name, comparison.student.name)
-        for name, second, still in zip(names, (position.pro, position.student), pair, strict=True):
-            top += SHEET_TEXT + SHEET_GAP // 2
-            sheet.paste(still, (left, top))
-            top += height + SHEET_GAP // 2
-            _write(pen, f"{second:.2f} s · {name}", left, top, width, SHEET_MUTED)
-    return sheet
-
-
-def _write(pen: ImageDraw.ImageDraw, text: str, left: int, top: int, width: int, color: tuple[int, int, int]) -> None:
-    """Write a text, shortened to a width."""
-    shown, font = choose_font(text, SHEET_TEXT - 3)
-    while len(shown) > 1 and font.getlength(shown) > width:
-        shown = shown[:-2] + "…"
-    pen.text((left, top), shown, fill=color, font=font)
-
-
 def embeddings_as_filmed(comparison: "Comparison") -> tuple[Embedding, Embedding]:
     """Return both embeddings, the student's pose not mirrored: the file shows the student as filmed."""
     x, y = comparison.embeddings
@@ -227,28 +200,6 @@ def write_comparison_playback(comparison: "Comparison", out: Path, progress: Pro
         tracks.append(label_track(track, Labels(segments, events)))
     title = f"{comparison.student.name} beside {comparison.pro.name}"
     return write_playback(out, playback.replace(tracks=tuple(tracks), title=title))
-
-
-def _student_row(comparison: "Comparison") -> dict[str, str]:
-    """Summarize a student in one row of a table."""
-    pro, student = (sum(each.seconds[side] for each in comparison.phases) for side in (0, 1))
-    angles = comparison.angles()
-    row = {
-        "student": comparison.student.name,
-        "file": str(comparison.student.path),
-        "verdict": comparison.verdict.judgment or "",
-        "seconds": f"{student:.3f}",
-        "pro_seconds": f"{pro:.3f}",
-        "ratio": f"{student / pro:.3f}" if pro else "",
-    }
-    row |= {f"ratio {each.label}": f"{each.ratio:.3f}" for each in comparison.phases}
-    row["mean_difference"] = f"{np.mean([each.mean for each in angles]):.1f}" if angles else ""
-    largest = angles[0] if angles else None
-    row["largest_difference"] = f"{largest.largest:.1f}" if largest else ""
-    row["largest_angle"] = largest.name if largest else ""
-    row["largest_at"] = f"{largest.pro_second:.3f}" if largest else ""
-    row["warnings"] = " ".join(comparison.warnings)
-    return row
 
 
 def _write_text(file: Path, text: str) -> None:

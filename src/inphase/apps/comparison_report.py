@@ -1,4 +1,4 @@
-"""The HTML report of a comparison: one page that holds its style, charts and images, from a Jinja2 template."""
+"""The report of a comparison: a page that holds its style, charts and images, and a sheet of key positions."""
 
 import base64
 import io
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw
 
+from inphase.media.canvas import choose_font
 from inphase.pose.body import ANGLES
 from inphase.storage.errors import import_extra
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from inphase.apps.comparison import AngleDifference, Comparison
 
 TEMPLATE = "comparison.html.j2"
+# The sheet of key positions: positions in a row, and pixels around them.
+SHEET_COLUMNS, SHEET_GAP, SHEET_TEXT = 5, 12, 18
+SHEET_PAPER, SHEET_INK, SHEET_MUTED = (255, 255, 255), (22, 26, 34), (91, 100, 116)
 
 
 def require_templates() -> None:
@@ -48,6 +52,27 @@ def describe_comparison(comparison: "Comparison", stills: Sequence[tuple[Image.I
             for position, pair in zip(comparison.positions, stills, strict=True)
         ],
     }
+
+
+def describe_student(comparison: "Comparison") -> dict[str, str]:
+    """Summarize a student in one row of a table."""
+    pro, student = (sum(each.seconds[side] for each in comparison.phases) for side in (0, 1))
+    angles = comparison.angles()
+    row = {
+        **dict(zip(("student", "file", "start", "end"), comparison.student.row, strict=True)),
+        "verdict": comparison.verdict.judgment or "",
+        "seconds": f"{student:.3f}",
+        "pro_seconds": f"{pro:.3f}",
+        "ratio": f"{student / pro:.3f}" if pro else "",
+    }
+    row |= {f"ratio {each.label}": f"{each.ratio:.3f}" for each in comparison.phases}
+    row["mean_difference"] = f"{np.mean([each.mean for each in angles]):.1f}" if angles else ""
+    largest = angles[0] if angles else None
+    row["largest_difference"] = f"{largest.largest:.1f}" if largest else ""
+    row["largest_angle"] = largest.name if largest else ""
+    row["largest_at"] = f"{largest.pro_second:.3f}" if largest else ""
+    row["warnings"] = " ".join(comparison.warnings)
+    return row
 
 
 def _tempo_bars(comparison: "Comparison") -> list[dict[str, Any]]:
@@ -155,3 +180,32 @@ def _data_url(image: Image.Image) -> str:
     stored = io.BytesIO()
     image.save(stored, format="jpeg", quality=84)
     return f"data:image/jpeg;base64,{base64.b64encode(stored.getvalue()).decode()}"
+
+
+def draw_sheet(comparison: "Comparison", stills: Sequence[tuple[Image.Image, Image.Image]]) -> Image.Image:
+    """Draw all key positions on one page: the pro above, the student below."""
+    width, height = stills[0][0].size
+    columns = min(SHEET_COLUMNS, len(stills))
+    bands = -(-len(stills) // columns)
+    band = 2 * height + 3 * SHEET_TEXT + 4 * SHEET_GAP
+    sheet = Image.new("RGB", (SHEET_GAP + columns * (width + SHEET_GAP), SHEET_GAP + bands * band), SHEET_PAPER)
+    pen = ImageDraw.Draw(sheet)
+    for number, (position, pair) in enumerate(zip(comparison.positions, stills, strict=True)):
+        left = SHEET_GAP + number % columns * (width + SHEET_GAP)
+        top = SHEET_GAP + number // columns * band
+        _write(pen, position.label, left, top, width, SHEET_INK)
+        names = (comparison.pro.name, comparison.student.name)
+        for name, second, still in zip(names, (position.pro, position.student), pair, strict=True):
+            top += SHEET_TEXT + SHEET_GAP // 2
+            sheet.paste(still, (left, top))
+            top += height + SHEET_GAP // 2
+            _write(pen, f"{second:.2f} s · {name}", left, top, width, SHEET_MUTED)
+    return sheet
+
+
+def _write(pen: ImageDraw.ImageDraw, text: str, left: int, top: int, width: int, color: tuple[int, int, int]) -> None:
+    """Write a text, shortened to a width."""
+    shown, font = choose_font(text, SHEET_TEXT - 3)
+    while len(shown) > 1 and font.getlength(shown) > width:
+        shown = shown[:-2] + "…"
+    pen.text((left, top), shown, fill=color, font=font)

@@ -7,22 +7,26 @@ A table of labels has one of these headings:
     frame,label          events, by frame number from 0; or segments, where consecutive frames have the same label
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inphase.data.video import read_numbered_table
+from inphase.media.recording import NamedVideo, open_recording
 from inphase.playback import Phase, PlaybackEvent, VideoTrack
 
 # Seconds are written with six decimals; times closer than this are equal.
 SECONDS_ROUNDING = 1e-5
 # Seconds by which a label may lie outside the video: half a frame or so of rounding.
 SECONDS_TOLERANCE = 0.05
+# The stem of the table with a row for every video that labels were transferred to.
+COMBINED = "transferred"
 HEADINGS = (("start", "end", "label"), ("second", "label"), ("frame", "label"))
 
 
@@ -43,6 +47,9 @@ class Event:
     second: float
     label: str
     confidence: float | None = None
+
+
+Label = TypeVar("Label", Event, Segment)
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,13 @@ class Labels:
                 {"second": each.second, "label": each.label, "confidence": each.confidence} for each in self.events
             ],
         }
+
+
+def labels_of(video: NamedVideo, table: Path | str | Labels) -> Labels:
+    """Read the labels of a video, unless they are read already."""
+    if isinstance(table, Labels):
+        return table
+    return read_labels(Path(table), times=open_recording(video.path).times, end=video.properties.duration)
 
 
 def read_labels(file: Path, *, times: NDArray[np.float64], end: float) -> Labels:
@@ -125,6 +139,24 @@ def tabulate(labels: Labels, *, times: NDArray[np.float64]) -> Iterator[list[str
         first, after = np.searchsorted(times, [each.start - SECONDS_ROUNDING, each.end - SECONDS_ROUNDING]).tolist()
         frames = [f"{first}", f"{max(first, after - 1)}"]
         yield [f"{each.start:.6f}", f"{each.end:.6f}", each.label, _confidence(each.confidence), *frames]
+
+
+def name_tables(out: Path, names: Sequence[str]) -> list[Path]:
+    """Name a table for each video; slashes become underscores, and equal names get a number."""
+    stems = [COMBINED]
+    for name in names:
+        stem = name.replace("/", "_").lstrip(".") or "video"
+        free = (f"{stem}{number}" for number in ("", *(f"_{n}" for n in range(2, len(names) + 2))))
+        stems.append(next(each for each in free if each not in stems))
+    return [out / f"{stem}.csv" for stem in stems[1:]]
+
+
+def number_labels(labels: Sequence[Label]) -> Iterator[tuple[tuple[str, int], Label]]:
+    """Name each label by its text and its number among those of the same text."""
+    seen = Counter[str]()
+    for each in labels:
+        yield (each.label, seen[each.label]), each
+        seen[each.label] += 1
 
 
 def label_track(track: VideoTrack, labels: Labels) -> VideoTrack:

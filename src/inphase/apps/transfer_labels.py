@@ -15,31 +15,35 @@ the median over the paths from every labeled recording, direct ones and those th
 The confidence is then the share of the paths within a tenth of a second of an event, or that have a segment's frame.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.align.consensus import (
-    NEIGHBORS,
-    PairwiseMaps,
-    agree,
-    align_from,
-    consensus_alignment,
-    medians_of,
-    posterior,
-)
+from inphase.align.consensus import NEIGHBORS, agree, align_from, consensus_alignment, medians_of, posterior
 from inphase.align.matching import align_with_itself, match
 from inphase.align.path import Alignment
 from inphase.apps.align_videos import Synchronization, make_pairs, make_playback
 from inphase.apps.alignment_files import add_certainty, add_video_file
-from inphase.apps.labels import SECONDS_ROUNDING, Event, Labels, Segment, label_track, read_labels, tabulate
-from inphase.apps.verdict import Verdict, describe_doubts, judge
+from inphase.apps.labels import (
+    COMBINED,
+    SECONDS_ROUNDING,
+    Event,
+    Labels,
+    Segment,
+    label_track,
+    labels_of,
+    name_tables,
+    number_labels,
+    tabulate,
+)
+from inphase.apps.sessions import cut_sessions
+from inphase.apps.verdict import TOLERANCE_SECONDS, Verdict, describe_doubts, judge
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, open_recording, open_usable
 from inphase.models.embed_videos import Model, embed_usable
@@ -54,14 +58,20 @@ from inphase.storage.files import refuse_overwrite, require_folder, write_table
 # Temperatures, in units of the contrastive cost, at which labels are placed and their confidence is taken
 # (docs/lab/transfer.md).
 PLACING_TEMPERATURE, CONFIDENCE_TEMPERATURE = 2.0, 5.0
-# An event counts as right if its error is at most this many seconds.
-TOLERANCE_SECONDS = 0.1
 LabelTable = Path | str | Labels
-Label = TypeVar("Label", Event, Segment)
+Votes = Callable[[int, int, NDArray[np.float64]], NDArray[np.float64]]
 Span = tuple[float, float]
-# The stem of the table with a row for every target.
-COMBINED = "transferred"
-COMBINED_COLUMNS = ("video", "file", "verdict", "labels", "mean_confidence", "least_confident", "reason")
+COMBINED_COLUMNS = (
+    "video",
+    "file",
+    "start",
+    "end",
+    "verdict",
+    "labels",
+    "mean_confidence",
+    "least_confident",
+    "reason",
+)
 SUMMARY_COLUMNS = ("video", "verdict", ">labels", ">mean confidence", "least confident")
 # The viewer shows nine tracks: the labeled video and the first targets.
 MAX_SHOWN_TARGETS = 8
@@ -100,8 +110,8 @@ class Labeled:
             write_table(file, tabulate(labels, times=times))
         combined = out / f"{COMBINED}.csv"
         parts = zip(self.targets, self.verdicts, self._rows(), strict=True)
-        rows = [(each.name, each.path, of.judgment or "", *row[2:], " ".join(of.reasons)) for each, of, row in parts]
-        rows += [(Path(path).stem, Path(path), *[""] * 4, reason) for path, reason in self.left_out.items()]
+        rows = [(*of.row, found.judgment or "", *row[2:], " ".join(found.reasons)) for of, found, row in parts]
+        rows += [(Path(path).stem, path, *[""] * 6, reason) for path, reason in self.left_out.items()]
         write_table(combined, [COMBINED_COLUMNS, *rows])
         shown = [self.source, *self.targets[:MAX_SHOWN_TARGETS]]
         media = [add_video_file(out, each, progress=report) for each in shown]
@@ -131,7 +141,7 @@ class Labeled:
     def to_dict(self) -> dict[str, Any]:
         """Return all labels as JSON-ready values, times in seconds."""
         videos = [
-            {"name": each.name, "path": str(each.path), **verdict.to_dict(), **labels.to_dict()}
+            {"name": each.name, "path": str(each.path), "span": each.span, **verdict.to_dict(), **labels.to_dict()}
             for each, labels, verdict in zip(self.targets, self.transferred, self.verdicts, strict=True)
         ]
         source = {"source": {"path": str(self.source.path), **self.labels.to_dict()}, "why": self.why}
@@ -145,6 +155,7 @@ def transfer_labels(
     *,
     references: Sequence[tuple[Path | str, LabelTable]] = (),
     neighbors: int = NEIGHBORS,
+    session: bool = False,
     model: Model = None,
     modality: ModalityChoice = "auto",
     fps: float | None = None,
@@ -156,9 +167,10 @@ def transfer_labels(
 
     `labels` is a CSV table (`inphase.apps.labels` describes it) or `Labels`; `references` are further labeled videos,
     each with its labels, which are matched by name. `targets` are video files and folders of them. With several targets
-    or labeled videos, the `neighbors` targets most like each one vote; 0 follows the direct paths alone. `model`,
-    `modality`, `fps`, `cache` and `pose_estimator` mean the same as for `align_videos`. A segment that has no room in
-    a target is left out, and so is a target that cannot be read or embedded, unless none remains.
+    or labeled videos, the `neighbors` targets most like each one vote; 0 follows the direct paths alone. `session` cuts
+    targets that are longer than `source` into their repetitions, each a target of its own. `model`, `modality`,
+    `fps`, `cache` and `pose_estimator` mean the same as for `align_videos`. A segment that has no room in a target is
+    left out, and so is a target that cannot be read or embedded, unless none remains.
     """
     if neighbors < 0:
         raise ValueError(f"neighbors must not be negative, got {neighbors}")
@@ -169,12 +181,7 @@ def transfer_labels(
         raise ValueError("no video to transfer labels to: name at least one target")
     count = len(labeled)
     recordings, left_out = open_usable([*(path for path, _ in labeled), *goals], required=range(count))
-    given = [
-        table
-        if isinstance(table, Labels)
-        else read_labels(Path(table), times=open_recording(each.path).times, end=each.properties.duration)
-        for (_, table), each in zip(labeled, recordings, strict=False)
-    ]
+    given = [labels_of(each, table) for (_, table), each in zip(labeled, recordings, strict=False)]
     recordings, embedded = embed_usable(
         recordings,
         left_out,
@@ -186,14 +193,17 @@ def transfer_labels(
         pose_estimator=pose_estimator,
         progress=progress,
     )
+    embeddings = embedded.embeddings
+    if session:
+        recordings, embeddings = cut_sessions(recordings, embeddings, left_out, whole=range(count))
     if len(recordings) == count:
         raise ValueError(f"none of {len(goals)} targets can be used: {'; '.join(left_out.values())}")
     times = [open_recording(each.path).times for each in recordings]
-    ends = [each.properties.duration for each in recordings]
+    ends = [each.end for each in recordings[count:]]
     alignments, transferred, verdicts = _carry(
-        given, embedded.embeddings, ends=ends[count:], neighbors=neighbors, progress=progress or ignore_progress
+        given, embeddings, ends=ends, neighbors=neighbors, progress=progress or ignore_progress
     )
-    x, others = embedded.embeddings[0], embedded.embeddings[count:]
+    x, others = embeddings[0], embeddings[count:]
     shown = [x, *others[:MAX_SHOWN_TARGETS]]
     columns = [x.times, *(each.time_map(x.times, y.times) for each, y in zip(alignments[1:], shown[1:], strict=True))]
     return Labeled(
@@ -222,36 +232,41 @@ def _carry(
     """Transfer the labels of the first embeddings to the others; also align and judge the targets that are shown."""
     count, x = len(given), embeddings[0]
     stage = f"aligning {len(embeddings)} videos"
-    alignments, transferred, verdicts = [align_with_itself(len(x))], list[Labels](), list[Verdict]()
-    votes = len(embeddings) > 2
-    maps = align_from(embeddings, range(count), progress=partial(progress, stage)) if votes else None
-    for number, (y, end) in enumerate(zip(embeddings[count:], ends, strict=True)):
-        alignment = match(x, y)
-        verdicts.append(judge(x, y, alignment))
-        if maps is None:
-            transferred.append(carry_labels(given[0], x, y, y_end=end, alignment=alignment))
-            progress(stage, 1, 1)
-        else:
-            place = count + number
-            transferred.append(carry_by_votes(given, embeddings, maps, target=place, y_end=end, neighbors=neighbors))
-            if number < MAX_SHOWN_TARGETS:
-                votes_of_frames = maps.votes(0, place, np.arange(len(x), dtype=np.float64), neighbors=neighbors)
-                alignment = consensus_alignment(alignment, agree(votes_of_frames))
-        if number < MAX_SHOWN_TARGETS:
-            alignments.append(alignment)
-    return alignments, transferred, verdicts
+    alignments, verdicts = [align_with_itself(len(x))], list[Verdict]()
+    for y in embeddings[count:]:
+        found = match(x, y)
+        verdicts.append(judge(x, y, found))
+        alignments += [found] if len(alignments) <= MAX_SHOWN_TARGETS else []
+    if len(embeddings) == 2:
+        progress(stage, 1, 1)
+        return alignments, [carry_labels(given[0], x, embeddings[1], y_end=ends[0], alignment=alignments[1])], verdicts
+    trusted = [count + k for k, verdict in enumerate(verdicts) if verdict.judgment != "do_not_trust"]
+    maps = align_from(embeddings, range(count), progress=partial(progress, stage))
+    votes_of = partial(maps.votes, neighbors=neighbors, voters={*range(count), *trusted})
+    places = range(count, len(embeddings))
+    transferred = [
+        carry_by_votes(given, embeddings, votes_of, target=place, y_end=end)
+        for place, end in zip(places, ends, strict=True)
+    ]
+    frames = np.arange(len(x), dtype=np.float64)
+    agreed = [
+        consensus_alignment(found, agree(votes_of(0, place, frames)))
+        for place, found in zip(places, alignments[1:], strict=False)
+    ]
+    return [alignments[0], *agreed], transferred, verdicts
 
 
 def carry_by_votes(
     given: Sequence[Labels],
     embeddings: Sequence[Embedding],
-    maps: PairwiseMaps,
+    votes_of: Votes,
     *,
     target: int,
     y_end: float,
-    neighbors: int = NEIGHBORS,
 ) -> Labels:
     """Transfer the labels of the first embeddings to number `target`, which ends at second `y_end`, by consensus.
+
+    `votes_of` is `PairwiseMaps.votes`, with its options.
 
     Labels of the same name belong together, the first of a recording with the first of another and so on.
     """
@@ -264,14 +279,14 @@ def carry_by_votes(
         if second > x.times[-1] + SECONDS_ROUNDING:
             return [y_end]
         frame = np.interp([second], x.times, np.arange(len(x), dtype=np.float64))
-        frames = maps.votes(source, target, frame, neighbors=neighbors)[:, 0]
+        frames = votes_of(source, target, frame)[:, 0]
         return [float(each) for each in np.interp(frames, np.arange(len(y), dtype=np.float64), y.times)]
 
     events, spans = defaultdict[tuple[str, int], list[float]](list), defaultdict[tuple[str, int], list[Span]](list)
     for source, labels in enumerate(given):
-        for key, event in _numbered(labels.events):
+        for key, event in number_labels(labels.events):
             events[key] += votes_on(event.second, source)
-        for key, segment in _numbered(labels.segments):
+        for key, segment in number_labels(labels.segments):
             ends = votes_on(segment.start, source), votes_on(segment.end, source)
             longest = max(map(len, ends))
             spans[key] += zip(*(np.resize(end, longest).tolist() for end in ends), strict=True)
@@ -286,28 +301,14 @@ def carry_by_votes(
     return Labels(tuple(segments), tuple(sorted(placed, key=lambda each: each.second)))
 
 
-def _numbered(labels: Sequence[Label]) -> Iterator[tuple[tuple[str, int], Label]]:
-    """Name each label by its text and its number among those of the same text."""
-    seen = Counter[str]()
-    for each in labels:
-        yield (each.label, seen[each.label]), each
-        seen[each.label] += 1
-
-
 def _share_near(times: NDArray[np.float64], votes: Sequence[float]) -> float:
     """Return the share of votes within `TOLERANCE_SECONDS` of their median, and half a frame beyond."""
+    return float(np.mean(_is_near(times, np.array(votes), float(np.median(votes)))))
+
+
+def _is_near(times: NDArray[np.float64], seconds: NDArray[np.float64], place: float) -> NDArray[np.bool_]:
     half = float(np.median(np.diff(times))) / 2 if len(times) > 1 else 0.0
-    return float(np.mean(np.abs(np.array(votes) - np.median(votes)) <= TOLERANCE_SECONDS + half))
-
-
-def name_tables(out: Path, names: Sequence[str]) -> list[Path]:
-    """Name a table for each video; slashes become underscores, and equal names get a number."""
-    stems = [COMBINED]
-    for name in names:
-        stem = name.replace("/", "_").lstrip(".") or "video"
-        free = (f"{stem}{number}" for number in ("", *(f"_{n}" for n in range(2, len(names) + 2))))
-        stems.append(next(each for each in free if each not in stems))
-    return [out / f"{stem}.csv" for stem in stems[1:]]
+    return np.asarray(np.abs(seconds - place) <= TOLERANCE_SECONDS + half)
 
 
 @dataclass(frozen=True, eq=False)
@@ -387,8 +388,7 @@ def confidence_near(
     times: NDArray[np.float64], place: float, mass: NDArray[np.float64], likeness: NDArray[np.float64]
 ) -> float:
     """Multiply the mass within `TOLERANCE_SECONDS` of a place, and half a frame beyond, by the mean likeness there."""
-    half = float(np.median(np.diff(times))) / 2 if len(times) > 1 else 0.0
-    near = np.abs(times - place) <= TOLERANCE_SECONDS + half
+    near = _is_near(times, times, place)
     near[np.abs(times - place).argmin()] = True
     return float(np.clip(mass[near].sum() * likeness[near].mean(), 0, 1))
 

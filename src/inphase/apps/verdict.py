@@ -356,7 +356,8 @@ def _describe_tempo(evidence: Evidence) -> Iterator[str]:
     slower = max(evidence.tempo, 1 / max(evidence.tempo, 1e-6))
     if SLOW_MOTION <= slower <= MAX_SLOW_MOTION:
         which = "The video" if evidence.tempo > 1 else "The reference"
-        yield f"{which} runs {slower:.1f} times slower than the other: it may be slow motion."
+        cause = "it may be slow motion, or a session of several repetitions (option session)"
+        yield f"{which} runs {slower:.1f} times slower than the other: {cause}."
 
 
 def describe_doubts(videos: Sequence[NamedVideo], verdicts: Sequence[Verdict]) -> list[str]:
@@ -367,7 +368,7 @@ def describe_doubts(videos: Sequence[NamedVideo], verdicts: Sequence[Verdict]) -
 
 def describe_aligned(video: NamedVideo, found: Alignment, verdict: Verdict, seconds: Numbers) -> dict[str, Any]:
     """Describe an aligned video by JSON-ready values: its `seconds` at each frame of the reference, the verdict."""
-    about = {"name": video.name, "path": str(video.path), "duration": video.properties.duration}
+    about = {"name": video.name, "path": str(video.path), "duration": video.duration, "span": video.span}
     kept = None if found.kept is None else found.kept[0].tolist()
     return {**about, "distance": found.distance, **verdict.to_dict(), "seconds": seconds.tolist(), "kept": kept}
 

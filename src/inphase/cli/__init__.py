@@ -4,6 +4,7 @@ A file here holds the commands of one topic. Help and usage errors import the fi
 of the library, which commands import when they run: so `inphase --help` is fast.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -32,9 +33,7 @@ GROUPS: dict[str, dict[str, Command]] = {
         "transfer": Command("use", "transfer the labels of one video to others", "pro.mp4 labels.csv clips/"),
         "cut": Command("use", "find every repetition in a long recording", "session.mp4 --like swing.mp4"),
         "search": Command("use", "find a moment, or a similar video, in many videos", "swing.mp4 --at 1.2 --in clips"),
-        "retrieve": Command(
-            "use", "find the frames that match a sound, or the reverse", "--sound shot.mp4 --in clips --model run"
-        ),
+        "retrieve": Command("use", "find frames by a sound, or the reverse", "--sound hit.mp4 --in clips --model run"),
         "pose3d": Command("use", "reconstruct a body in 3-D from several videos", "query.mp4 other1.mp4 other2.mp4"),
         "embed": Command("corpora", "embed any number of videos into a store", "clips --out store"),
         "align-all": Command("corpora", "align all videos of a store with each other", "store --out report"),
@@ -77,22 +76,22 @@ def main() -> None:
     name = next((found for size in (2, 1) if (found := " ".join(words[:size])) in COMMANDS), None)
     if name is None:
         sys.exit(_help(words))
-    from inphase.cli.options import parse
+    from inphase.cli.options import parse, print_error
 
     try:
         return parse(load_command(name), words[len(name.split()) :], name=name, example=COMMANDS[name].example)
+    except BrokenPipeError:  # the reader, such as head, has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXPECTED_ERROR)
     except Exception as error:
         # The messages of these are written for the user; any other exception is a bug.
         if not (isinstance(error, (OSError, ValueError)) or type(error).__module__.startswith("inphase.")):
             raise
-        from inphase.cli.output import print_error
         from inphase.storage.errors import describe_os_error
 
         print_error(describe_os_error(error) if isinstance(error, OSError) else str(error))
         sys.exit(EXPECTED_ERROR)
     except KeyboardInterrupt:
-        from inphase.cli.output import print_error
-
         print_error("Interrupted. Finished files are kept; run the same command to resume.")
         sys.exit(INTERRUPTED)
 

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from inphase.cli.options import DEFAULT_LIMITS, CacheFolder, Device, Fps, Limits, Modality, Model, Out, Workers
-from inphase.cli.output import run
+from inphase.cli.options import DEFAULT_LIMITS, CacheFolder, Device, Fps, Limits, Modality, Model, Out, Workers, run
 
 if TYPE_CHECKING:
     from inphase.corpus.engines import Engine

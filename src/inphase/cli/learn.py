@@ -2,23 +2,35 @@
 
 import shlex
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from inphase.cli.options import DEFAULT_LIMITS, CacheFolder, Changes, Details, Device, Limits, Modality, Out, Workers
-from inphase.cli.output import LINE_INTERVAL, print_line, run, warn_line
+from inphase.cli.options import (
+    DEFAULT_LIMITS,
+    LINE_INTERVAL,
+    CacheFolder,
+    Changes,
+    Details,
+    Device,
+    Limits,
+    Modality,
+    Out,
+    Workers,
+    print_line,
+    run,
+    warn_line,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from inphase.training import Status
 
 Root = Annotated[Path | None, arg(metavar="DIR", help="the folder of the data set")]
 Store = Annotated[Path | None, arg(metavar="STORE", help="a store of its frames or poses")]
-FOLDER_HELP = "videos of one action, or a sub-folder of them for each action"
+FOLDER_HELP = "videos of one action, or a sub-folder of them for each action; or one session"
 RunArgument = Annotated[Positional[Path], arg(metavar="RUN", help="a run folder, an encoder file, or `shipped`")]
 
 REPORTED = "{out}/report.html, and as report.md and report.json"
@@ -128,6 +140,7 @@ def fit(
     seed: int = 0,
     set: Changes = (),
     cache: CacheFolder = None,
+    session: Annotated[bool, arg(help="the videos are sessions: train on their repetitions")] = False,
     details: Details = False,
 ) -> None:
     """Train an encoder on your own videos, without labels: a folder, or a sub-folder for each action.
@@ -144,14 +157,15 @@ def fit(
     changes = [f"run.seed={seed}", *([] if steps is None else [f"run.steps={steps}"]), *set]
 
     def fit_folder(**how: Any) -> Any:
+        from inphase.apps.repetitions import list_repetitions
         from inphase.evaluation.evaluate import measure_fit
         from inphase.training import fit as fit_videos
 
-        return fit_videos(folder, out, changes=changes, measure=measure_fit, on_status=print_status(), **how)
+        cut = partial(list_repetitions, cache=cache, progress=how["progress"]) if session or folder.is_file() else None
+        return fit_videos(folder, out, changes=changes, cut=cut, measure=measure_fit, on_status=print_status(), **how)
 
     how = {"modality": modality, "workers": workers, "limits": limits, "cache": cache, "details": details}
-    done = f"Use it: inphase align A.mp4 B.mp4 --model {shlex.quote(str(out))}"
-    run(fit_folder, **how, embeds=[folder], done=done)
+    run(fit_folder, **how, embeds=[folder], done=f"Use it: inphase align A.mp4 B.mp4 --model {shlex.quote(str(out))}")
 
 
 def train(
@@ -169,7 +183,7 @@ def train(
     run(train_recipe, settings, out, validate=validate, on_status=print_status())
 
 
-def print_status() -> "Callable[[Status], None]":
+def print_status() -> Callable[["Status"], None]:
     """Return a callback that prints messages, and the metrics of a run now and then."""
     printed = 0.0
 

@@ -10,6 +10,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from inphase.cli.options import (
     DEFAULT_EMBEDDING,
     IMAGE_EMBEDDING,
+    OUTPUT,
     At,
     CacheFolder,
     Embedding,
@@ -17,11 +18,15 @@ from inphase.cli.options import (
     Model,
     Out,
     RequiredModel,
+    Session,
     Top,
     Video,
     Videos,
+    print_json,
+    print_line,
+    run,
+    warn_line,
 )
-from inphase.cli.output import OUTPUT, print_json, print_line, run, warn_line
 
 CORPUS_HELP = "folders of videos, video files"
 STUDENTS_HELP = "videos, folders or patterns of students, then the video of the pro"
@@ -36,6 +41,7 @@ def align(
     embedding: Embedding = DEFAULT_EMBEDDING,
     reference: str = "",
     subsequence: bool = False,
+    session: Session = False,
     drop: Annotated[float | None, arg(metavar="SHARE")] = None,
     smooth: Annotated[float, arg(metavar="SECONDS")] = 0.0,
     cost: Literal["contrastive", "cosine"] = "contrastive",
@@ -53,7 +59,7 @@ def align(
 
     Args:
         reference: the video that the others follow: its number, its name, or `medoid` for the one nearest to all
-            others; by default the first, with --subsequence the shortest.
+            others; by default the first, with --subsequence or --session the shortest.
         subsequence: locate the reference, a short action, inside the others.
         drop: leave out frames without a counterpart: a drop costs the quantile SHARE of all costs; begin with 0.03.
         smooth: smooth changes of speed shorter than this; 0 keeps every step of the alignment.
@@ -94,8 +100,7 @@ def activations(video: Video, *, model: RequiredModel, out: Out = Path("out/acti
     Args:
         height: height of the video in pixels.
     """
-    done = "watch {out}/activations.mp4, or: {view}"
-    run("activation_maps", video, model, height=height, out=out, done=done)
+    run("activation_maps", video, model, height=height, out=out, done="watch {out}/activations.mp4, or: {view}")
 
 
 def transfer(
@@ -105,6 +110,7 @@ def transfer(
     *,
     reference: UseAppendAction[tuple[tuple[Path, Path], ...]] = (),
     neighbors: int = 20,
+    session: Session = False,
     out: Out = Path("out/transfer"),
     embedding: Embedding = DEFAULT_EMBEDDING,
 ) -> None:
@@ -117,7 +123,7 @@ def transfer(
         reference: another labeled video and its labels; repeatable.
         neighbors: how many similar targets vote on the labels of each target; 0: only the direct alignment counts.
     """
-    options = {"references": reference, "neighbors": neighbors, "embedding": embedding, "out": out}
+    options = {"references": reference, "neighbors": neighbors, "session": session, "embedding": embedding, "out": out}
     options |= {"embeds": [source, *targets, *(video for video, _ in reference)]}
     run("transfer_labels", source, labels, targets, **options, done="tables and a playback are in {out}: {view}")
 
@@ -130,6 +136,7 @@ def compare(
     student_labels: Path | None = None,
     phases: int = 4,
     mirror: bool = False,
+    session: Session = False,
     embedding: Embedding = DEFAULT_EMBEDDING,
 ) -> None:
     """Compare students with a pro in tempo and joint angles; write report.html, tables, stills and a playback.
@@ -142,8 +149,11 @@ def compare(
     """
     options = dict(locals())
     *students, pro = options.pop("videos") or [Path()]
-    one = len(students) == 1 and (students[0].is_file() or not (students[0].is_dir() or has_magic(str(students[0]))))
-    if not one and options.pop("student_labels") is not None:
+    several = session or len(students) != 1 or students[0].is_dir()
+    one = not several and (students[0].is_file() or not has_magic(str(students[0])))
+    if one:
+        del options["session"]
+    elif options.pop("student_labels") is not None:
         raise ValueError("--student-labels are those of one student: omit them, and the pro's are transferred")
 
     def compare_all(*arguments: Any, **how: Any) -> Any:

@@ -7,12 +7,16 @@
 
 A video is a file or a folder of numbered images. In the CSV files it is named by its path below `root`, with its
 suffix: `serve/my first.mp4`.
+
+Sessions, recordings of several repetitions, are cut by a table of video, start and end (seconds), whose lines are
+videos of their own: `session.mp4#1`, `session.mp4#2`, ….
 """
 
 import hashlib
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from warnings import warn
 
@@ -23,8 +27,8 @@ from inphase.progress import summarize
 _TABLES = ("phases.csv", "splits.csv")
 
 
-def load(root: Path | str, *, split: str, val: float = 0.1, test: float = 0.2) -> list[Video]:
-    """List the videos below `root` with their labels.
+def load(root: Path | str, *, split: str, val: float = 0.1, test: float = 0.2, repetitions: str = "") -> list[Video]:
+    """List the videos below `root` with their labels; with `repetitions`, a table, the parts of videos that it names.
 
     Without `splits.csv` the split of a video depends on a hash of its name, in the fractions `val` and `test`: adding
     or removing other videos does not change it.
@@ -34,7 +38,8 @@ def load(root: Path | str, *, split: str, val: float = 0.1, test: float = 0.2) -
     if not root.is_dir():
         raise FileNotFoundError(f"no folder {root}: check the spelling")
     ignored: Counter[str] = Counter()
-    found = dict(_find(root, ignored=ignored))
+    parts = read_repetitions(Path(repetitions)) if repetitions else {}
+    found = {name: (root / name, _action(root, Path(name))) for name in parts} or dict(_find(root, ignored=ignored))
     if not found:
         raise FileNotFoundError(
             f"no videos in {root} ({_count(ignored) or 'it is empty'}): put {', '.join(sorted(VIDEO_SUFFIXES))} files "
@@ -48,11 +53,30 @@ def load(root: Path | str, *, split: str, val: float = 0.1, test: float = 0.2) -
     timed, names = read_phases(root, names=found)
     videos = []
     for name, (path, action) in found.items():
-        belongs = given.get(name) or split_by_name(name, val=val, test=test)
-        if split in ("all", belongs):
-            intervals, sound = tuple(timed.get(name, ())), path if path.is_file() else None
-            videos.append(Video(name, action, belongs, path=path, intervals=intervals, phase_names=names, sound=sound))
+        whole = Video(name, action, "", path=path, phase_names=names, sound=path if path.is_file() else None)
+        whole = replace(whole, intervals=tuple(timed.get(name, ())))
+        numbered = enumerate(parts.get(name, ()), start=1)
+        for each in [_cut(whole, number, *span) for number, span in numbered] or [whole]:
+            belongs = given.get(name) or split_by_name(each.id, val=val, test=test)
+            if split in ("all", belongs):
+                videos.append(replace(each, split=belongs))
     return videos
+
+
+def _cut(video: Video, number: int, start: float, end: float) -> Video:
+    """Return a part of a video, without sound, as a video of its own."""
+    inside = [(max(a, start) - start, min(b, end) - start, phase) for a, b, phase in video.intervals]
+    intervals = tuple((a, b, phase) for a, b, phase in inside if a < b)
+    return replace(video, id=f"{video.id}#{number}", spans=((start, end),), intervals=intervals, sound=None)
+
+
+def read_repetitions(file: Path) -> dict[str, list[tuple[float, float]]]:
+    """Read the table that cuts sessions: the seconds of every repetition, by the path of the video below the folder."""
+    parts: dict[str, list[tuple[float, float]]] = {}
+    for row in read_table(file, columns=("video", "start", "end")):
+        start, end = _interval(file, row["video"], row)
+        parts.setdefault(unicodedata.normalize("NFC", row["video"]), []).append((start, end))
+    return parts
 
 
 def _find(root: Path, *, ignored: Counter[str]) -> Iterator[tuple[str, tuple[Path, str]]]:
@@ -67,9 +91,13 @@ def _find(root: Path, *, ignored: Counter[str]) -> Iterator[tuple[str, tuple[Pat
 
     for path in find_videos(root, max_depth=2, on_skip=on_skip):
         below = path.relative_to(root)
-        action = unicodedata.normalize("NFC", below.parts[0]) if len(below.parts) > 1 else root.resolve().name
         # File systems differ in the Unicode form of é.
-        yield unicodedata.normalize("NFC", below.as_posix()), (path, action)
+        yield unicodedata.normalize("NFC", below.as_posix()), (path, _action(root, below))
+
+
+def _action(root: Path, below: Path) -> str:
+    """Name the action of a video by its path below the folder."""
+    return unicodedata.normalize("NFC", below.parts[0]) if len(below.parts) > 1 else root.resolve().name
 
 
 def _count(ignored: Counter[str]) -> str:
@@ -129,16 +157,20 @@ def read_phases(
     order = {name: number for number, name in enumerate(dict.fromkeys(row["phase"] for _, row in rows))}
     timed: dict[str, list[tuple[float, float, int]]] = {}
     for name, row in rows:
-        try:
-            start, end = float(row["start"]), float(row["end"])
-        except ValueError as error:
-            raise ValueError(f"{root / 'phases.csv'}, {name}: {error}; start and end are seconds") from None
-        if not 0 <= start < end:
-            raise ValueError(
-                f"{root / 'phases.csv'}, {name}: from {start} to {end} is not an interval; start must be before end"
-            )
+        start, end = _interval(root / "phases.csv", name, row)
         timed.setdefault(name, []).append((start, end, int(row["phase"]) if numbered else order[row["phase"]]))
     return {name: sorted(found) for name, found in timed.items()}, () if numbered else tuple(order)
+
+
+def _interval(file: Path, name: str, row: Mapping[str, str]) -> tuple[float, float]:
+    """Read the start and the end of a line, in seconds."""
+    try:
+        start, end = float(row["start"]), float(row["end"])
+    except ValueError as error:
+        raise ValueError(f"{file}, {name}: {error}; start and end are seconds") from None
+    if not 0 <= start < end:
+        raise ValueError(f"{file}, {name}: from {start} to {end} is not an interval; start must be before end")
+    return start, end
 
 
 def read_video_table(

@@ -95,7 +95,7 @@ class Workload:
     """The frames of the videos that a command embeds, and about how many seconds it takes.
 
     `frames` maps a video, as a text that changes with the file and the `settings`, to its number of frames; `known` are
-    those embedded before.
+    those embedded before. `missing` places have no video.
     """
 
     command: str
@@ -103,6 +103,7 @@ class Workload:
     known: frozenset[str]
     rates: tuple[float, float, float]
     file: Path
+    missing: int = 0
 
     @property
     def seconds(self) -> float:
@@ -168,17 +169,19 @@ def estimate_work(
     """
     file = (cache or default_cache_folder()) / "rates.json"
     kept = _read_rates(file)
-    videos, frames = list[Path](), dict[str, int]()
+    videos, frames, missing = list[Path](), dict[str, int](), 0
     for place in places:
-        with contextlib.suppress(ValueError, OSError):  # the command will name what is wrong with it
+        try:
             videos += videos_in([place])
+        except (ValueError, OSError):  # the command will name what is wrong with it
+            missing += 1
     for video in videos:
         with contextlib.suppress(ValueError, OSError, MediaError):
             found = video.stat()  # a hard link to the file, as in a playback, changes its other times
             stamp = f"{video.resolve()} {found.st_size} {found.st_mtime_ns} {fps} {model} {modality}"
             frames[hashlib.blake2b(stamp.encode(), digest_size=8).hexdigest()] = _count_frames(video, fps)
     rates = kept.rates.get(command) or RATES.get(command, USUAL_RATES)
-    return Workload(command, frames, frozenset(kept.known), rates, file)
+    return Workload(command, frames, frozenset(kept.known), rates, file, missing)
 
 
 def _count_frames(path: Path, fps: float | None) -> int:

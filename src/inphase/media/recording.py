@@ -191,12 +191,32 @@ def is_playable(path: Path | str) -> bool:
 
 @dataclass(frozen=True)
 class NamedVideo:
-    """A video file, the name to show for it, its properties, and whether browsers play it as it is."""
+    """A video file, the name to show for it, its properties, and whether browsers play it as it is.
+
+    `span` is the part that counts, in seconds of the file: a repetition of a session. None: all of it.
+    """
 
     path: Path
     name: str
     properties: Properties
     playable: bool
+    span: tuple[float, float] | None = None
+
+    @property
+    def end(self) -> float:
+        """Return the second of the file at which the video, or its part, ends."""
+        return self.properties.duration if self.span is None else self.span[1]
+
+    @property
+    def duration(self) -> float:
+        """Return the seconds that the video, or its part, lasts."""
+        return self.end - (0.0 if self.span is None else self.span[0])
+
+    @property
+    def row(self) -> tuple[str, str, str, str]:
+        """Return name, file, start and end of the part in seconds, for a table; the last two are empty for a file."""
+        start, end = ("", "") if self.span is None else (f"{second:.3f}" for second in self.span)
+        return self.name, str(self.path), start, end
 
 
 def open_recordings(paths: Sequence[Path | str]) -> list[NamedVideo]:
@@ -253,27 +273,30 @@ def require_two_usable(videos: Sequence[NamedVideo], left_out: Mapping[str, str]
         raise ValueError(f"fewer than two videos can be used: {reasons}")
 
 
-def require_reference(wish: str, paths: Sequence[Path], *, subsequence: bool) -> tuple[str, list[int]]:
+def require_reference(wish: str, paths: Sequence[Path], *, shortest: bool) -> tuple[str, list[int]]:
     """Return the requested reference by name, whichever videos are left out, and the number of that video, from 0.
 
-    No video is required where the wish is "medoid" or, with `subsequence`, the shortest.
+    No video is required where the wish is "medoid" or, by default, the `shortest`.
     """
     names = names_of(paths)
     named = [k for k, (name, path) in enumerate(zip(names, paths, strict=True)) if wish in (name, path.name, str(path))]
     if not named and wish.isdecimal() and 1 <= int(wish) <= len(paths):
         named = [int(wish) - 1]
-    if not wish and not subsequence:
+    if not wish and not shortest:
         named = [0]
     return (names[named[0]], named) if len(named) == 1 else (wish, [])
 
 
-def find_reference(wish: str, recordings: Sequence[NamedVideo], *, subsequence: bool) -> int | None:
-    """Find the number of the reference before anything is embedded; None for the medoid, which needs embeddings."""
+def find_reference(wish: str, recordings: Sequence[NamedVideo], *, shortest: bool) -> int | None:
+    """Find the number of the reference before anything is embedded; None for the medoid, which needs embeddings.
+
+    Without a wish it is the first recording, or the `shortest`.
+    """
     named = [number for number, each in enumerate(recordings) if wish in (each.name, each.path.name, str(each.path))]
     if wish == "medoid":
         return None
     if not wish:
-        return min(range(len(recordings)), key=lambda k: recordings[k].properties.duration) if subsequence else 0
+        return min(range(len(recordings)), key=lambda k: recordings[k].duration) if shortest else 0
     if len(named) == 1:  # before numbers, since a name may be a number: 0002.mp4
         return named[0]
     if wish.isdecimal() and 1 <= int(wish) <= len(recordings):

@@ -1,7 +1,7 @@
 """Embeddings, and `embed`, which streams a recording of any length through an encoder in bounded memory."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -53,6 +53,14 @@ class Embedding:
     def __len__(self) -> int:
         """Count the frames."""
         return len(self.values)
+
+    def part(self, start: float, end: float) -> "Embedding":
+        """Return the frames from second `start` to before `end`, at least two, on the same clock."""
+        first, last = np.searchsorted(self.times, [start - 1e-9, end]).tolist()
+        first = min(first, len(self) - 2)
+        frames = slice(first, max(last, first + 2))
+        pose = None if self.pose is None else self.pose.part(start, end)
+        return replace(self, values=self.values[frames], times=self.times[frames], pose=pose)
 
 
 def embed(

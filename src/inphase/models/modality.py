@@ -168,17 +168,16 @@ def _embed_joint_file(
     """Embed by images and, where the recording shows a person in enough of its frames, by pose."""
     assert isinstance(encoder, JointEncoder)
 
-    def report(half: int) -> FrameProgress | None:
-        return None if progress is None else lambda done, total: progress(done + half * total, 2 * total)
-
-    tracked, on_frames = None, report(0)
+    # Half of a frame is done when its pose is estimated, and all of it when its image is embedded.
+    on_pose = None if progress is None else lambda _, done, total: progress(done // 2, total)
+    on_image = None if progress is None else lambda done, total: progress((total + done) // 2, total)
+    tracked = None
     try:
         if is_pose_cached(path, cache=cache, fps=fps, estimator=estimator) or shows_person(path, estimator=estimator):
-            on_pose = None if on_frames is None else lambda _, done, total: on_frames(done, total)
             tracked = cached_pose(path, cache=cache, fps=fps, estimator=estimator, progress=on_pose)
     except NoPersonError:
         tracked = None
-    image = _embed_image_file(encoder.image, path, cache, fps, report(1))
+    image = _embed_image_file(encoder.image, path, cache, fps, on_image)
     if tracked is None or tracked.found.mean() < MIN_PERSON_FRACTION:
         return encoder.join(image, None)
     return encoder.join(image, embed_pose(encoder.pose, tracked), visible=tracked.joints13()[1])

@@ -1,7 +1,7 @@
 """The pose of one person in named joints, mirror images and bones, and the pinhole cameras that project them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +106,13 @@ class Pose:
     def __len__(self) -> int:
         """Count the frames."""
         return len(self.times)
+
+    def part(self, start: float, end: float) -> "Pose":
+        """Return the frames from second `start` to before `end`, at least one, on the same clock."""
+        first, last = np.searchsorted(self.times, [start - 1e-9, end]).tolist()
+        frames = slice(min(first, len(self) - 1), max(last, first + 1))
+        rows = {name: getattr(self, name)[frames] for name in ("keypoints", "visibility", "found", "times")}
+        return replace(self, **rows, world=None if self.world is None else self.world[frames])
 
     def body(self) -> "Pose":
         """Return the pose in the joints of PennAction, `JOINTS13`, without `world`.

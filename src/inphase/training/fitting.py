@@ -3,23 +3,23 @@
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from inphase.data import folder as collection
-from inphase.data.frame_source import sources
+from inphase.data.frame_source import frame_parts, pose_key, pose_source
 from inphase.data.keypoints import EVENTS_TABLE, load_events
 from inphase.data.video import Problem, Video
-from inphase.media.frame_store import FillSummary, fill_store
+from inphase.media.frame_store import FillSummary, Source, fill_store
 from inphase.pose.pose_store import fill_poses
 from inphase.progress import Progress, Summary, ignore_progress, summarize
 from inphase.runs import Run
 from inphase.storage.cache import Cache, default_cache_folder
 from inphase.storage.errors import MissingExtraError
-from inphase.storage.files import atomic_write
+from inphase.storage.files import atomic_write, write_table
 from inphase.storage.processes import DEFAULT_LIMITS, VideoLimits
 from inphase.training.build import build_encoder_with_loss
 from inphase.training.loop import OnStatus, train
@@ -86,6 +86,10 @@ class Measured(Protocol):
         ...
 
 
+# (a folder or a video) → video, start and end of each repetition, in seconds.
+Cut = Callable[[Path], Iterable[Sequence[str]]]
+
+
 class Measure(Protocol):
     """Evaluate the run in a folder on a split of its data: `inphase.evaluation.evaluate.measure_fit`."""
 
@@ -105,6 +109,7 @@ def fit(
     workers: int = 2,
     limits: VideoLimits = DEFAULT_LIMITS,
     cache: Path | None = None,
+    cut: Cut | None = None,
     measure: Measure | None = None,
     on_status: OnStatus | None = None,
     progress: Progress | None = None,
@@ -116,14 +121,19 @@ def fit(
     Decoded frames or poses are stored in the run folder; poses are also cached in `cache`, by default the user's cache
     folder. `workers` processes extract them, each video within `limits` of time and memory; a video that cannot be read
     is left out. A fifth of the videos is held out for evaluation: of people, where events.csv in the folder names them.
+    `cut` (`inphase.apps.repetitions.list_repetitions`) makes every repetition a video of its own, listed in
+    repetitions.csv of the run; `folder` may then be one session, a file.
     `changes` to the recipe are `table.key=value`. `measure` evaluates the run at the end. Interrupted at any moment,
     the same call resumes. `on_status` receives messages and the status of training, `progress` the stage and counts.
     """
     if modality not in ("auto", "pose", "image", "both"):
         raise ValueError(f"modality must be auto, pose, image or both, got {modality!r}")
     folder, run = Path(folder), Run(out)
-    with_events = (folder / EVENTS_TABLE).is_file()
-    videos = (load_events if with_events else collection.load)(folder, split="all", val=0.0, test=0.0)
+    with_events = cut is None and (folder / EVENTS_TABLE).is_file()
+    parts = "" if cut is None else str(_write_repetitions(run.folder, cut(folder)))
+    root = folder.parent if parts and folder.is_file() else folder
+    load = load_events if with_events else partial(collection.load, repetitions=parts)
+    videos = load(root, split="all", val=0.0, test=0.0)
     _require_pairs(videos, folder)
     recipes = {name: read_recipe(f"fit_{name}", changes=changes) for name in ("pose", "image", "both")}
     extraction = _Extraction(
@@ -144,9 +154,9 @@ def fit(
             f"Fewer than {MIN_VIDEOS_TO_HOLD_OUT} videos of an action: none is held out, so the evaluation is on "
             "training videos."
         )
-    data: dict[str, Any] = {"root": str(folder.resolve()), "store": str(run.store.resolve()), "val": 0.0}
+    data: dict[str, Any] = {"root": str(root.resolve()), "store": str(run.store.resolve()), "val": 0.0}
     data["test"] = HELD_OUT_FRACTION if hold_out else 0.0
-    data |= {"name": "events"} if with_events else {}
+    data |= {"name": "events"} if with_events else {"repetitions": parts} if parts else {}
     recipe = replace(recipes[chosen], data={**recipes[chosen].data, **data})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Problem)  # the messages name the videos that are left out
@@ -195,13 +205,14 @@ class _Extraction:
         if chosen == "pose":
             return "pose", without_person
         height, width = build_encoder_with_loss(recipe).encoder.shape[:2]
-        filled = self._fill(partial(fill_store, size=(height, width)))
+        filled = self._fill(partial(fill_store, size=(height, width)), frame_parts)
         self._report_left_out(filled)
         return chosen, filled.broken
 
     def _extract_poses(self, modality: str) -> tuple[FitModality, dict[str, str]]:
         """Estimate the poses of all videos; return the modality they allow, and the videos without a person."""
-        filled = self._fill(partial(fill_poses, cache=Cache(self._cache or default_cache_folder())))
+        kept = Cache(self._cache or default_cache_folder())
+        filled = self._fill(partial(fill_poses, cache=kept), lambda video: [(pose_key(video), pose_source(video))])
         found, total = filled.written + filled.kept, filled.written + filled.kept + len(filled.broken)
         if modality == "pose":
             self._report_left_out(filled)
@@ -213,10 +224,14 @@ class _Extraction:
         self.add_message(f"Using images (a person was found in only {_of_all(found, total)}).")
         return "image", {}
 
-    def _fill(self, fill: Callable[..., FillSummary]) -> FillSummary:
-        """Fill the store with the videos."""
-        found = sources(self._videos)
-        return fill(self._run.store, found, workers=self._workers, limits=self._limits, progress=self._progress)
+    def _fill(
+        self, fill: Callable[..., FillSummary], parts_of: Callable[[Video], list[tuple[str, Source]]]
+    ) -> FillSummary:
+        """Fill the store with the parts of the videos; those that are broken are named by the videos."""
+        found = {key: (video.id, source) for video in self._videos for key, source in parts_of(video)}
+        sources = {key: source for key, (_, source) in found.items()}
+        filled = fill(self._run.store, sources, workers=self._workers, limits=self._limits, progress=self._progress)
+        return replace(filled, broken={found[key][0]: reason for key, reason in filled.broken.items()})
 
     def _report_left_out(self, filled: FillSummary) -> None:
         if filled.broken:
@@ -228,6 +243,13 @@ class _Extraction:
         self.messages.append(message)
         if self._on_status is not None:
             self._on_status(Status(0, 0, messages=(message,)))
+
+
+def _write_repetitions(folder: Path, rows: Iterable[Sequence[str]]) -> Path:
+    """Write the table that cuts sessions."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_table(folder / "repetitions.csv", [("video", "start", "end"), *rows])
+    return (folder / "repetitions.csv").resolve()
 
 
 def _of_all(found: int, total: int) -> str:
