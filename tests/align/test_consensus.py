@@ -55,6 +55,9 @@ def test_the_nearest_vote(sequences: list[np.ndarray]) -> None:
     ranked = [c for c in np.argsort(found.distances[3]).tolist() if c not in (0, 3)]
     assert found.nearest(0, 3) == ranked
     assert found.nearest(0, 3, neighbors=1) == ranked[:1]
+    assert found.nearest(0, 3, voters=ranked[1:]) == ranked[1:]
+    frames = np.arange(4.0)
+    np.testing.assert_array_equal(found.votes(0, 3, frames, voters=()), found.at(0, 3, frames)[None])
     np.testing.assert_array_equal(found.votes(0, 3, np.arange(5.0), neighbors=0), [found.maps[0, 3][:5]])
 
 

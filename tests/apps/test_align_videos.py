@@ -11,10 +11,13 @@ from torch import Tensor
 
 from inphase.align import matching
 from inphase.align.cost import contrastive_costs
+from inphase.align.matching import match
 from inphase.align.path import smooth_time_map
+from inphase.apps import align_videos as align_videos_module
 from inphase.apps.align_videos import Aligned, align_videos, medoid, synchronize
 from inphase.apps.alignment_files import OUTPUTS
 from inphase.apps.labels import Event, Labels
+from inphase.apps.verdict import Verdict, judge
 from inphase.media.frames import read_clip
 from inphase.media.recording import probe
 from inphase.models import embed_videos as embed_videos_module
@@ -199,6 +202,21 @@ def test_the_medoid_is_in_the_middle() -> None:
     middle = on_curve(LINE)
     strangers = [on_curve(LINE, noise=0.6, seed=seed) for seed in (1, 2, 3)]
     assert medoid([strangers[0], strangers[1], middle, strangers[2]]) == 2
+
+
+@pytest.mark.parametrize("wrong", [1, 2, 3])
+def test_a_clip_that_does_not_fit_has_no_vote(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = [np.linspace(0, 1, length) ** power for length, power in ((40, 1.0), (50, 1.3), (36, 0.8), (44, 1.1))]
+    right = [on_curve(each, noise=0.1, seed=k) for k, each in enumerate(moments)]
+    others = [on_curve(np.linspace(0.9, 0.1, 42 + k) ** 2, noise=0.1, seed=9 + k) for k in range(wrong)]
+    alone, beside = synchronize(right), synchronize([*right, *others])
+    np.testing.assert_array_equal(beside.seconds[:, : len(right)], alone.seconds)
+    judged = [judge(right[0], other, match(right[0], other)).judgment for other in (*right[1:], *others)]
+    assert "do_not_trust" not in judged[:3]
+    assert judged[3:] == ["do_not_trust"] * wrong
+    # Where all of them vote, the wrong ones move the others.
+    monkeypatch.setattr(align_videos_module, "judge", lambda *_: Verdict("good", 1.0))
+    assert not np.array_equal(synchronize([*right, *others]).seconds[:, : len(right)], alone.seconds)
 
 
 def test_constant_speed_is_left_alone() -> None:
