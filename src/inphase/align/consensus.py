@@ -175,7 +175,7 @@ def consensus_alignment(direct: Alignment, found: Consensus) -> Alignment:
 
 def agree_on_reference(
     direct: Sequence[Alignment],
-    sequences: Sequence[Frames],
+    maps: PairwiseMaps,
     *,
     reference: int,
     near: Sequence[float],
@@ -188,7 +188,7 @@ def agree_on_reference(
     The confidence of a frame is the share of the paths that lie within `near` frames of the median, a number for each
     sequence.
     """
-    maps, frames = align_pairwise(sequences), np.arange(len(sequences[reference]), dtype=np.float64)
+    frames = np.arange(direct[reference].shape[0], dtype=np.float64)
     agreed = []
     for number, found in enumerate(direct):
         if number == reference:

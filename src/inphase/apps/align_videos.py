@@ -326,7 +326,7 @@ def synchronize(
 ) -> Synchronization:
     """Align all embeddings with the reference; three or more vote on each alignment (`inphase.align.consensus`).
 
-    Those whose own alignment with the reference is not to be trusted have no vote.
+    Those whose alignment with the reference, their own or the one agreed on, is not to be trusted have no vote.
 
     With `subsequence` the reference is a short action that is located inside each of the others. With `drop` frames
     without a counterpart are left out and get a time between those of their neighbors (see `match`). `smooth` above 0
@@ -343,9 +343,11 @@ def synchronize(
     )
     if len(embeddings) > 2 and not subsequence and drop is None and cost == "contrastive":
         near = [TOLERANCE_SECONDS * (rate_of(each.times) or 0.0) + 0.5 for each in embeddings]
-        fit = [judge(embeddings[reference], *each).judgment for each in zip(embeddings, matches, strict=True)]
-        voters = [number for number, judgment in enumerate(fit) if judgment != "do_not_trust"]
-        matches = agree_on_reference(matches, embeddings, reference=reference, near=near, voters=voters)
+        direct, maps, voters = matches, align_pairwise(embeddings), set(range(len(embeddings)))
+        for _ in range(2):
+            fit = [judge(embeddings[reference], *each).judgment for each in zip(embeddings, matches, strict=True)]
+            voters -= {number for number, judgment in enumerate(fit) if judgment == "do_not_trust"}
+            matches = agree_on_reference(direct, maps, reference=reference, near=near, voters=voters)
     columns = [found.time_map(clock, other.times) for found, other in zip(matches, embeddings, strict=True)]
     if smooth > 0:
         columns = [
