@@ -2,6 +2,11 @@
 
 python -m benchmarks.consensus golfdb ROOT [--split test] [--model RUN] [--limit N]
 python -m benchmarks.consensus signs ROOT [--people P001 P002 …]
+python -m benchmarks.consensus strangers ROOT [--limit FOLDERS]
+
+The last adds one to three clips of other actions to folders of six golf swings, and counts the swings whose verdict
+changes: where all clips vote, and where those that fit do (`inphase.apps.align_videos.synchronize`). ROOT holds golfdb,
+workout_reps and lsa64_signs.
 
 Poses and images are embedded once and cached in the cache folder of the user. Events are carried between all pairs of
 clips of different people; the clips between them are used without their labels. Errors are in frames.
@@ -13,13 +18,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inphase.align.consensus import PairwiseMaps, align_pairwise, barycenter, transpose
+from inphase.align.consensus import PairwiseMaps, agree_on_reference, align_pairwise, barycenter, transpose
 from inphase.align.matching import match_many
+from inphase.apps.align_videos import synchronize
+from inphase.apps.verdict import judge
 from inphase.data import golfdb
 from inphase.models.embed_videos import Model, embed_each, load_joint_encoder, open_encoder
 from inphase.models.embedding import Embedding
@@ -131,9 +140,40 @@ def _through_template(
     return [transpose(each).frame_map() for each in found], [(clock, each.frame_map()) for each in found]
 
 
+def add_strangers(root: Path, encoder: JointEncoder, folders: int, *, swings: int = 6) -> None:
+    """Print how many swings of golf folders get another verdict where clips of other actions are among them."""
+    strangers = [root / "workout_reps/videos/squat_14.mp4", root / "workout_reps/videos/push-up_9.mp4"]
+    strangers += sorted((root / "lsa64_signs").rglob("*.mp4"))[3:4]
+    rng, clips = np.random.default_rng(0), golfdb.load(root / "golfdb", split="train")
+    changed = {(way, number): [0, 0] for way in ("all vote", "those that fit") for number in (1, 2, 3)}
+    for folder in range(folders):
+        view = ("face-on", "down-the-line")[folder % 2]
+        ids = rng.choice([each.id for each in clips if each.notes["view"] == view], swings, replace=False)
+        paths = [root / "golfdb/videos" / f"{each}.mp4" for each in ids]
+        embedded, _ = embed_each([*paths, *strangers], encoder=encoder, cache=open_cache(None))
+        found = list(embedded.values())
+        for way, number in changed:
+            agree = _let_all_vote if way == "all vote" else agree_on_reference
+            with patch("inphase.apps.align_videos.agree_on_reference", agree):
+                alone, beside = (synchronize(found[:count]) for count in (swings, swings + number))
+            pairs = [
+                [judge(found[0], found[k], each.matches[k]).judgment for each in (alone, beside)]
+                for k in range(1, swings)
+            ]
+            changed[way, number][0] += sum(a != b for a, b in pairs)
+            changed[way, number][1] += len(pairs)
+    print("| votes | clips of other actions | swings with another verdict |\n|---|---|---|")
+    for (way, number), (count, total) in changed.items():
+        print(f"| {way} | {number} | {count} of {total} |")
+
+
+def _let_all_vote(*arguments: Any, voters: object, **options: Any) -> Any:
+    return agree_on_reference(*arguments, **options)
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("data", choices=("golfdb", "signs"))
+    arguments.add_argument("data", choices=("golfdb", "signs", "strangers"))
     arguments.add_argument("root", type=Path)
     arguments.add_argument("--split", default="test")
     arguments.add_argument("--people", nargs="*", default=())
@@ -145,6 +185,9 @@ def main() -> None:
     encoder = load_joint_encoder() if model is None else open_encoder(model)
     if not isinstance(encoder, JointEncoder):
         arguments.error(f"{model} is not a run that trained both parts")
+    if given.data == "strangers":
+        add_strangers(given.root, encoder, given.limit or 10)
+        return
     read = read_golf(given.root, given.split, given.limit) if given.data == "golfdb" else None
     clips = read_signs(given.root, given.people) if read is None else read
     embedded, failed = embed_each([each.path for each in clips], encoder=encoder, cache=open_cache(None))

@@ -1,6 +1,7 @@
 """Measure how well repetitions are found in workout_reps and quva_repetition, beside autocorrelation.
 
 python -m benchmarks.repetitions ROOT [--cache DIR] [--details]
+python -m benchmarks.repetitions ROOT --people
 
 ROOT holds both folders. Settings were chosen on every other video of each index.csv, the first included ("chosen on");
 the others are the "other half". It is no clean test set: settings that tied on the first half were decided by it.
@@ -12,22 +13,26 @@ overlap (intersection over union) of 0.5.
   repetitions       `inphase cut SESSION`
   like              `inphase cut SESSION --like CLIP`, where the clip is the first true cycle; videos of three or more
 
+With --people, the clip is the first true cycle of another person: all pairs of workout videos of one action with two
+or more repetitions, by images and, where both videos show a person, by body pose (`inphase align … --session`).
+
 In workout_reps a mark is the start position; the last repetition ends a median period later, or with the video. In
 quva_repetition a mark is the end of a cycle, and the first begins with the video.
 """
 
 import argparse
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 
 import numpy as np
 
-from inphase.apps.sessions import Repetition, cut_embedding, find_spans, principal_basis
-from inphase.models import Embedding
-from inphase.models.embed_videos import embed_video
+from inphase.apps.sessions import Repetition, cut_embedding, find_spans, principal_basis, shared_part
+from inphase.models import Embedding, Encoder
+from inphase.models.embed_videos import embed_video, load_joint_encoder
+from inphase.models.joint_encoder import has_route
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.storage.cache import open_cache
 
@@ -46,9 +51,11 @@ class Session:
     spans: list[Span]
 
 
-def read_sessions(root: Path, cache: Path | None) -> Iterator[Session]:
-    encoder, kept = PooledFeatures(), open_cache(cache)
-    for pack in PACKS:
+def read_sessions(
+    root: Path, cache: Path | None, *, encoder: Encoder | None = None, packs: Sequence[str] = PACKS
+) -> Iterator[Session]:
+    encoder, kept = encoder or PooledFeatures(), open_cache(cache)
+    for pack in packs:
         with (root / pack / "index.csv").open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
         for number, row in enumerate(rows):
@@ -120,12 +127,39 @@ def print_group(name: str, method: str, results: list[tuple[Session, list[Span]]
     )
 
 
+def find_by_others(sessions: Sequence[Session]) -> Iterator[tuple[str, Session, list[Span]]]:
+    """Find the repetitions of each person by the clip of each other: modality, session, spans."""
+    several = [each for each in sessions if len(each.boundaries) > 1]
+    for session, other in permutations(several, 2):
+        if session.id.split("_")[0] != other.id.split("_")[0]:
+            continue
+        clip = other.embedding.part(*other.spans[0])
+        width = clip.routes[0].width
+        images = [Embedding(each.values[:, width:], each.times) for each in (session.embedding, clip)]
+        ways = {"image": images, "pose": shared_part(session.embedding, clip)}
+        if not (has_route(session.embedding, 0) and has_route(clip, 0)):
+            del ways["pose"]
+        for name, (whole, like) in ways.items():
+            if len(like) <= len(whole):
+                yield name, session, [(each.start, each.end) for each in find_spans(whole, like)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path)
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--details", action="store_true")
+    parser.add_argument("--people", action="store_true")
     given = parser.parse_args()
+    if given.people:
+        sessions = list(read_sessions(given.root, given.cache, encoder=load_joint_encoder(), packs=PACKS[:1]))
+        ways = list(find_by_others(sessions))
+        print("| videos | modality | count within one | boundary | precision | recall |\n|---|---|---|---|---|---|")
+        for action in ("push-up", "pull-up", "squat"):
+            for way in ("image", "pose"):
+                rows = [(each, spans) for name, each, spans in ways if name == way and each.id.startswith(action)]
+                print_group(f"{action}s by another's clip", way, rows)
+        return
     sessions = list(read_sessions(given.root, given.cache))
     print("| videos | method | count within one | boundary | precision | recall |\n|---|---|---|---|---|---|")
     for method in ("autocorrelation", "repetitions", "like"):

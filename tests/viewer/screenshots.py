@@ -6,14 +6,20 @@ import tempfile
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
+import inphase
+from inphase.apps.labels import Event, Labels
+from inphase.data import stage_videos
+from inphase.media.render import write_mp4
 from inphase.playback import write_playback
+from inphase.stage.take import FPS
 from tests.viewer.conftest import answered, settle
 from tests.viewer.demo import write_demo
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 SECOND = 1.62
+KEY_POSITIONS = ((0.033, "address"), (0.1, "toe up"), (0.7, "top"), (1.333, "impact"), (2.4, "finish"))
 
 
 def main() -> None:
@@ -47,7 +53,27 @@ def main() -> None:
             page.get_by_role("slider", name="Opacity of the second video").fill("0.5")
             page.evaluate("() => document.activeElement.blur()")
             _take(page, IMAGES / "overlay.webp", height=700)
+        _compare(browser, Path(made))
         browser.close()
+
+
+def _compare(browser: Browser, folder: Path) -> None:
+    """Compare two drawn golfers, as docs/lab/compare.md does, and keep the sheet and the top of the report."""
+    drawn = stage_videos.load(split="test", actions=["golf_swing"], videos=3, level="plain", size=384)
+    for name, video in (("pro", drawn[0]), ("student", drawn[2])):
+        assert video.render is not None
+        write_mp4(folder / f"{name}.mp4", video.render().frames, fps=FPS)
+    labels = Labels(events=tuple(Event(second, name) for second, name in KEY_POSITIONS))
+    compared = inphase.compare_videos(folder / "student.mp4", folder / "pro.mp4", labels=labels)
+    compared.write(folder / "compared")
+    with Image.open(folder / "compared" / "positions.png") as sheet:
+        sheet.resize((1200, round(1200 * sheet.height / sheet.width))).save(
+            IMAGES / "compare.webp", quality=82, method=6
+        )
+    page = browser.new_page(viewport={"width": 1280, "height": 720})
+    page.goto((folder / "compared" / "report.html").as_uri())
+    taken = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    taken.save(IMAGES / "compare-report.webp", quality=82, method=6)
 
 
 def _mark(page: Page) -> None:
