@@ -1,14 +1,19 @@
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import inphase.apps.pose3d.reconstruct_pose
 from inphase.apps.pose3d import read_reconstruction
 from inphase.data import stage_videos
 from inphase.data.frame_source import select_joints
 from inphase.data.video import Video
 from inphase.models import AudioEncoder, PoseEncoder, save_encoder
+from inphase.models.embed_videos import EmbeddedVideos, embed_videos
 from inphase.playback import read_playback
 from inphase.pose import pose_store
 from inphase.pose.pose import JOINTS13, Pose
@@ -17,6 +22,7 @@ from tests.commands import type_command as run
 from tests.media.recordings import write_video
 
 pytestmark = pytest.mark.slow
+reconstruct_pose_module = inphase.apps.pose3d.reconstruct_pose
 
 
 @pytest.fixture
@@ -75,6 +81,39 @@ def test_own_videos_of_any_kind_are_followed_once_and_played(
     assert "nobody.mp4 shows no person" in " ".join(capsys.readouterr().err.split())
     assert run(monkeypatch, "pose3d", *map(str, (*files[:2], files[4])), *words) == 1
     assert "2 of 3 do" in " ".join(capsys.readouterr().err.split())
+
+
+def test_files_are_aligned_by_pose_and_images_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    takes = [select_joints(video) for video in stage_videos.load(split="test", actions=["squat"], videos=4)]
+    files = [tmp_path / f"{number}.mp4" for number in range(4)]
+    for file in files:
+        write_video(file, count=24)
+
+    def follow(path: Path, **_: object) -> Pose:
+        whole = posed(takes[files.index(path)])
+        some = np.linspace(0, len(whole.times) - 1, 24).astype(int)
+        arrays = {name: getattr(whole, name)[some] for name in ("keypoints", "visibility", "found")}
+        return replace(whole, **arrays, times=np.arange(24) / 30)
+
+    embedded: list[str] = []
+
+    def watched(paths: Sequence[Path], **given: Any) -> EmbeddedVideos:
+        found = embed_videos(paths, **given)
+        embedded.append(found.encoder.modality)
+        return found
+
+    monkeypatch.setattr(pose_store, "estimate_pose", follow)
+    monkeypatch.setattr(reconstruct_pose_module, "embed_videos", watched)
+    words = [*map(str, files), "--cache", str(tmp_path / "cache"), "--out", str(tmp_path / "out")]
+    for modality in ("auto", "both", "pose", "image"):
+        assert run(monkeypatch, "pose3d", *words, "--modality", modality) == 0
+        assert read_reconstruction(tmp_path / "out" / "pose3d.npz").joints3d.shape == (24, 13, 3)
+    assert embedded == ["both", "both", "pose", "image"]
+    words = ["--data", "stage", "--action", "squat", "--modality", "both"]
+    assert run(monkeypatch, "pose3d", *words) == 1
+    assert "a data set has keypoints and no images" in capsys.readouterr().err
 
 
 def posed(video: Video) -> Pose:

@@ -10,6 +10,7 @@ import torch
 from inphase.align.recursion import cycle_consistency
 from inphase.evaluation import TASKS, select, value_of
 from inphase.evaluation.report import to_json
+from inphase.models import load_encoder
 from inphase.reproduction import STUDIES, STUDY_DATA, Reproduction, Setup, StudyData, reproduce
 from inphase.reproduction import study_runs as runs_module
 from inphase.reproduction.figures import alignment_tables
@@ -371,8 +372,26 @@ def test_wrong_words_are_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "no study 'tables': choose one of ablation" in capsys.readouterr().err
     assert run(monkeypatch, "reproduce", "ablation", "--data", "golfdb") == 1
     assert "golfdb is read from a folder" in capsys.readouterr().err
-    assert run(monkeypatch, "reproduce", "ablation", "--modality", "both") == 1
-    assert "modality 'both' is not available yet" in capsys.readouterr().err
+    assert run(monkeypatch, "reproduce", "ablation", "--modality", "both", "--set", "encoder.hidden=[8]") == 1
+    assert "'both' needs the recipes of pose and image" in capsys.readouterr().err
+
+
+def test_both_trains_two_heads_and_measures_them_together(tmp_path: Path) -> None:
+    for part, encoder in (("pose", 'name = "pose"'), ("image", 'name = "motion"\nsize = [32, 32]')):
+        own = f"[encoder]\n{encoder}\nhidden = [8]\ndimension = 8\n[loss]\nname = 'gta'\n[data]\nname = 'stage'\n"
+        (tmp_path / f"{part}.toml").write_text(own)
+    shared = [change for change in TINY if not change.startswith("encoder.")]
+    parts = [f"encoder.{part}={tmp_path / part}.toml" for part in ("pose", "image")]
+    result = reproduce(
+        "synchronization", tmp_path, modality="both", seeds=1, methods=("gta",), changes=(*shared, *parts), workers=1
+    )
+    assert not result.failed
+    rows = {row["name"]: row["scores"] for row in result.to_dict()["rows"]}
+    assert 0 <= rows["GTA"]["event error, contrastive DTW"]["mean"] < 60
+    assert rows["GTA"]["event error, DTW"] != rows["untrained"]["event error, DTW"]
+    (run_folder,) = (tmp_path / "runs").iterdir()
+    assert {"pose", "image", "encoder.safetensors"} <= {file.name for file in run_folder.iterdir()}
+    assert load_encoder(run_folder).modality == "both"
 
 
 def test_a_data_set_is_added_by_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import inphase
 from inphase.evaluation.scores import select
 from inphase.models.joint_encoder import JointEncoder
 from inphase.training import read_recipe, train
-from inphase.training.recipe import part_recipes
+from inphase.training.recipe import list_recipes, part_recipes
 
 RECIPE = """
 [data]
@@ -48,7 +48,12 @@ def test_parts_keep_their_settings_but_for_those_given(recipe: Path, tmp_path: P
         assert part.optimizer == base.optimizer
         assert part.data["videos"] == 4
     assert part_recipes(read_recipe("golf_pose")) == {}
-    assert part_recipes(read_recipe("golf_both_tcc"))["image"].loss == read_recipe("golf_image_tcc").loss
+    both, image = ({name.removeprefix(f"golf_{kind}") for name in list_recipes()} for kind in ("both", "image"))
+    methods = {name for name in both & image if name.startswith("_")}
+    assert {"_gta", "_tcc", "_lav", "_lrprop", "_scl", "_vava"} <= methods
+    for method in methods:
+        for name, part in part_recipes(read_recipe(f"golf_both{method}")).items():
+            assert part.loss == read_recipe(f"golf_{name}{method}").loss
     # A store of poses alone is no store of images.
     stored = part_recipes(read_recipe("golf_both", changes=[f"data.store={tmp_path}"]))
     assert "store" in stored["pose"].data

@@ -15,6 +15,7 @@ from inphase.cli.options import (
     CacheFolder,
     Embedding,
     Fps,
+    Modality,
     Model,
     Out,
     RequiredModel,
@@ -30,7 +31,6 @@ from inphase.cli.options import (
 
 CORPUS_HELP = "folders of videos, video files"
 STUDENTS_HELP = "videos, folders or patterns of students, then the video of the pro"
-QUERY_HELP = "video files: the query, then others of the same action"
 Folder = Annotated[Positional[Path], arg(metavar="DIR", help="a folder with a playback.json")]
 
 
@@ -215,10 +215,13 @@ def retrieve(
 
 
 def pose3d(
-    videos: Annotated[Positional[tuple[Path, ...]], arg(metavar="QUERY OTHERS…", help=QUERY_HELP)] = (),
+    videos: Annotated[
+        Positional[tuple[Path, ...]], arg(metavar="QUERY OTHERS…", help="the query, then other videos")
+    ] = (),
     *,
     out: Out = Path("out/pose3d"),
     model: Model = None,
+    modality: Modality = "auto",
     data: str = "",
     root: Path | None = None,
     action: str = "",
@@ -242,8 +245,7 @@ def pose3d(
         flips: do not mirror left-handed people among right-handed ones, or the reverse.
     """
     options = dict(locals())
-    done = "pose3d.npz, pose3d.png and the playback are in {out}: {view}"
-    run("reconstruct_pose", max_views=options.pop("views"), **options, done=done)
+    run("reconstruct_pose", max_views=options.pop("views"), **options, done="the body is in {out}: {view}")
 
 
 def view(folder: Folder, *, port: int = 0, edit: bool = False, open: bool = True) -> None:

@@ -98,10 +98,11 @@ def reproduce(
 
     `study` is a name of `STUDIES` or of a figure in `FIGURES`, as "minima", or a `Study` of your own. `data` is a name
     of `STUDY_DATA`, read from the folder `root` and, where given, from a `store` of its poses or frames. `modality` is
-    "pose" or "image"; "auto" is that of the data set. `budget` is small, medium or full: an eighth, half or all of the
-    recipe's steps; for images full is the paper's network and its 150,000 steps. `methods` chooses some, as gta and
-    tcc; `changes`, as "run.steps=10", apply to every recipe. `workers` runs are trained at a time: by default one per
-    core for pose, one per GPU for images. Each has one GPU, and several share one if there are more of them than GPUs.
+    "pose", "image", or "both", which trains a head of each; "auto" is that of the data set. `budget` is small, medium
+    or full: an eighth, half or all of the recipe's steps; for images full is the paper's network and its 150,000 steps.
+    `methods` chooses some, as gta and tcc; `changes`, as "run.steps=10", apply to every recipe. `workers` runs are
+    trained at a time: by default one per core for pose, otherwise one per GPU. Each has one GPU, and several share one
+    if there are more of them than GPUs.
 
     Runs are stored in `out` and shared by studies; after an interruption the same call resumes.
     """
@@ -110,8 +111,6 @@ def reproduce(
     chosen = _find_study(study)
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
-    if modality == "both":
-        raise ValueError("modality 'both' is not available yet: use auto, pose or image")
     if modality == "auto" and data in STUDY_DATA:
         modality = STUDY_DATA[data].modality
     setup = Setup(data, root, store, modality, budget, seeds, tuple(methods), tuple(changes))

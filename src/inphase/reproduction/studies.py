@@ -139,8 +139,8 @@ def _ablate(contrastive: bool, cycle: bool, minimum: str = "smooth") -> Changes:
 
 
 def _recognition_rows(setup: Setup) -> list[StudyRow]:
-    """Train every method in the three modes; pose has no backbone, and a small budget trains none."""
-    if setup.modality == "pose" or setup.budget == "small":
+    """Train every method in the three modes; pose has no backbone to train, nor have both, and a small budget none."""
+    if setup.modality != "image" or setup.budget == "small":
         return method_rows(_published_recognition("only_bn"))
     return [
         row

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from inphase.evaluation.report import Figure
     from inphase.reproduction.results import Results
 
-MODALITIES = ("pose", "image")
+MODALITIES = ("pose", "image", "both")
 BUDGETS = ("small", "medium", "full")
 Changes = Mapping[str, Mapping[str, Any]]  # table → key → value
 
@@ -264,7 +264,8 @@ def differences_from(setup: Setup, *, data: str) -> str:
     if setup.about.label != data:
         reasons.append(f"the paper's are of {data}, these of {setup.about.label}")
     if setup.modality != "image":
-        reasons.append(f"the paper's network embeds images, this one {setup.modality}")
+        seen = "pose and images" if setup.modality == "both" else setup.modality
+        reasons.append(f"the paper's network embeds images, this one {seen}")
     elif setup.budget != "full":
         reasons.append("the paper trains a larger network for 150,000 steps")
     if setup.about.caveat:

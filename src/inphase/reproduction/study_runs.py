@@ -28,6 +28,7 @@ from inphase.data.stream import GroupStream
 from inphase.data.video import read_pose
 from inphase.evaluation.evaluate import Evaluation, measure
 from inphase.models import Encoder, load_encoder
+from inphase.models.joint_encoder import PARTS, JointEncoder
 from inphase.progress import Progress
 from inphase.reproduction.study import LOSS_TABLES, Changes, Setup
 from inphase.runs import CachedFeatures
@@ -35,6 +36,7 @@ from inphase.storage.files import atomic_write
 from inphase.storage.settings import Table
 from inphase.training import Recipe, change_recipe, list_recipes, read_recipe, train
 from inphase.training.build import build_encoder_with_loss
+from inphase.training.recipe import part_recipes
 
 # Steps as a fraction of the recipe's; for images, "full" is the paper's network and its 150,000 steps.
 STEP_FRACTIONS: Mapping[str, float] = {"small": 1 / 8, "medium": 1 / 2, "full": 1.0}
@@ -54,12 +56,13 @@ def make_recipe(setup: Setup, method: str, changes: Changes | None = None) -> Re
         # A backbone is trained where the data set's recipe freezes it: on a GPU if there is one.
         run = {key: value for key, value in recipe.run.items() if key != "accelerator"}
         recipe = replace(recipe, encoder=read_recipe("image_gta").encoder, run=run)
-    run = {**recipe.run, "steps": max(1, round(recipe.run.get("steps", 1000) * STEP_FRACTIONS[setup.budget]))}
+    steps = max(part.run.get("steps", 1000) for part in part_recipes(recipe).values() or [recipe])
+    run = {**recipe.run, "steps": max(1, round(steps * STEP_FRACTIONS[setup.budget]))}
     recipe = replace(recipe, data=_data_table(setup), validation={"fraction": 0.0}, run=run)
     recipe = change_tables(change_recipe(recipe, setup.changes), changes)
-    if setup.data == "stage" and setup.modality == "image" and setup.root is None:
-        size = recipe.encoder.get("size", [224, 224])[0]  # drawn at the size of the encoder
-        recipe = replace(recipe, data={"size": size, **recipe.data})
+    if setup.data == "stage" and setup.modality != "pose" and setup.root is None:
+        encoder = part_recipes(recipe).get("image", recipe).encoder
+        recipe = replace(recipe, data={"size": encoder.get("size", [224, 224])[0], **recipe.data})  # drawn at that size
     if method == "supervised" and recipe.loss.get("kind", "phase") == "phase":
         recipe = change_tables(recipe, {"loss": {"outputs": _count_phases(recipe.data)}})
     return recipe
@@ -85,13 +88,30 @@ def recipe_families(setup: Setup) -> list[str]:
 
 
 def _find_recipe(setup: Setup, method: str) -> Recipe:
-    """Read the recipe of a method; where it has none, GTA's with the loss as its source sets it."""
+    """Read the recipe of a method; where it has none, GTA's with the loss as its source sets it.
+
+    The parts of "both" have the recipes of pose and image.
+    """
+    if setup.modality == "both":
+        loss = dict(LOSS_TABLES.get(method, {"name": method}))
+        # The paper's network is one of images alone.
+        parts = {part: _name_recipe(replace(setup, modality=part, budget="small"), method) for part in PARTS}
+        return Recipe({}, {"name": "both", **parts}, loss)
+    name = _name_recipe(setup, method)
+    recipe = read_recipe(name)
+    return (
+        recipe if name.endswith(f"_{method}") else replace(recipe, loss=dict(LOSS_TABLES.get(method, {"name": method})))
+    )
+
+
+def _name_recipe(setup: Setup, method: str) -> str:
+    """Find the recipe of a method, or GTA's."""
     for name in recipe_families(setup):
         if f"{name}_{method}" in list_recipes():
-            return read_recipe(f"{name}_{method}")
+            return f"{name}_{method}"
     for name in recipe_families(setup):
         if f"{name}_gta" in list_recipes():
-            return replace(read_recipe(f"{name}_gta"), loss=dict(LOSS_TABLES.get(method, {"name": method})))
+            return f"{name}_gta"
     raise ValueError(f"no recipe ships for {', '.join(recipe_families(setup))}")
 
 
@@ -176,7 +196,7 @@ def run_job(job: TrainingJob, out: Path, progress: Progress) -> None:
     device = torch.device("cuda" if _on_gpu(job.recipe) else "cpu")
     if job.seed is None:
         torch.manual_seed(0)
-        encoder = build_encoder_with_loss(job.recipe).encoder.to(device).eval()
+        encoder = _build_untrained(job.recipe).to(device).eval()
     else:
         _train(replace(job.recipe, run={**job.recipe.run, "seed": job.seed}), folder, out=out, progress=progress)
         encoder = load_encoder(folder, device=device)
@@ -192,6 +212,12 @@ def run_job(job: TrainingJob, out: Path, progress: Progress) -> None:
                 errors.append(error)
     if errors:
         raise errors[0] if len(errors) == 1 else MeasurementError("; ".join(map(str, errors)))
+
+
+def _build_untrained(recipe: Recipe) -> Encoder:
+    """Build the encoder of a recipe with random weights."""
+    parts = {name: build_encoder_with_loss(part).encoder for name, part in part_recipes(recipe).items()}
+    return JointEncoder(**parts) if parts else build_encoder_with_loss(recipe).encoder
 
 
 def _train(recipe: Recipe, folder: Path, *, out: Path, progress: Progress) -> None:
@@ -236,9 +262,15 @@ def _measure(
         source = open_frame_source(
             encoder, load_videos(measurement.data, split=split), store=measurement.data.get("store"), name=name
         )
-        if not encoder.is_frozen:
+        if isinstance(encoder, JointEncoder):
+            image = add_features(encoder.image, source.parts["image"], split)
+            return replace(source, parts={**source.parts, "image": image})
+        return add_features(encoder, source, split)
+
+    def add_features(network: Encoder, source: FrameSource, split: str) -> FrameSource:
+        if not network.is_frozen:
             return source
-        kept = CachedFeatures(encoder, source, folder=features)
+        kept = CachedFeatures(network, source, folder=features)
         kept.compute_all(lambda done, total: progress(f"computing features of {split}", done, total))
         return kept.source
 

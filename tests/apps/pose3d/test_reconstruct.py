@@ -5,12 +5,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inphase.apps.pose3d import Performance, gather, read_reconstruction, reconstruct, write_reconstruction
+from inphase.align.consensus import PairwiseMaps
+from inphase.apps.pose3d import (
+    Performance,
+    choose_partners,
+    gather,
+    read_reconstruction,
+    reconstruct,
+    write_reconstruction,
+)
 from inphase.apps.pose3d.adjustment import Bundle
 from inphase.apps.pose3d.reconstruct import _facing
 from inphase.apps.pose3d.reconstruction_files import draw_reconstruction, make_pose_track, make_skeleton_playback
 from inphase.apps.pose3d.views import Views
 from inphase.data.video import Video
+from inphase.models.embedding import Embedding
 from inphase.playback import read_playback, write_playback
 from inphase.pose.pose import JOINTS13, mirrored
 from tests.apps.pose3d.scenes import about_hips, distance, film, videos
@@ -160,3 +169,35 @@ def test_a_body_along_the_line_of_sight_is_not_believed(monkeypatch: pytest.Monk
     found = reconstruct(views, flips=False)
     assert np.abs(found.joints3d[..., :2] - scene.body[..., :2]).mean() < 0.08
     assert found.spread < 15
+
+
+def arc(frames: int, *, noise: float = 0.0) -> Embedding:
+    """Embed a motion along half a circle, with that many frames at 30 fps."""
+    angle = np.linspace(0, np.pi, frames)
+    rows = np.stack([np.cos(angle), np.sin(angle), np.zeros(frames)], axis=1)
+    rows += noise * np.random.default_rng(frames).normal(size=rows.shape)
+    return Embedding((rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32), np.arange(frames) / 30)
+
+
+def test_partners_are_ranked_by_distance_and_have_the_seconds_of_the_query() -> None:
+    query, slow, strange, quick = arc(31), arc(61), arc(41, noise=2.0), arc(16)
+    times = query.times[::2]
+    chosen = choose_partners([query, slow, strange, quick], times, count=3)
+    assert chosen[-1].index == 1, "the strange one comes last"
+    seconds = {partner.index: partner.seconds for partner in chosen}
+    np.testing.assert_allclose(seconds[0], 2 * times, atol=2 / 30)
+    np.testing.assert_allclose(seconds[2], times / 2, atol=2 / 30)
+    assert [partner.index for partner in choose_partners([query, slow, strange, quick], times, count=2)] == [
+        partner.index for partner in chosen[:2]
+    ]
+
+
+def test_other_videos_outvote_an_alignment_that_slips_by_a_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
+    same = np.arange(31.0)
+    maps = {(a, b): same for a in range(4) for b in range(4) if a != b}
+    maps[0, 1] = np.minimum(same + 12, 30)
+    found = PairwiseMaps(maps, 1.0 - np.eye(4))
+    monkeypatch.setattr("inphase.apps.pose3d.views.align_from", lambda *_, **__: found)
+    embeddings = [arc(31)] * 4
+    for partner in choose_partners(embeddings, embeddings[0].times, count=3):
+        np.testing.assert_allclose(partner.seconds, embeddings[0].times)

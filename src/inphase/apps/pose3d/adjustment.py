@@ -29,6 +29,8 @@ Index = NDArray[np.int64]
 
 # Maximum number of adjustment steps.
 ROUNDS = 30
+# Scales of cameras beyond e to this power, as a step far off tries them, would overflow.
+MAX_LOG_SCALE = 20.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +162,7 @@ class _Problem:
         bundle = self._bundle
         return Bundle(
             Rotation.from_rotvec(_with_query(turns)).as_matrix() @ bundle.rotations,
-            bundle.scales[0] * np.exp(np.concatenate([np.zeros(1), scales])),
+            bundle.scales[0] * np.exp(np.clip(np.concatenate([np.zeros(1), scales]), -MAX_LOG_SCALE, MAX_LOG_SCALE)),
             positions.reshape(bundle.positions.shape),
             joints.reshape(bundle.joints.shape),
             self._priors.nearness,

@@ -17,13 +17,21 @@ from inphase.apps.pose3d.reconstruction_files import (
     make_skeleton_playback,
     write_reconstruction,
 )
-from inphase.apps.pose3d.views import MIN_VIEWS, Performance, Reconstruction, choose_partners, gather
+from inphase.apps.pose3d.views import (
+    MIN_VIEWS,
+    Performance,
+    Reconstruction,
+    choose_partners,
+    embed_performance,
+    gather,
+)
 from inphase.data import DATASETS
 from inphase.data.frame_source import select_joints
 from inphase.data.video import Video
 from inphase.media.recording import NamedVideo, open_recordings
 from inphase.models import Encoder, load_shipped
-from inphase.models.embed_videos import Model, estimate_poses, open_encoder
+from inphase.models.embed_videos import Model, embed_videos, estimate_poses, open_encoder
+from inphase.models.encoder import ModalityChoice
 from inphase.models.joint_encoder import JointEncoder
 from inphase.playback import write_playback
 from inphase.pose.pose import JOINTS13
@@ -136,6 +144,7 @@ def reconstruct_pose(
     videos: Sequence[Path | str] = (),
     *,
     model: Model = None,
+    modality: ModalityChoice = "auto",
     data: str = "",
     root: Path | None = None,
     action: str = "",
@@ -150,35 +159,37 @@ def reconstruct_pose(
 
     The others are aligned with the query, so that every frame of it has one view per video. Give video files, the query
     first, or a data set with keypoints (`data`, `root`, `action`, and the id of the `query` in it). `model` is a run
-    folder, an encoder file or an `Encoder` of poses; by default the shipped one. The `max_views` videos that align best
-    are used, the query included. `fps` is the frame rate of a data set that does not state one. `flips` tries people of
-    the opposite handedness as mirror images. `cache` is the folder of cached poses.
+    folder, an encoder file or an `Encoder`; without one, `modality` chooses a shipped encoder: "auto" is both pose and
+    images for files, and pose for a data set, which has no images. The videos vote on each alignment. The `max_views`
+    videos that align best are used, the query included. `fps` is the frame rate of a data set that does not state one.
+    `flips` tries people of the opposite handedness as mirror images. `cache` is the folder of cached poses and images.
     """
     if bool(videos) == bool(data):
         raise ValueError("name video files (the query, then others) or a data set, one of the two")
-    encoder = _pose_encoder(model)
     left_out: dict[Path, str] = {}
     if videos:
-        sequences, left_out = _estimate([Path(video) for video in videos], cache=cache, progress=progress)
+        poses = Cache(cache or default_cache_folder())
+        sequences, left_out = _estimate([Path(video) for video in videos], cache=poses, progress=progress)
+        files = [each.recording.path for each in sequences if each.recording is not None]
+        found = embed_videos(files, model=model, modality=modality, cache=poses, progress=progress).embeddings
     else:
+        encoder = _pose_encoder(model, modality)
         sequences = _select(data, root, action=action, query=query, fps=fps)
+        found = [embed_performance(encoder, each.performance) for each in sequences]
     first, others = sequences[0], sequences[1:]
-    partners = choose_partners(
-        encoder,
-        first.performance,
-        [other.performance for other in others],
-        count=max_views - 1,
-        progress=stage_progress(progress, "aligning"),
-    )
+    report = stage_progress(progress, "aligning")
+    partners = choose_partners(found, first.performance.times, count=max_views - 1, progress=report)
     chosen = tuple(others[partner.index] for partner in partners)
     seconds = tuple(partner.seconds for partner in partners)
     views = gather(first.performance, [other.performance for other in chosen], seconds)
-    found = reconstruct(views, flips=flips, progress=stage_progress(progress, "reconstructing"))
-    return ReconstructedPose(found, first, chosen, seconds, left_out)
+    body = reconstruct(views, flips=flips, progress=stage_progress(progress, "reconstructing"))
+    return ReconstructedPose(body, first, chosen, seconds, left_out)
 
 
-def _pose_encoder(model: Model) -> Encoder:
+def _pose_encoder(model: Model, modality: ModalityChoice) -> Encoder:
     """Load the given encoder, its pose part, or the shipped one; raise if it does not embed poses of 13 joints."""
+    if modality not in ("auto", "pose"):
+        raise ValueError(f"modality {modality!r}: a data set has keypoints and no images; choose pose or auto")
     encoder = load_shipped("pose") if model is None else open_encoder(model)
     encoder = encoder.pose if isinstance(encoder, JointEncoder) else encoder
     if encoder is None or encoder.modality != "pose" or tuple(encoder.config["joints"]) != JOINTS13:
@@ -187,12 +198,12 @@ def _pose_encoder(model: Model) -> Encoder:
 
 
 def _estimate(
-    files: Sequence[Path], *, cache: Path | None, progress: Progress | None
+    files: Sequence[Path], *, cache: Cache, progress: Progress | None
 ) -> tuple[list[PoseSequence], dict[Path, str]]:
     """Estimate the pose in each video file; the query must show a person, others without one are left out."""
     if len(files) < MIN_VIEWS:
         raise ValueError(f"depth needs {MIN_VIEWS} videos or more, the query included; got {len(files)}")
-    poses, failed = estimate_poses(files, cache=Cache(cache or default_cache_folder()), progress=progress)
+    poses, failed = estimate_poses(files, cache=cache, progress=progress)
     if files[0] in failed:
         raise MediaError(failed[files[0]])
     if len(poses) < MIN_VIEWS:

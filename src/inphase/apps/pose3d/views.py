@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.align.matching import match
+from inphase.align.consensus import agree, align_from
 from inphase.models.embedding import Embedding, embed
 from inphase.models.encoder import Encoder
 
@@ -14,6 +14,8 @@ Array = NDArray[np.float64]
 
 # Fewer views leave the cameras undetermined: three views of five points are the minimum (Ullman 1979).
 MIN_VIEWS = 3
+# Videos that vote on alignments, those nearest to the query.
+MAX_VOTERS = 20
 SHOULDERS, HIPS = ("left_shoulder", "right_shoulder"), ("left_hip", "right_hip")
 
 
@@ -127,23 +129,25 @@ class Partner:
 
 
 def choose_partners(
-    encoder: Encoder,
-    query: Performance,
-    others: Sequence[Performance],
+    embeddings: Sequence[Embedding],
+    times: NDArray[np.float64],
     *,
     count: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Partner]:
-    """Embed and align all videos, and return the `count` that align best with the query, best first."""
-    goal = embed_performance(encoder, query)
-    costs, partners = [], []
-    for index, other in enumerate(others):
-        alignment = match(goal.values, embed_performance(encoder, other).values, keep_cost=False)
-        costs.append(alignment.cost / len(alignment.path))
-        partners.append(Partner(index, alignment.time_map(query.times, other.times)))
-        if progress is not None:
-            progress(index + 1, len(others))
-    return [partners[index] for index in np.argsort(costs, kind="stable")[:count]]
+    """Align all videos with the first, the query, and return the `count` of the others that align best, best first.
+
+    The videos vote on each alignment (`inphase.align.consensus`): an alignment that slips by a repetition is outvoted.
+    `times` [T] are the seconds of the query at which those of its partners are returned.
+    """
+    maps = align_from(embeddings, [0], max_voters=MAX_VOTERS, progress=progress)
+    clock, frames = embeddings[0].times, np.arange(len(embeddings[0]), dtype=np.float64)
+    partners = []
+    for index in np.argsort(maps.distances[0, 1:], kind="stable")[:count].tolist():
+        agreed, other = agree(maps.votes(0, index + 1, frames)).frames, embeddings[index + 1].times
+        seconds = np.interp(agreed, np.arange(len(other)), other)
+        partners.append(Partner(index, np.interp(times, clock, seconds)))
+    return partners
 
 
 def embed_performance(encoder: Encoder, shown: Performance) -> Embedding:
