@@ -39,7 +39,8 @@ def test_seconds_and_frames_become_frames_and_phases(videos: Path) -> None:
     assert a.phase_names == ("start", "top", "impact")
     assert a.split == c.split, "a person is in one split"
     assert a.notes == {"person": "ann"}
-    assert load_videos({"name": "events", "root": str(videos)}, split="all")[1].events == b.events
+    for name in ("events", "folder"):
+        assert load_videos({"name": name, "root": str(videos)}, split="all")[1].events == b.events
 
 
 def test_an_empty_cell_is_an_event_that_does_not_occur(videos: Path) -> None:

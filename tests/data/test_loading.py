@@ -28,6 +28,16 @@ def test_what_is_wrong_with_a_table_is_named(table: dict[str, object], message: 
         load_videos(table, split="train")
 
 
+def test_other_data_sets_are_added() -> None:
+    other = {**STAGE, "actions": ["squat"], "videos": 3}
+    found = load_videos({**STAGE, "also": [other]}, split="test")
+    assert [video.action for video in found] == ["kick"] * 2 + ["squat"] * 3
+    with pytest.raises(ValueError, match=r"\[data\] also must be"):
+        load_videos({**STAGE, "also": ["squat"]}, split="test")
+    with pytest.raises(ValueError, match="no data set 'attic'"):
+        load_videos({**STAGE, "also": [{"name": "attic"}]}, split="test")
+
+
 def test_a_folder_is_read_where_the_table_says(tmp_path: Path) -> None:
     (tmp_path / "kick").mkdir()
     (tmp_path / "kick" / "a.mp4").touch()

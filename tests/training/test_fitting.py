@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from inphase.data import stage_videos
+from inphase.data.frame_source import load_videos
 from inphase.evaluation.evaluate import evaluate
 from inphase.media.frame_store import FillSummary
 from inphase.models import load_encoder
@@ -123,6 +124,32 @@ def test_the_table_of_events_is_used_where_it_lies_in_the_folder(videos: Path, t
     assert fitted.run.recipe["data"]["name"] == "events"
     scores = evaluate(fitted.run.folder, split="train", tasks=("event_error",)).scores
     assert any(each.task == "event_error" and each.metric == "mean" for each in scores)
+
+
+def test_people_in_the_table_of_events_are_held_out_of_training(videos: Path, tmp_path: Path) -> None:
+    folder, files = tmp_path / "kicks", sorted(videos.glob("*.mp4"))
+    folder.mkdir()
+    names = [f"{k}.mp4" for k in range(12)]
+    for k, name in enumerate(names):
+        (folder / name).symlink_to(files[k % len(files)])
+    rows = [f"{name},person {k % 4},0.3" for k, name in enumerate(names)]
+    (folder / "events.csv").write_text("\n".join(["file,person,contact", *rows]) + "\n")
+    fitted = fit(folder, tmp_path / "run", modality="image", changes=SMALL, workers=0, cache=tmp_path / "cache")
+    assert fitted.split == "test"
+    people = {
+        split: {video.notes["person"] for video in load_videos(fitted.run.recipe["data"], split=split)}
+        for split in ("train", "test")
+    }
+    assert len(people["test"]) == 1
+    assert len(people["train"]) == 3
+    assert not people["train"] & people["test"]
+    found = evaluate(fitted.run.folder, tasks=("event_error",))
+    assert found.sizes["test videos"] == 3
+    whole = evaluate(
+        fitted.run.encoder_file, data="folder", root=folder, split="all", tasks=("event_error",), compare=()
+    )
+    assert whole.sizes["test videos"] == 12
+    assert any(each.metric == "mean" for each in whole.scores)
 
 
 def test_images_are_used_where_poses_cannot_be_estimated(

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from inphase.data import DATASETS, OWN_JOINTS
 from inphase.data.batches import augment_poses, sample_image_augmentation, sample_pose_augmentation
+from inphase.data.keypoints import EVENTS_TABLE
 from inphase.data.video import (
     Problem,
     Read,
@@ -46,11 +47,21 @@ from inphase.storage.cache import INDEX
 from inphase.storage.settings import Table, call, check_value
 
 # Entries of a table [data] that are not options of the loader.
-OTHERS = {"name": str, "root": str | None, "store": str | None, "split": str, "max_videos_per_action": int}
+OTHERS = {
+    "name": str,
+    "root": str | None,
+    "store": str | None,
+    "split": str,
+    "max_videos_per_action": int,
+    "also": list[dict[str, Any]],
+}
 
 
 def load_videos(table: Table, *, split: str) -> list[Video]:
-    """List the videos of a split that a recipe's table [data] names: `name`, `root` and the loader's own options."""
+    """List the videos of a split that a recipe's table [data] names: `name`, `root` and the loader's own options.
+
+    The tables [[data.also]] name other data sets, whose videos follow.
+    """
     if "name" not in table:
         raise ValueError(f"[data] has no name: choose one of {', '.join(DATASETS)}")
     for key, hint in OTHERS.items():
@@ -59,14 +70,19 @@ def load_videos(table: Table, *, split: str) -> list[Video]:
     root = table.get("root")
     load = find_loader(table["name"], root)
     options = {key: value for key, value in table.items() if key not in OTHERS}
-    return call(load, options, where="[data]", root=root, split=split)
+    videos = call(load, options, where="[data]", root=root, split=split)
+    return [*videos, *(video for other in table.get("also", ()) for video in load_videos(other, split=split))]
 
 
 def find_loader(name: str, root: Path | str | None) -> Callable[..., list[Video]]:
-    """Find a data set by name; raise if it needs a folder and none is given."""
+    """Find a data set by name; raise if it needs a folder and none is given.
+
+    A "folder" with a table of events is read by that table.
+    """
     if name not in DATASETS:
         raise ValueError(f"no data set {name!r}: choose one of {', '.join(DATASETS)}")
-    load = DATASETS[name]
+    with_events = name == "folder" and root is not None and (Path(root) / EVENTS_TABLE).is_file()
+    load = DATASETS["events" if with_events else name]
     if root is None and signature(load).parameters["root"].default is not None:
         raise ValueError(f"{name} is read from a folder: name it as root")
     return load

@@ -218,11 +218,15 @@ def part_recipes(recipe: Recipe) -> dict[str, Recipe]:
     return parts
 
 
-@cache
 def list_recipes() -> tuple[str, ...]:
     """List the names of the shipped recipes and of their variants."""
+    return _list_recipes(SHIPPED)
+
+
+@cache
+def _list_recipes(folder: Path) -> tuple[str, ...]:
     found = []
-    for file in SHIPPED.glob("*.toml"):
+    for file in folder.glob("*.toml"):
         found += [file.stem, *(f"{file.stem}_{variant}" for variant in _parse(file).get("variants", {}))]
     return tuple(sorted(found))
 
