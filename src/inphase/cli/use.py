@@ -215,9 +215,7 @@ def retrieve(
 
 
 def pose3d(
-    videos: Annotated[
-        Positional[tuple[Path, ...]], arg(metavar="QUERY OTHERS…", help="the query, then other videos")
-    ] = (),
+    videos: Annotated[Positional[tuple[Path, ...]], arg(metavar="QUERY OTHERS…", help="the query, then others")] = (),
     *,
     out: Out = Path("out/pose3d"),
     model: Model = None,
