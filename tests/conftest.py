@@ -32,6 +32,14 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("MPLCONFIGDIR", str(config.cache.mkdir("matplotlib")))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def unsynced() -> Iterator[None]:
+    """Do not wait for the disk: only a power cut would show a difference. Processes that are killed do wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Number the cache folders of tests; a test that caches nothing makes none."""

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from inphase.data import stage_videos
-from inphase.data.audio_visual import AudioVisualStream, read_sounds
+from inphase.data.audio_visual import AudioVisualStream, read_video_sound
 from inphase.data.batches import augment_poses
-from inphase.data.frame_source import add_poses, read_stored, read_stored_pose, select_joints, sources
+from inphase.data.frame_source import add_poses, read_stored, select_joints, sources
 from inphase.data.stream import GroupStream
 from inphase.data.video import (
     RenderedFrames,
@@ -22,8 +23,9 @@ from inphase.data.video import (
     measured_length,
     read_images,
     read_pose,
+    with_visibility,
 )
-from inphase.media.audio import Sound
+from inphase.media.audio import Sound, cut_sound
 from inphase.media.frame_store import FrameStore, fill_store
 from inphase.media.frames import Clip
 from inphase.media.sampling import Context
@@ -143,14 +145,20 @@ def test_groups_draw_poses_from_a_store_as_from_labels(tmp_path: Path, monkeypat
     posed = add_poses(videos, store=store)
     assert [video.length for video in posed] == [20, 21, 22, None]
     assert (posed[0].joints, posed[0].size) == (JOINTS13, (90, 120))
-    stored = partial(read_stored_pose, store=store)
-    values, times = stored(videos[1], np.array([2, 7]))
-    np.testing.assert_array_equal(values, read_pose(posed[1], np.array([2, 7]))[0])
+    values, times = read_pose(posed[1], np.array([2, 7]))
+    points, visible = store["1"].joints13()
+    np.testing.assert_array_equal(values, with_visibility(points[[2, 7]], visible[[2, 7]]))
     assert values.shape == (2, 13, 3)
-    assert times.tolist() == store["1"].times[[2, 7]].tolist()
-    batch = GroupStream(posed, read=stored, prepare=augment_poses, videos=3, frames=6)[0]
+    assert times.tolist() == [2, 7]  # frames, since no rate is known
+    batch = GroupStream(posed, read=read_pose, prepare=augment_poses, videos=3, frames=6)[0]
     assert batch.groups[0].values.shape == (3, 6, 2, 13, 3)
     assert sorted(batch.groups[0].ids) == ["0", "1", "2"]
+
+
+def read_sounds(video: Video, starts: NDArray[np.float64], seconds: float, *, rate: int = 16000) -> NDArray[np.float32]:
+    """Read windows of a video's sound as waveforms [N, samples]."""
+    sound = read_video_sound(video, rate=rate)
+    return np.stack([cut_sound(sound, start=start, end=start + seconds).samples for start in starts.tolist()])
 
 
 def test_sound_is_read_on_the_clock_of_the_images(tmp_path: Path) -> None:

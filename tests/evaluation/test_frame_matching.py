@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from inphase.align import dtw
+from inphase.align.path import shortest_path
 from inphase.evaluation.tasks import matching_errors
 from inphase.evaluation.tasks.matching_errors import draw_pairs, match_pairs
 from tests.evaluation.embeddings import constant, embedded, noisy, performances
@@ -37,7 +38,7 @@ def test_matches_are_those_of_one_pair_at_a_time(monkeypatch: pytest.MonkeyPatch
         np.testing.assert_array_equal(match.frames["dtw"], dtw(x, y).time_map(*seconds))
         logits = (x @ y.T).double() / 0.1
         symmetric = -logits.log_softmax(1) - logits.log_softmax(0)
-        path = matching_errors.along_path(symmetric.numpy())
+        path = shortest_path(symmetric).frame_map()
         assert np.abs(match.frames["contrastive"] - path).mean() < 0.02
         np.testing.assert_allclose(match.frames["linear"], np.arange(len(x)) * len(y) / len(x))
 
@@ -45,7 +46,7 @@ def test_matches_are_those_of_one_pair_at_a_time(monkeypatch: pytest.MonkeyPatch
 def test_a_row_gets_the_middle_of_what_the_path_meets() -> None:
     cost = np.ones((3, 4), np.float32)
     cost[0, 0] = cost[1, 1] = cost[1, 2] = cost[2, 3] = 0
-    assert matching_errors.along_path(cost).tolist() == [0, 1.5, 3]
+    assert shortest_path(torch.from_numpy(cost)).frame_map().tolist() == [0, 1.5, 3]
 
 
 def test_matches_count_the_frames_of_the_video_not_the_rows() -> None:

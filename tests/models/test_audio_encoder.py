@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from inphase.media.audio import Sound, log_mel_patches
+from inphase.media.audio import Sound, log_mel_windows
 from inphase.media.sampling import Context
 from inphase.models.audio_encoder import AudioEncoder, load_vggish
 from inphase.models.embedding import embed
@@ -25,7 +25,7 @@ def test_it_has_vggish_s_parameters() -> None:
 
 def test_sounds_become_unit_vectors() -> None:
     noise = np.random.default_rng(0).normal(0, 0.1, 16000 * 4).astype(np.float32)
-    patches = log_mel_patches(Sound(noise, 16000)).astype(np.float32)
+    patches = log_mel_windows(Sound(noise, 16000), np.linspace(0, 2.88, 4))
     found = embed(build(), (patches, np.linspace(0, 2.88, 4)), context=Context((-1, 0)))
     assert found.values.shape == (4, 128)
     np.testing.assert_allclose(np.linalg.norm(found.values, axis=-1), 1, atol=1e-6)

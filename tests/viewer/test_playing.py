@@ -57,18 +57,18 @@ def test_two_that_differ_tenfold_in_tempo_play_in_step(open_page: Open, pair_fol
     )
     write_playback(folder, Playback("Swing", tracks))
     with answered(folder) as url:
-        off = best_of_three(open_page(url), SWING, "1")
+        off = best_of_three(open_page(url), SWING, "1", late=2 * FRAME)  # there the machine draws late, too
     assert np.median(off) < FRAME / 4
-    assert np.quantile(off, 0.95) < 2 * FRAME  # there the machine draws late, too
+    assert np.quantile(off, 0.95) < 2 * FRAME
 
 
-def best_of_three(page: "Page", knots: Knots, speed: str) -> Any:
+def best_of_three(page: "Page", knots: Knots, speed: str, *, late: float = FRAME) -> Any:
     """Play at most three times: a busy machine may hold up a play, but not every one."""
     page.select_option("#speed", speed)
     off = np.array([np.inf])
     for _ in range(3):
         off = how_far_off(page, knots, seconds=None if speed == "1" else 3)
-        if np.quantile(off, 0.95) < FRAME:
+        if np.median(off) < FRAME / 4 and np.quantile(off, 0.95) < late:
             break
     return off
 

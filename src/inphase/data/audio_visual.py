@@ -27,7 +27,7 @@ from inphase.data.batches import (
 )
 from inphase.data.stream import Group, Stream
 from inphase.data.video import Read, Video, annotated_measure
-from inphase.media.audio import RATE, Sound, cut_sound, log_mel_windows, read_sound
+from inphase.media.audio import RATE, Sound, log_mel_windows, read_sound
 from inphase.media.sampling import Context, Rule, sample
 from inphase.progress import summarize
 from inphase.storage.settings import Count
@@ -43,12 +43,6 @@ def read_video_sound(video: Video, *, rate: int = RATE) -> Sound:
     if video.sound is None or video.spans:
         raise ValueError(f"{video.id} has no sound: sound is read from whole files")
     return read_sound(video.sound, rate=rate)
-
-
-def read_sounds(video: Video, starts: NDArray[np.float64], seconds: float, *, rate: int = RATE) -> NDArray[np.float32]:
-    """Read windows of a video's sound that start at `starts`, each `seconds` long: waveforms [N, samples]."""
-    sound = read_video_sound(video, rate=rate)
-    return np.stack([cut_sound(sound, start=start, end=start + seconds).samples for start in starts.tolist()])
 
 
 class LogMelReader:

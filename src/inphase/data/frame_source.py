@@ -36,7 +36,6 @@ from inphase.data.video import (
     read_pose3d,
     span_begins,
     span_files,
-    with_visibility,
 )
 from inphase.media.frame_store import FrameStore, Source, is_made_from
 from inphase.media.sampling import Frames
@@ -163,19 +162,6 @@ def read_stored(video: Video, frames: Frames, *, store: FrameStore) -> tuple[NDA
 def stored_length(video: Video, *, store: FrameStore) -> int:
     """Count the frames of a cached video."""
     return sum(store.frames(key) for key, _ in frame_parts(video))
-
-
-def read_stored_pose(
-    video: Video, frames: Frames, *, store: PoseStore
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Read some frames of an estimated pose, like `read_pose` of labeled ones, with the times of the images.
-
-    `partial(read_stored_pose, store=store)` is a `Read`. The joints are those of PennAction; `add_poses` sets them, and
-    the image size, on the video, which augmentation needs.
-    """
-    pose = store[pose_key(video)]
-    points, visible = pose.joints13()
-    return with_visibility(points[frames], visible[frames]), pose.times[frames]
 
 
 def fill_joints(encoder: Table, data: Table) -> Table:

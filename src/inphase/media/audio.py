@@ -172,13 +172,6 @@ def log_mel(sound: Sound) -> NDArray[np.float64]:
     return spectra
 
 
-def log_mel_patches(sound: Sound) -> NDArray[np.float64]:
-    """Cut the log-mel spectrum into consecutive patches of 0.96 s, VGGish's input: [P, 96, 64], the rest dropped."""
-    spectra = log_mel(sound)
-    count = len(spectra) // PATCH
-    return spectra[: count * PATCH].reshape(count, PATCH, BANDS)
-
-
 def log_mel_windows(sound: Sound, starts: NDArray[np.float64], *, seconds: float = 1.0) -> NDArray[np.float32]:
     """Compute the log-mel spectrum of the first 0.96 s of each stretch that begins at `starts`: [N, 96, 64].
 

@@ -46,7 +46,6 @@ from numpy.typing import NDArray
 from inphase.align.consensus import PairwiseMaps, align_pairwise
 from inphase.align.cost import BETA, cosine_cost
 from inphase.align.matching import batch_pairs, match_many
-from inphase.align.path import shortest_path
 from inphase.evaluation.embedded_videos import EmbeddedVideo, NotApplicableError, by_action, require_two
 from inphase.evaluation.scores import Score, mean
 
@@ -158,11 +157,6 @@ def _stacked(pairs: Sequence[Pair]) -> tuple[torch.Tensor, torch.Tensor]:
 def _cut(costs: torch.Tensor, pairs: Sequence[Pair]) -> list[NDArray[np.float32]]:
     """Remove the padding from the costs [P, M, N] of a batch."""
     return [cost[: len(a), : len(b)] for cost, (a, b) in zip(costs.numpy(), pairs, strict=True)]
-
-
-def along_path(cost: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the middle of the columns that the cheapest path through a cost [M, N] visits in each row, [M]."""
-    return shortest_path(torch.from_numpy(cost)).frame_map()
 
 
 def alignment_error(
