@@ -2,23 +2,25 @@
 
     python -m tools.walk align        # inphase align a.mp4 b.mp4
     python -m tools.walk train        # inphase train demo_pose, two steps
-    python -m tools.walk reproduce    # inphase reproduce ablation, the smallest study
+    python -m tools.walk reproduce    # inphase reproduce recognition, of one method
 
 A reader opens a file when one of its functions is called for the first time, and leaves it when none of its functions
 is running and the run has gone on to a file not seen before. A *return* is a function not read before in a file that
 was left: the reader has to open that file again. A function that calls no other file of the package (a check, a data
 class) is read by its name where it is called, and so are those of `storage` and `progress.py`, which know nothing of
 videos: both are like calls into a library, and no returns. The tool runs the library function behind the command on
-clips that the stage draws, and follows every call.
+clips that the stage draws, and follows every call. Images are embedded by torch, as in the base install.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -59,7 +61,8 @@ class Walk:
         if event not in ("call", "return"):
             return
         code = frame.f_code
-        if code.co_name in ANONYMOUS or not code.co_filename.startswith(str(PACKAGE)) or is_import(frame):
+        ours = code.co_filename.startswith(str(PACKAGE)) and code.co_filename.endswith(".py")
+        if not ours or code.co_name in ANONYMOUS or is_import(frame):
             return
         file = str(Path(code.co_filename).relative_to(PACKAGE))
         with self._lock:
@@ -138,19 +141,22 @@ def align(folder: Path) -> Callable[[], object]:
     write(folder / "stage", split="test", actions=["golf_swing"], videos=2, size=64)
     clips = sorted((folder / "stage").rglob("*.mp4"))[:2]
     align_videos = inphase.align_videos
+    os.environ["INPHASE_IMAGE_RUNTIME"] = "torch"
     return lambda: align_videos(clips, modality="image", cache=folder / "cache").write(folder / "out")
 
 
 def train(folder: Path) -> Callable[[], object]:
     """Prepare `inphase train demo_pose` for two steps."""
-    recipe = inphase.read_recipe("demo_pose", changes=["run.steps=2", "validation.every=0"])
-    return lambda: inphase.train(recipe, folder / "run")
+    recipe = inphase.read_recipe("demo_pose", changes=["run.steps=2", "validation.every=0", "data.videos=4"])
+    train_recipe = inphase.train
+    return lambda: train_recipe(recipe, folder / "run")
 
 
 def reproduce(folder: Path) -> Callable[[], object]:
-    """Prepare the smallest study of `inphase reproduce ablation`."""
-    changes = ("run.steps=2", "data.videos=3", 'data.actions=["golf_swing"]')
-    return lambda: inphase.reproduce("ablation", folder / "study", seeds=1, changes=changes, workers=1)
+    """Prepare the smallest study: `inphase reproduce recognition --methods gta`."""
+    changes = ("run.steps=2", "data.videos=3", "data.level=plain", 'data.actions=["golf_swing"]')
+    run_study = partial(inphase.reproduce, seeds=1, methods=["gta"], changes=changes, workers=1)
+    return lambda: run_study("recognition", folder / "study").write(folder / "report")
 
 
 WALKS: dict[str, Callable[[Path], Callable[[], object]]] = {"align": align, "train": train, "reproduce": reproduce}

@@ -46,3 +46,30 @@ def test_aligning_two_videos_passes_few_files(tmp_path: Path) -> None:
     assert walk.files[0] == "apps/align_videos.py"
     assert len(walk.files) <= 28
     assert walk.returns == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "first", "passed", "count"),
+    [
+        (
+            "train",
+            "training/loop.py",
+            {"training/step.py", "data/stream.py", "losses/gta.py", "align/recursion.py"},
+            36,
+        ),
+        (
+            "reproduce",
+            "reproduction/reproduce.py",
+            {"reproduction/studies.py", "training/loop.py", "evaluation/evaluate.py", "evaluation/report.py"},
+            54,
+        ),
+    ],
+)
+def test_training_and_reproducing_pass_the_files_that_do_it(
+    name: str, first: str, passed: set[str], count: int, tmp_path: Path
+) -> None:
+    walk = follow(WALKS[name](tmp_path))
+    assert walk.files[0] == first
+    assert passed <= set(walk.files)
+    assert len(walk.files) <= count
