@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.util import find_spec
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from inphase.reproduction.results import Results, summarize_study
 from inphase.reproduction.studies import STUDIES
 from inphase.reproduction.study import STUDY_DATA, Setup, Study
 from inphase.reproduction.study_runs import TrainingJob, count_cores, is_done, run_job
+from inphase.storage.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -117,6 +119,8 @@ def reproduce(
     results = Results(chosen, setup, Path(out))
     jobs = results.jobs()
     left = [job for job in jobs if not is_done(job, results.out)]
+    if left and find_spec("lightning") is None:  # else every run would fail by itself
+        raise MissingExtraError("Training needs lightning: pip install 'inphase[train]'")
     workers = workers or (count_cores() if modality == "pose" else max(1, torch.cuda.device_count()))
     on_event = _report_events(progress or ignore_progress, chosen.name, done=len(jobs) - len(left), total=len(jobs))
     failed = run_jobs(left, results.out, workers=min(workers, len(left)), on_event=on_event)
