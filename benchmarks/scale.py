@@ -43,11 +43,11 @@ from inphase.corpus.shards import ShardRow, write_shard
 from inphase.corpus.store_search import find_moments
 from inphase.corpus.vector_index import MAX_VECTORS, Index
 from inphase.data import stage_videos
-from inphase.media.frames import Clip, stream_clips
+from inphase.media.frames import Clip, decode_ahead, stream_clips
 from inphase.media.listing import ListedVideo
 from inphase.models import Embedding, Encoder, ImageEncoder, PoseEncoder, embed
 from inphase.models.embed_videos import embed_video
-from inphase.models.modality import CLIP_FRAMES, CLIPS_AHEAD, decode_ahead
+from inphase.models.modality import CLIP_FRAMES, CLIPS_AHEAD
 
 DIMENSION, FRAMES, ACTIONS = 128, 25, 10
 

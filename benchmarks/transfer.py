@@ -3,33 +3,43 @@
 python -m benchmarks.transfer MODEL --golfdb ROOT --store STORE     # GolfDB, poses from a store (`inphase data pose`)
 python -m benchmarks.transfer MODEL --stage                         # the procedural set, its own keypoints
 python -m benchmarks.transfer features --golfdb ROOT [--limit N]    # images, by features of a frozen network
+python -m benchmarks.transfer both --golfdb ROOT --slow 1 2 3 4     # slow motion: the shipped encoders, with pose
 
 MODEL is a run folder or an encoder file; an image encoder needs no store.
 
 Every test video is labeled three times, each from a video of another person: in GolfDB of the same view, on the stage
 of the same action. Errors are in frames. Linear stretch is the baseline without an embedding.
+
+Slow motion is imitated: joints, and vectors of images, are interpolated between frames. Errors are in frames of the
+original, with and without `equalize_tempo`, over pairs of the split (`--split val` for the choice of its threshold).
 """
 
 import argparse
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.consensus import read_golf
 from inphase.align.matching import match
 from inphase.apps.labels import Event, Labels
 from inphase.apps.transfer_labels import carry_labels
-from inphase.apps.verdict import TOLERANCE_SECONDS
+from inphase.apps.verdict import TOLERANCE_SECONDS, equalize_tempo
 from inphase.data import golfdb, stage_videos
 from inphase.data.frame_source import add_poses, select_joints
 from inphase.data.video import Video
 from inphase.models import Embedding, Encoder, embed, load_encoder
-from inphase.models.embed_videos import embed_video
+from inphase.models.embed_videos import EmbeddedVideos, embed_each, embed_video, load_joint_encoder
+from inphase.models.embedding import resample
+from inphase.models.joint_encoder import JointEncoder
+from inphase.models.modality import embed_pose
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.pose.pose_store import PoseStore
+from inphase.storage.cache import open_cache
 
 SOURCES = 3
 
@@ -99,6 +109,48 @@ def report(title: str, found: dict[str, NDArray[np.float64]], *, rate: float) ->
     print(f"\nmean confidence {confidence.mean():.3f}")
 
 
+def slow_down(encoder: JointEncoder, embedding: Embedding, factor: int) -> Embedding:
+    """Embed the same video filmed `factor` times slower, at the same frame rate."""
+    gap = float(np.median(np.diff(embedding.times)))
+    times = np.arange(factor * (len(embedding) - 1) + 1, dtype=np.float64) * gap
+    values = resample(embedding.values[:, encoder.routes[0].width :], factor)
+    lengths = np.linalg.norm(values, axis=1, keepdims=True)
+    image, pose = replace(embedding, values=values / lengths, times=times, routes=()), embedding.pose
+    if pose is None:
+        return encoder.join(image, None)
+    points, shown, found = (resample(each, factor) for each in (pose.keypoints, pose.visibility, pose.found))
+    slow = replace(pose, keypoints=points, visibility=shown, found=found, times=times, world=None)
+    return encoder.join(image, embed_pose(encoder.pose, slow), visible=slow.joints13()[1])
+
+
+def measure_slow(root: Path, split: str, factors: Sequence[int], *, pairs: int, limit: int | None) -> None:
+    """Print the error of events carried to and from videos in slow motion, with and without equal tempo."""
+    encoder = load_joint_encoder()
+    clips = read_golf(root, split, limit)
+    embedded, _ = embed_each([each.path for each in clips], encoder=encoder, cache=open_cache(None))
+    clips = [each for each in clips if each.path in embedded and embedded[each.path].pose is not None]
+    rng = np.random.default_rng(0)
+    listed = [(a, b) for a in clips for b in clips if a.person != b.person]
+    chosen = [listed[k] for k in rng.permutation(len(listed))[:pairs]]
+    print("| slow | times | recognized | direct | at equal tempo |\n|---|---|---|---|---|")
+    for factor in factors:
+        for side in ("video", "reference"):
+            found: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
+            recognized = 0
+            for a, b in chosen:
+                scale = (1, factor) if side == "video" else (factor, 1)
+                x, y = (slow_down(encoder, embedded[c.path], n) for c, n in zip((a, b), scale, strict=True))
+                given = EmbeddedVideos([x, y], encoder, "")
+                equal = equalize_tempo(given, ["x", "y"], reference=0)
+                recognized += equal is not given
+                for name, each in (("direct", given), ("equal", equal)):
+                    to = match(*each.embeddings).time_map(x.times, each.embeddings[1].times)
+                    rate = golfdb.RATE / scale[1]
+                    found[name].append(np.abs(to[a.events * scale[0]] * rate - b.events))
+            errors = [f"{np.mean(found[name]):.2f} / {np.median(found[name]):.2f}" for name in ("direct", "equal")]
+            print(f"| {side} | {factor} | {recognized / len(chosen):.0%} | {' | '.join(errors)} |", flush=True)
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("model")
@@ -106,8 +158,14 @@ def main() -> None:
     arguments.add_argument("--store", type=Path)
     arguments.add_argument("--stage", action="store_true")
     arguments.add_argument("--limit", type=int)
+    arguments.add_argument("--slow", type=int, nargs="*", help="factors of slow motion")
+    arguments.add_argument("--split", default="test")
+    arguments.add_argument("--pairs", type=int, default=300)
     given = arguments.parse_args()
     torch.set_num_threads(1)
+    if given.slow:
+        measure_slow(given.golfdb, given.split, given.slow, pairs=given.pairs, limit=given.limit)
+        return
     encoder = PooledFeatures() if given.model == "features" else load_encoder(given.model)
     if given.golfdb:
         test = golfdb.load(given.golfdb, split="test")[: given.limit]

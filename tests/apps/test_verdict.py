@@ -10,10 +10,9 @@ from inphase.apps import verdict
 from inphase.apps.alignment_files import add_certainty
 from inphase.apps.verdict import (
     COST_NUMBERS,
+    FITTED,
     MOMENT_NUMBERS,
-    MOMENT_WEIGHTS,
     WHOLE_NUMBERS,
-    WHOLE_WEIGHTS,
     Verdict,
     gather,
     judge,
@@ -76,7 +75,7 @@ def test_one_modality_has_a_verdict_of_its_own(modality: str) -> None:
 
 def test_a_stretch_that_differs_is_named_by_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part of y shows something else: its moments are improbable, those far from it are not."""
-    monkeypatch.setitem(verdict.MOMENT_WEIGHTS, "pose_image", (-3.0, 6.0, -3.0, 0.0, 0.0, 0.0, 0.5))
+    monkeypatch.setitem(verdict.FITTED["pose_image"], "moment", (-3.0, 6.0, -3.0, 0.0, 0.0, 0.0, 0.5))
     values = Y.values.copy()
     values[20:65] = other_action(Y).values[20:65]
     y = replace(Y, values=values)
@@ -93,8 +92,8 @@ def test_a_stretch_that_differs_is_named_by_its_seconds(monkeypatch: pytest.Monk
 def test_there_are_as_many_weights_as_numbers() -> None:
     for kind in ("pose_image", "pose", "image"):
         costs = 1 + (len(kind.split("_")) if "_" in kind else 0)
-        assert len(WHOLE_WEIGHTS[kind]) == 1 + costs * len(COST_NUMBERS) + len(WHOLE_NUMBERS)
-        assert len(MOMENT_WEIGHTS[kind]) == 1 + len(MOMENT_NUMBERS)
+        assert len(FITTED[kind]["whole"]) == 1 + costs * len(COST_NUMBERS) + len(WHOLE_NUMBERS)
+        assert len(FITTED[kind]["moment"]) == 1 + len(MOMENT_NUMBERS)
 
 
 def test_the_numbers_of_a_cost_are_what_they_are_called() -> None:
@@ -162,7 +161,10 @@ def test_slow_motion_is_measured_and_named_among_the_reasons() -> None:
     assert evidence is not None
     assert evidence.tempo == pytest.approx(4.0, abs=0.4)
     reasons = list(verdict._reasons(evidence))
-    assert reasons[0] == f"The video runs {evidence.tempo:.1f} times slower than the other: it may be slow motion."
+    assert reasons[0] == (
+        f"The video runs {evidence.tempo:.1f} times slower than the other: it may be slow motion, or a session of "
+        "several repetitions (option session)."
+    )
 
 
 def test_the_posterior_is_that_of_soft_dtw() -> None:

@@ -6,13 +6,12 @@ from time import sleep
 import numpy as np
 import pytest
 
-from inphase.media.frames import Clip, read_clip
+from inphase.media.frames import Clip, decode_ahead, read_clip
 from inphase.models import AudioEncoder, Encoder, ImageEncoder, PoseEncoder, embed
 from inphase.models import embed_videos as module
 from inphase.models import modality as modality_module
 from inphase.models.embed_videos import embed_each, embed_video, embed_videos
 from inphase.models.joint_encoder import JointEncoder, has_route
-from inphase.models.modality import decode_ahead
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint
 from inphase.pose.pose import JOINTS13, Pose

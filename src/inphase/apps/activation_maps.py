@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from inphase.apps.alignment_files import add_video_file, make_track
-from inphase.media.frames import stream_clips
+from inphase.media.frames import decode_ahead, stream_clips
 from inphase.media.recording import NamedVideo, open_recordings
 from inphase.media.render import follow_sound, play_file, write_mp4
 from inphase.media.sampling import shown_at
@@ -25,7 +25,6 @@ from inphase.models import load_encoder
 from inphase.models.embedding import Embedding, embed
 from inphase.models.encoder import Encoder, Modality
 from inphase.models.image_encoder import ImageEncoder
-from inphase.models.modality import decode_ahead
 from inphase.models.motion_encoder import MotionEncoder
 from inphase.playback import Playback, write_playback
 from inphase.progress import Progress, Summary, ignore_progress, stage_progress

@@ -24,7 +24,7 @@ from inphase.apps.alignment_files import (
 )
 from inphase.apps.labels import Event, Labels, label_track, labels_of
 from inphase.apps.sessions import cut_sessions
-from inphase.apps.verdict import TOLERANCE_SECONDS, Verdict, describe_aligned, describe_doubts, judge
+from inphase.apps.verdict import TOLERANCE_SECONDS, Verdict, describe_aligned, describe_doubts, equalize_tempo, judge
 from inphase.media.recording import (
     NamedVideo,
     find_reference,
@@ -264,7 +264,10 @@ def align_videos(
         pose_estimator=pose_estimator,
         progress=progress,
     )
-    chosen, embeddings = recordings.index(fixed[0]) if fixed else medoid(embedded.embeddings), embedded.embeddings
+    chosen = recordings.index(fixed[0]) if fixed else medoid(embedded.embeddings)
+    if not (subsequence or session) and drop is None:
+        embedded = equalize_tempo(embedded, [each.name for each in recordings], reference=chosen)
+    embeddings = embedded.embeddings
     if subsequence and named is None:
         require_inside(recordings, chosen)
     if joints:

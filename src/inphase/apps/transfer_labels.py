@@ -43,7 +43,7 @@ from inphase.apps.labels import (
     tabulate,
 )
 from inphase.apps.sessions import cut_sessions
-from inphase.apps.verdict import TOLERANCE_SECONDS, Verdict, describe_doubts, judge
+from inphase.apps.verdict import TOLERANCE_SECONDS, Verdict, describe_doubts, equalize_tempo, judge
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, open_recording, open_usable
 from inphase.models.embed_videos import Model, embed_usable
@@ -117,8 +117,7 @@ class Labeled:
         media = [add_video_file(out, each, progress=report) for each in shown]
         both = self.embeddings, self.synchronization
         playback = make_playback(shown, media, *both, pairs=make_pairs(*both))
-        clock, verdicts = self.synchronization.clock, (Verdict(), *self.verdicts[:MAX_SHOWN_TARGETS])
-        judged = add_certainty(playback.tracks, verdicts, clock)
+        judged = add_certainty(playback.tracks, (Verdict(), *self.verdicts[:MAX_SHOWN_TARGETS]), both[1].clock)
         tracks = tuple(map(label_track, judged, (self.labels, *self.transferred)))  # as many as are shown
         playback = playback.replace(tracks=tracks, title=f"labels transferred from {self.source.name}")
         return [*tables, combined, write_playback(out, playback)]
@@ -193,6 +192,7 @@ def transfer_labels(
         pose_estimator=pose_estimator,
         progress=progress,
     )
+    embedded = embedded if session else equalize_tempo(embedded, [each.name for each in recordings], reference=0)
     embeddings = embedded.embeddings
     if session:
         recordings, embeddings = cut_sessions(recordings, embeddings, left_out, whole=range(count))

@@ -17,7 +17,8 @@ fitted on right pairs and wrong ones of several domains: `python -m benchmarks.v
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,53 +26,26 @@ import torch
 from numpy.typing import NDArray
 
 from inphase.align.cost import BETA
-from inphase.align.matching import pair_cost
+from inphase.align.matching import match, pair_cost
 from inphase.align.path import Alignment, shortest_path
 from inphase.media.recording import NamedVideo
+from inphase.models.embed_videos import EmbeddedVideos, change_density
 from inphase.models.embedding import Embedding, rate_of
 from inphase.models.joint_encoder import PARTS
 from inphase.playback.document import Judgment
+from inphase.progress import summarize
+from inphase.storage.settings import read_toml
 
 Numbers = NDArray[np.float64]
 # The numbers of a cost, and those of the whole alignment and of a moment.
 COST_NUMBERS = ("ratio", "rank", "reversal", "nearest", "motion")
 WHOLE_NUMBERS = ("mass", "disagreement", "duration")
 MOMENT_NUMBERS = ("mass", "rank", "ratio", "disagreement", "speed", "whole")
-# Weights of the two regressions, the constant first, by the modalities that both videos support (docs/lab/verdict.md).
-WHOLE_WEIGHTS: dict[str, tuple[float, ...]] = {
-    "pose_image": (
-        -1.29,
-        -3.63,
-        -5.84,
-        1.13,
-        2.94,
-        -8.63,
-        1.04,
-        1.62,
-        2.59,
-        3.61,
-        4.78,
-        -0.79,
-        3.27,
-        -0.3,
-        3.58,
-        -0.24,
-        1.46,
-        0.19,
-        -3.64,
-    ),
-    "pose": (-6.57, 4.61, -3.82, 6.04, -1.01, 3.21, 2.27, 0.0, -1.09),
-    "image": (2.74, -3.9, -4.09, 1.5, 2.48, -5.29, 1.01, 0.0, -3.47),
-}
-MOMENT_WEIGHTS: dict[str, tuple[float, ...]] = {
-    "pose_image": (-1.8, 1.31, -1.99, 0.97, 0.24, -0.87, 0.96),
-    "pose": (-0.13, 0.57, -0.23, -0.4, 0.0, -1.29, 0.99),
-    "image": (-0.79, 0.82, -1.98, 0.54, 0.0, -0.68, 0.84),
-}
+# By the modalities that both videos support: the weights of the two regressions, the constant first, and the
+# probability below which an alignment is not to be trusted. `benchmarks.verdict` writes them (docs/lab/verdict.md).
+FITTED = read_toml(Path(__file__).with_suffix(".toml"))
 # Probabilities from which an alignment is good, and below which a moment is to be checked.
 GOOD, UNSURE = 0.7, 0.5
-# Probabilities below which 97 % of the wrong pairs lie that it was fitted on: such an alignment is not to be trusted.
-DOUBTFUL = {"pose_image": 0.39, "pose": 0.59, "image": 0.63}
 # Bound on the logarithm of the odds of the whole: the best alignments hide moments that went wrong, too.
 MAX_SCORE = 3.0
 # A moment counts as right if its error is at most this many seconds.
@@ -85,8 +59,8 @@ MAX_CELLS = 1_000_000
 MIN_CYCLE_SECONDS, MIN_CYCLE_OVERLAP, MIN_CYCLE_SHARE, MAX_CYCLE_RATIO = 0.25, 0.5, 0.6, 0.9
 # Numbers from which an alignment is odd enough to say so.
 MIN_ODD_RATIO, MIN_NEAREST = 0.5, 0.4
-# Tempos from which a video is called slow motion.
-SLOW_MOTION, MAX_SLOW_MOTION = 2.5, 40.0
+# Tempos between which a video is embedded again at that of the reference; those between which it may be slow motion.
+MIN_TEMPO, MAX_TEMPO, SLOW_MOTION, MAX_SLOW_MOTION = 1.7, 8.0, 2.5, 40.0
 # Stretches to check: the shortest one to name, the least motion in it, and how many a sentence names at most.
 MIN_STRETCH_SECONDS, MIN_MOTION, MAX_NAMED = 0.2, 0.3, 4
 
@@ -146,17 +120,17 @@ def judge(x: Embedding, y: Embedding, alignment: Alignment) -> Verdict:
     evidence = gather(x, y, alignment)
     if evidence is None:
         return Verdict("do_not_trust", 0.0, ("Nothing moves in one of the videos.",), np.zeros(m))
-    weights = np.array(WHOLE_WEIGHTS[evidence.kind])
+    weights = np.array(FITTED[evidence.kind]["whole"])
     score = float(np.clip(weights[0] + evidence.whole @ weights[1:], -MAX_SCORE, MAX_SCORE))
     probability = _logistic(score)
-    local = np.array(MOMENT_WEIGHTS[evidence.kind])
+    local = np.array(FITTED[evidence.kind]["moment"])
     moments = _logistic(
         local[0] + np.column_stack([evidence.moments, np.full(len(evidence.moments), score)]) @ local[1:]
     )
     step = -(-m // len(moments))
     moments = np.interp(np.arange(m), np.arange(len(moments)) * step, moments)
     stretches = tuple(_stretches(x, moments))
-    judgment: Judgment = "do_not_trust" if probability < DOUBTFUL[evidence.kind] else "check"
+    judgment: Judgment = "do_not_trust" if probability < FITTED[evidence.kind]["doubtful"] else "check"
     if probability >= GOOD and not stretches and evidence.cycle is None:
         judgment = "good"
     reasons = [] if probability >= GOOD else list(_reasons(evidence))
@@ -202,7 +176,7 @@ def gather(x: Embedding, y: Embedding, alignment: Alignment) -> Evidence | None:
         named,
         float(gap.mean()),
         cycle=find_cycle(cost, path, rates[1]),
-        tempo=_tempo(frames, rates),
+        tempo=measure_tempo(replace(x, values=x.values[::step], times=x.times[::step]), frames, rates),
     )
 
 
@@ -227,11 +201,38 @@ def find_cycle(cost: Numbers, path: NDArray[np.int64], rate: float) -> float | N
     return min(found, default=None)
 
 
-def _tempo(frames: Numbers, rates: Sequence[float]) -> float:
-    """Take the seconds of y that pass in a second of x, over the middle half of x."""
-    quarter = len(frames) // 4
-    middle = frames[quarter : len(frames) - quarter]
-    return float((middle[-1] - middle[0]) / max(len(middle) - 1, 1) * rates[0] / rates[1])
+def measure_tempo(x: Embedding, frames: Numbers, rates: Sequence[float]) -> float:
+    """Take the seconds of y that pass in a second of x, over the half of x that moves most, weighted by its motion.
+
+    `frames` [M] are those of y that go with the frames of x; `rates` are the frames per second of both.
+    """
+    reach = max(1, round(TOLERANCE_SECONDS * rates[0]))
+    motion = _change(x, reach)
+    moving = motion >= np.median(motion)
+    weights = motion[moving] + 1e-9
+    return float(np.average(_speeds(frames, rates, reach)[moving], weights=weights))
+
+
+def equalize_tempo(embedded: EmbeddedVideos, names: Sequence[str], *, reference: int) -> EmbeddedVideos:
+    """Embed videos of people again that run much slower or faster than the reference: in slow motion, say.
+
+    Of a slow one every second frame is embedded, every third, …; frames of a fast one are interpolated. Frames then
+    follow each other as fast as in the reference, and so do those of their context (docs/lab/verdict.md).
+    """
+    embeddings, x, found = list(embedded.embeddings), embedded.embeddings[reference], list[str]()
+    for k, y in enumerate(embeddings):
+        if k == reference or x.pose is None or y.pose is None or min(len(x), len(y)) < 3:
+            continue
+        rates = (rate_of(x.times) or 1.0, rate_of(y.times) or 1.0)
+        tempo = measure_tempo(x, match(x, y, keep_cost=False).frame_map(), rates)
+        slower = max(tempo, 1 / max(tempo, 1e-6))
+        if MIN_TEMPO <= slower <= MAX_TEMPO:
+            embeddings[k] = change_density(embedded.encoder, y, 1 / slower if tempo > 1 else slower)
+            found.append(f"{names[k]} runs {slower:.1f} times {'slower' if tempo > 1 else 'faster'}")
+    if not found:
+        return embedded
+    why = f"{embedded.why} {summarize(found)} than {names[reference]}: they are compared at equal tempo."
+    return replace(embedded, embeddings=embeddings, why=why)
 
 
 def _routes(x: Embedding, y: Embedding) -> dict[str, tuple[float, list[torch.Tensor]]]:
@@ -307,11 +308,22 @@ def _frame_map(path: NDArray[np.int64], length: int) -> Numbers:
 
 def _speed_changes(frames: Numbers, rates: Sequence[float]) -> Numbers:
     """Take the absolute logarithm of the speed of y against x around each frame, [M]."""
-    reach = max(1, round(TOLERANCE_SECONDS * rates[0]))
+    speeds = _speeds(frames, rates, max(1, round(TOLERANCE_SECONDS * rates[0])))
+    return np.asarray(np.abs(np.log(np.clip(speeds, 0.1, 10.0))))
+
+
+def _speeds(frames: Numbers, rates: Sequence[float], reach: int) -> Numbers:
+    """Take the seconds of y that pass in a second of x, within `reach` frames of each frame of x, [M]."""
     places = np.arange(len(frames))
     before, after = np.maximum(places - reach, 0), np.minimum(places + reach, len(frames) - 1)
-    speed = (frames[after] - frames[before]) / np.maximum(after - before, 1) * rates[0] / rates[1]
-    return np.asarray(np.abs(np.log(np.clip(speed, 0.1, 10.0))))
+    return np.asarray((frames[after] - frames[before]) / np.maximum(after - before, 1) * rates[0] / rates[1])
+
+
+def _change(x: Embedding, reach: int) -> Numbers:
+    """Take how far the vectors change within `reach` frames of each frame, [M]."""
+    places = np.arange(len(x))
+    change = x.values[np.minimum(places + reach, len(x) - 1)] - x.values[np.maximum(places - reach, 0)]
+    return np.asarray(np.linalg.norm(change, axis=1), np.float64)
 
 
 def _logistic(score: Any) -> Any:
@@ -321,10 +333,7 @@ def _logistic(score: Any) -> Any:
 def _stretches(x: Embedding, moments: Numbers) -> Iterator[tuple[float, float]]:
     """Find the stretches of improbable moments in which x moves: first and last second of each."""
     rate = rate_of(x.times) or 1.0
-    reach = max(1, round(TOLERANCE_SECONDS * rate))
-    places = np.arange(len(x))
-    change = x.values[np.minimum(places + reach, len(x) - 1)] - x.values[np.maximum(places - reach, 0)]
-    moving = np.linalg.norm(change, axis=1)
+    moving = _change(x, max(1, round(TOLERANCE_SECONDS * rate)))
     doubtful = (moments < UNSURE) & (moving >= MIN_MOTION * np.quantile(moving, 0.9))
     edges = np.flatnonzero(np.diff(np.concatenate([[0], doubtful.astype(int), [0]])))
     for begin, end in edges.reshape(-1, 2).tolist():

@@ -5,7 +5,9 @@ imported when a recording is opened: machines that train on a frame store do wit
 """
 
 import warnings
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -172,6 +174,15 @@ def in_clips(
         yield Clip(frames[:filled], times[:filled])
     if empty:
         raise MediaError(f"{recording.path}: no requested frame could be decoded; get an undamaged copy of the file")
+
+
+def decode_ahead(clips: Iterator[Clip], *, number: int) -> Iterator[Clip]:
+    """Decode up to `number` clips ahead in a thread, so that codec and network work at the same time."""
+    with ThreadPoolExecutor(1) as codec:
+        waiting = deque(codec.submit(next, clips, None) for _ in range(number))
+        while (clip := waiting.popleft().result()) is not None:
+            waiting.append(codec.submit(next, clips, None))
+            yield clip
 
 
 def warn_of_damage(recording: Recording) -> None:

@@ -15,10 +15,10 @@ import numpy as np
 
 from inphase.media.listing import VIDEO_SUFFIXES
 from inphase.media.recording import NamedVideo, open_recording, reason_of, require_two_usable, usual_fps
-from inphase.models.embedding import Embedding
+from inphase.models.embedding import Embedding, resample
 from inphase.models.encoder import Encoder, ModalityChoice
 from inphase.models.joint_encoder import JointEncoder, has_route
-from inphase.models.modality import MODALITIES, FrameProgress, find_modality, require_video_encoder
+from inphase.models.modality import MODALITIES, FrameProgress, embed_pose, find_modality, require_video_encoder
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import load_encoder, load_shipped
 from inphase.pose.estimator import DEFAULT_ESTIMATOR, require_estimator
@@ -320,6 +320,24 @@ def _map_threads(
         finally:
             stopped.set()
             pool.shutdown(cancel_futures=True)
+
+
+def change_density(encoder: Encoder, embedding: Embedding, density: float) -> Embedding:
+    """Embed a video at `density` times its frames; its pose again, its images by interpolation."""
+    joint = encoder if isinstance(encoder, JointEncoder) else None
+    part: Encoder = encoder if joint is None else joint.pose
+    tracked = embedding.pose if part.modality == "pose" else None
+    pose = None if tracked is None else embed_pose(part, tracked, density=density)
+    if joint is None and pose is not None:
+        return pose
+    values = resample(embedding.values[:, 0 if joint is None else joint.routes[0].width :], density)
+    lengths = np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
+    routes = embedding.routes if joint is None else ()
+    image = replace(embedding, values=values / lengths, times=resample(embedding.times, density), routes=routes)
+    if joint is None:
+        return image
+    visible = None if tracked is None else resample(tracked.joints13()[1], density) > 0.5
+    return joint.join(image if values.any() else None, pose, visible=visible)
 
 
 def embed_usable(

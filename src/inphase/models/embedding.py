@@ -115,6 +115,18 @@ def rate_of(times: NDArray[np.float64]) -> float | None:
     return 1 / gap if gap > 0 else None
 
 
+def resample(values: NDArray[Any], density: float) -> NDArray[Any]:
+    """Take every n-th row of values [T, …] for a density of 1/n, and interpolate n − 1 between two rows for n."""
+    if density <= 1:
+        return values[:: max(1, round(1 / density))]
+    number = round(density)
+    places = np.arange(number * (len(values) - 1) + 1) / number
+    before = places.astype(np.int64)
+    after = np.minimum(before + 1, len(values) - 1)
+    share = (places - before).reshape(-1, *[1] * (values.ndim - 1))
+    return np.asarray(values[before] * (1 - share) + values[after] * share, values.dtype)
+
+
 def _vectors(
     window: "_Window", stretches: Iterable[Stretch], *, times: list[NDArray[np.float64]]
 ) -> Iterator[NDArray[np.float32]]:

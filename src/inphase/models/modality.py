@@ -5,9 +5,7 @@ An encoder names its modality; everything that differs between modalities outsid
 """
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
@@ -16,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.media.audio import Sound, log_mel_windows
-from inphase.media.frames import Clip, stream_clips
+from inphase.media.frames import decode_ahead, stream_clips
 from inphase.media.recording import open_recording
 from inphase.media.sampling import choose
-from inphase.models.embedding import Embedding, embed
+from inphase.models.embedding import Embedding, embed, rate_of, resample
 from inphase.models.encoder import Encoder, image_precision
 from inphase.models.joint_encoder import JointEncoder
 from inphase.models.motion_encoder import PooledFeatures
@@ -83,12 +81,18 @@ def require_video_encoder(encoder: Encoder) -> None:
     find_modality(encoder).check(encoder)
 
 
-def embed_pose(encoder: Encoder, pose: Pose) -> Embedding:
-    """Embed a tracked pose in the 13 joints of PennAction."""
+def embed_pose(encoder: Encoder, pose: Pose, *, density: float = 1.0) -> Embedding:
+    """Embed a tracked pose in the 13 joints of PennAction, at `density` times its frames, interpolated where above 1.
+
+    Below 1 every second frame is embedded, every third, …; the context keeps its number of frames: of a video in slow
+    motion it covers as much of the action as usual. Above 1 it is stretched, for the same reason.
+    """
     _require_joints13(encoder)
     points, visible = pose.joints13()
+    context = encoder.context_at(rate_of(pose.times)).stretched(max(density, 1.0))
     values = np.concatenate([points, visible[..., None].astype(np.float32)], axis=-1)
-    return replace(embed(encoder, (values, pose.times), batch=512), pose=pose)
+    stretch = resample(values, density), resample(pose.times, density)
+    return replace(embed(encoder, stretch, context=context, batch=512), pose=pose)
 
 
 def embed_sound(
@@ -113,15 +117,6 @@ def embed_sound_at(encoder: Encoder, sound: Sound, second: float) -> NDArray[np.
     """Embed the window of one second centered at `second`, as a vector [D]."""
     windows = log_mel_windows(sound, np.array([second - WINDOW_SECONDS / 2]), seconds=WINDOW_SECONDS)
     return np.asarray(embed(encoder, (windows, np.zeros(1))).values[0])
-
-
-def decode_ahead(clips: Iterator[Clip], *, number: int) -> Iterator[Clip]:
-    """Decode up to `number` clips ahead in a thread, so that codec and network work at the same time."""
-    with ThreadPoolExecutor(1) as codec:
-        waiting = deque(codec.submit(next, clips, None) for _ in range(number))
-        while (clip := waiting.popleft().result()) is not None:
-            waiting.append(codec.submit(next, clips, None))
-            yield clip
 
 
 def _embed_pose_file(
