@@ -14,7 +14,7 @@ ifneq ($(wildcard ../shared/data),)
 export INPHASE_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test tests quick check lint types docs bench soak lock clean
+.PHONY: demo test tests quick check lint types docs release bench soak lock clean
 
 demo: $(VENV)/demo  ## train on drawn people by pose and by image, and show two golfers, a session and the viewer on a page
 	$(BIN)/inphase demo --out out/demo
@@ -41,6 +41,9 @@ types: $(VENV)/ready
 docs: $(VENV)/docs  ## build the documentation into out/site, offline; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
+release: $(VENV)/release  ## check the package's files, the image and the workflows with the tools of their makers
+	$(BIN)/pytest tests/test_release.py -rs
+
 bench: $(VENV)/bench  ## time the recursion beside its peers, into docs/benchmarks.md, and the loader beside a training step
 	$(BIN)/python -m benchmarks.recursion --write
 	$(BIN)/python -m benchmarks.loading
@@ -52,7 +55,7 @@ soak: $(VENV)/ready  ## kill commands and damage their inputs for an hour, into 
 # pip takes hashes of all packages or of none, and never of an editable one: constraints.txt cannot hold them.
 lock: $(VENV)/ready  ## write requirements-hashed.txt: every dependency with the SHA-256 of its files
 	$(BIN)/pip install --quiet uv
-	echo 'hatchling>=1.24' | $(BIN)/uv pip compile --quiet pyproject.toml - --extra dev --extra docs --constraint constraints.txt \
+	echo 'hatchling>=1.24' | $(BIN)/uv pip compile --quiet pyproject.toml - --extra dev --extra docs --extra release --constraint constraints.txt \
 	  --universal --python-version 3.11.5 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
 	  --output-file requirements-hashed.txt
 
@@ -65,6 +68,10 @@ $(VENV)/ready: pyproject.toml constraints.txt
 $(VENV)/demo: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	test -e $(VENV)/ready || $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[train,viewer]'
+	touch $@
+
+$(VENV)/release: $(VENV)/ready
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[release]'
 	touch $@
 
 $(VENV)/bench: $(VENV)/ready

