@@ -199,6 +199,7 @@ def test_names_and_labels_are_text(comparison: Comparison, videos: tuple[Path, P
     assert "{{ 7*7 }}" in page
 
 
+@pytest.mark.slow
 def test_students_of_a_folder_give_one_table(pair: StagePair, videos: tuple[Path, Path], tmp_path: Path) -> None:
     pro, student = videos
     folder = tmp_path / "students"

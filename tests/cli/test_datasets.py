@@ -108,6 +108,7 @@ def test_own_videos_are_checked_shown_and_cached(
     assert "a file is where a folder is to be made; name another" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @needs_networks
 def test_poses_are_cached_and_videos_without_a_person_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
