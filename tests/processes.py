@@ -31,9 +31,11 @@ FORK_SERVER.set_forkserver_preload(
         "inphase.viewer.page",
         "jinja2",
         "lightning.fabric",
+        "matplotlib.figure",
         "pandas",
         "pyarrow.parquet",
         "pytest",
+        "sklearn.svm",
         "torch.utils.tensorboard",
     ]
 )

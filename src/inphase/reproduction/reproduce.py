@@ -239,7 +239,7 @@ class _Workers:
         methods = multiprocessing.get_all_start_methods()
         self._context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
         if "forkserver" in methods:
-            self._context.set_forkserver_preload(["inphase.reproduction.reproduce"])
+            self._context.set_forkserver_preload(["inphase.reproduction.reproduce", "lightning.fabric", "sklearn.svm"])
         self._running: dict[Connection, tuple[TrainingJob, BaseProcess, str]] = {}
         self._failed: dict[Path, str] = {}
         self._interrupted = False
