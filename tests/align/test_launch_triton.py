@@ -76,6 +76,6 @@ def test_a_program_is_one_warp_and_other_options_are_passed_on() -> None:
     assert kernel.options == [{"num_warps": 1, "maxnreg": 128}]
 
 
-def test_alignment_is_told() -> None:
+def test_alignment_is_described() -> None:
     values = torch.zeros(8)
     assert [aligned(values[k:]) for k in (0, 1, 4)] == [True, False, True]

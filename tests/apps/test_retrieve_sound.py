@@ -35,7 +35,7 @@ def test_every_second_is_listened_to_on_the_clock_of_the_images() -> None:
         embed_sound(PoseEncoder(), clap(2.0))
 
 
-def test_a_sound_is_asked_with_where_it_is_loudest_or_where_it_is_told() -> None:
+def test_a_sound_is_queried_where_it_is_loudest_or_at_a_given_second() -> None:
     assert loudest_second(clap(2.5)) == pytest.approx(2.525, abs=0.03)
     assert loudest_second(clap(2.5, start=1.0)) == pytest.approx(2.525, abs=0.03)
     asked = query_by_sound(ears(), clap(2.5))

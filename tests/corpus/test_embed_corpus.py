@@ -245,7 +245,7 @@ def test_a_video_named_twice_is_embedded_once(place: Path) -> None:
     assert embed_corpus(table, place / "store", model=encoder, workers=0, shard_videos=1).done == 1
 
 
-def test_an_encoder_that_cannot_see_is_refused_before_anything_is_written(place: Path) -> None:
+def test_an_encoder_of_another_modality_is_refused_before_anything_is_written(place: Path) -> None:
     with pytest.raises(ValueError, match="embeds sound"):
         embed_corpus(place / "gym", place / "store", model=AudioEncoder(), workers=0)
     assert not (place / "store").exists()

@@ -170,7 +170,7 @@ def test_a_damaged_index_is_made_again(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("exact", [10**6, 10])
-def test_moments_are_apart_and_told_in_seconds(folder: Path, rows: list[ShardRow], exact: int) -> None:
+def test_moments_are_apart_and_given_in_seconds(folder: Path, rows: list[ShardRow], exact: int) -> None:
     seen = rows[30].embedding
     assert seen is not None
     with EmbeddingStore(folder) as store:

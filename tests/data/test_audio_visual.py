@@ -50,7 +50,7 @@ def test_consecutive_sounds_stand_against_drawn_frames_of_the_same_stretch() -> 
     assert group.totals[1] == 4
 
 
-def test_all_that_fits_is_heard_by_default() -> None:
+def test_all_that_fits_is_read_by_default() -> None:
     groups = stream()[0].groups
     assert len(groups) == 4
     assert all(group.lengths.tolist() == [20, 10] for group in groups)
@@ -130,7 +130,7 @@ def test_a_clip_that_cannot_be_read_leaves_the_others_of_its_group() -> None:
     assert any(batch.skipped for batch in batches)
 
 
-def test_a_look_is_drawn_for_a_group() -> None:
+def test_an_augmentation_is_sampled_for_a_group() -> None:
     groups = stream(augmentation=lambda *, rng: ImageAugmentation(brightness=float(rng.random())), clips=2)[3].groups
     looks = [look for group in groups for look in group.augmentations]
     assert len(looks) == len(groups) == 4

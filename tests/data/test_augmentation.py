@@ -60,7 +60,7 @@ def test_brightness_comes_before_contrast_and_nothing_is_clipped_between() -> No
     assert out[0, 0, :, 0].tolist() == [1.0, 0.5]
 
 
-def test_without_a_look_images_only_change_their_range() -> None:
+def test_without_augmentation_images_only_change_their_range() -> None:
     frames = images(2, 4, 4)
     out = apply_image_augmentation(frames)
     assert out.dtype == torch.float32
@@ -80,7 +80,7 @@ def test_numpy_and_torch_agree_and_the_input_stays() -> None:
         apply_image_augmentation(torch.zeros(2, 5, 4, 3, dtype=torch.float64))
 
 
-def test_frames_share_one_look() -> None:
+def test_frames_share_one_augmentation() -> None:
     one = images(1, 6, 6)
     out = apply_image_augmentation(
         np.repeat(one, 3, axis=0), augmentation=sample_image_augmentation(rng=np.random.default_rng(3))
@@ -89,7 +89,7 @@ def test_frames_share_one_look() -> None:
     assert torch.equal(out[0], out[2])
 
 
-def test_looks_are_drawn_from_the_published_ranges() -> None:
+def test_augmentations_are_sampled_from_the_published_ranges() -> None:
     rng = np.random.default_rng(0)
     looks = [sample_image_augmentation(rng=rng) for _ in range(4000)]
     assert np.mean([look.flip for look in looks]) == pytest.approx(0.5, abs=0.04)
@@ -126,23 +126,25 @@ def test_scale_and_rotation_are_one_similarity_of_the_whole_video(scale: float, 
 
 def test_jitter_is_as_large_as_asked_and_repeatable() -> None:
     before = poses(200)
-    stance = PoseAugmentation(jitter=0.01, seed=5)
-    after, again = (apply_pose_augmentation(before, augmentation=stance, joints=JOINTS13, width=240) for _ in range(2))
+    augmentation = PoseAugmentation(jitter=0.01, seed=5)
+    after, again = (
+        apply_pose_augmentation(before, augmentation=augmentation, joints=JOINTS13, width=240) for _ in range(2)
+    )
     assert np.array_equal(after, again)
     assert (after - before)[..., :2].std() == pytest.approx(0.01 * 180, rel=0.05)
     assert np.array_equal(after[..., 2], before[..., 2])
 
 
-def test_a_stance_is_drawn_once_and_none_is_none() -> None:
+def test_an_augmentation_is_sampled_once_and_none_is_none() -> None:
     before = poses()
     assert np.array_equal(
         apply_pose_augmentation(before, augmentation=PoseAugmentation(), joints=JOINTS13, width=240), before
     )
     rng = np.random.default_rng(0)
     drawn = [sample_pose_augmentation(rng=rng, scale=0.2, rotation=0.1) for _ in range(2000)]
-    assert np.mean([stance.flip for stance in drawn]) == pytest.approx(0.5, abs=0.05)
-    assert max(abs(stance.rotation) for stance in drawn) <= 0.1
-    assert {stance.scale for stance in (sample_pose_augmentation(rng=rng) for _ in range(5))} == {1.0}
+    assert np.mean([augmentation.flip for augmentation in drawn]) == pytest.approx(0.5, abs=0.05)
+    assert max(abs(augmentation.rotation) for augmentation in drawn) <= 0.1
+    assert {augmentation.scale for augmentation in (sample_pose_augmentation(rng=rng) for _ in range(5))} == {1.0}
     with pytest.raises(ValueError, match=r"\[T, 13, 3\]"):
         apply_pose_augmentation(before[..., :2], augmentation=PoseAugmentation(), joints=JOINTS13, width=240)
 

@@ -50,7 +50,7 @@ def test_images_are_read_where_they_can_be(tmp_path_factory: pytest.TempPathFact
     assert pixel(sheet, 150 + 84 + 40, 88) == UNLABELED
 
 
-def test_keypoints_become_stick_figures_with_sides_told_apart() -> None:
+def test_keypoints_become_stick_figures_with_distinct_sides() -> None:
     points = np.zeros((20, 13, 2), np.float32)
     for index, name in enumerate(JOINTS13):
         points[:, index] = [{"left": 90.0, "right": 10.0}.get(name.split("_")[0], 50.0), 10.0 * (index + 1)]

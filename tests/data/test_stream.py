@@ -203,7 +203,7 @@ def test_reading_ahead_stops_with_its_reader_and_passes_errors_on() -> None:
         prefetch(stream=GroupStream(videos(), read=read), steps=range(3), threads=-1)
 
 
-def test_looks_drawn_with_a_group_are_those_of_preparing_at_once() -> None:
+def test_augmentations_sampled_with_a_group_are_those_of_preparing_at_once() -> None:
     def images(video: Video, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         noise = np.random.default_rng(int(video.id[-1])).integers(0, 256, (60, 6, 6, 3), dtype=np.uint8)
         return noise[frames], frames / 20.0

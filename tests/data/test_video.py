@@ -28,7 +28,7 @@ def test_an_unlabelled_video_has_no_phase() -> None:
     assert Video("a", "wave", "train").phases_at(np.arange(3.0)).tolist() == [-1, -1, -1]
 
 
-def test_absent_files_are_told_apart(tmp_path: Path) -> None:
+def test_absent_files_are_separated(tmp_path: Path) -> None:
     (tmp_path / "a.mp4").touch()
     videos = [Video(name, "wave", "train", path=tmp_path / f"{name}.mp4") for name in "ab"] + [Video("c", "w", "train")]
     here, absent = find_present(videos)

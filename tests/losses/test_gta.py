@@ -127,7 +127,7 @@ def test_gradient(variant: str, setting: dict[str, Any]) -> None:
     assert torch.autograd.gradcheck(lambda u, v: loss.pair(u, v, [2, 3], [4, 1])["loss"], (x, y))
 
 
-def test_without_weight_the_cycle_term_is_told_but_not_learned() -> None:
+def test_without_weight_the_cycle_term_is_reported_but_not_learned() -> None:
     x, y = (values.requires_grad_() for values in sequences(6, 5))
     terms = GTA(cycle_weight=0.0).pair(x, y)
     assert terms["cycle"].item() == pytest.approx(GTA().pair(x, y)["cycle"].item())

@@ -179,7 +179,9 @@ def test_a_changed_video_is_noticed(tmp_path: Path, films: dict[str, Source]) ->
     assert len(list(store.glob("*.frames"))) == 4, "the old frames are gone"
 
 
-def test_a_broken_video_is_told_once_and_tried_again_when_it_changes(tmp_path: Path, films: dict[str, Source]) -> None:
+def test_a_broken_video_is_reported_once_and_tried_again_when_it_changes(
+    tmp_path: Path, films: dict[str, Source]
+) -> None:
     store, broken = tmp_path / "store", films["film 1"].path
     whole = broken.read_bytes()
     broken.write_bytes(b"rubbish" * 100)

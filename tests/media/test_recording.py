@@ -51,7 +51,9 @@ def test_nothing_to_measure_is_explained(tmp_path: Path) -> None:
         ("film.mkv", {}, False),
     ],
 )
-def test_what_browsers_play_is_told_apart(tmp_path: Path, name: str, how: dict[str, Any], playable: bool) -> None:
+def test_media_that_browsers_play_are_recognized(
+    tmp_path: Path, name: str, how: dict[str, Any], playable: bool
+) -> None:
     assert is_playable(write_video(tmp_path / name, count=4, **how)) is playable
 
 

@@ -79,7 +79,7 @@ def test_chance_needs_a_generator_and_a_rule_a_name() -> None:
         sample(0, rule="all")
 
 
-def test_the_context_is_the_papers_unless_told() -> None:
+def test_the_context_is_the_papers_by_default() -> None:
     assert Context() == Context((-15, 0), "clamp")
 
 

@@ -44,7 +44,7 @@ def test_images_are_seen_as_they_are_decoded(video: Path) -> None:
     assert reported[-1] == ("embedding a.mp4", 40, 40)
 
 
-def test_fewer_frames_can_be_looked_at(video: Path) -> None:
+def test_fewer_frames_can_be_embedded(video: Path) -> None:
     np.testing.assert_allclose(embed_video(small(), video, fps=10).times, np.arange(14) / 10, atol=1e-3)
 
 
@@ -104,7 +104,7 @@ def test_that_nobody_is_there_is_kept_too(video: Path, tmp_path: Path, monkeypat
         (lambda: PoseEncoder(joints=[f"{s}_{j}" for s in ("left", "right") for j in ("hip", "shoulder")]), "JOINTS13"),
     ],
 )
-def test_encoders_that_cannot_see_videos_are_refused(
+def test_encoders_that_cannot_read_videos_are_refused(
     video: Path, encoder: Callable[[], Encoder], wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from inphase.pose import pose_store
@@ -308,7 +308,7 @@ def test_modalities_that_cannot_be_had_are_refused(videos: list[Path]) -> None:
         embed_videos(videos, model=small(), modality="pose")
 
 
-def test_a_fast_recording_is_embedded_at_30_frames_a_second_unless_told(tmp_path: Path) -> None:
+def test_a_fast_recording_is_embedded_at_30_frames_a_second_by_default(tmp_path: Path) -> None:
     video = write_video(tmp_path / "fast.mp4", count=48, rate=240)
     cache = Cache(tmp_path / "cache")
     encoder = small(context=(0,))

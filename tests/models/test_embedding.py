@@ -49,7 +49,7 @@ def expected(encoder: Toy, shown: Clip, frames: NDArray[np.int64], context: Cont
 @pytest.mark.parametrize("edges", ["clamp", "mirror"])
 @pytest.mark.parametrize("offsets", OFFSETS)
 @pytest.mark.parametrize("length", [1, 2, 9, 50])
-def test_every_frame_is_embedded_as_the_encoder_does_and_looked_at_once(
+def test_every_frame_is_embedded_as_the_encoder_does_and_once(
     offsets: tuple[int, ...], edges: str, length: int
 ) -> None:
     shown, context = clip(length), Context(offsets, edges)  # type: ignore[arg-type]

@@ -22,15 +22,15 @@ def test_what_ships_is_small_and_made_by_its_recipe() -> None:
 
 def test_it_aligns_people_it_never_saw_better_than_a_stretch() -> None:
     encoder = load_shipped("pose")
-    sight = open_frame_source(
+    frame_source = open_frame_source(
         encoder, stage_videos.load(split="test", actions=["serve", "golf_swing"], videos=3, seed=5)
     )
     ours, linear = [], []
     for action in ("serve", "golf_swing"):
-        x, *others = [video for video in sight.videos if video.action == action]
-        seen = embed(encoder, sight.read(x, np.arange(sight.frame_count(x))))
+        x, *others = [video for video in frame_source.videos if video.action == action]
+        seen = embed(encoder, frame_source.read(x, np.arange(frame_source.frame_count(x))))
         for y in others:
-            other = embed(encoder, sight.read(y, np.arange(sight.frame_count(y))))
+            other = embed(encoder, frame_source.read(y, np.arange(frame_source.frame_count(y))))
             places = np.arange(len(other), dtype=np.float64)
             alignment = dtw(torch.from_numpy(seen.values), torch.from_numpy(other.values))
             frames = alignment.time_map(np.arange(len(seen), dtype=np.float64), places)

@@ -144,7 +144,7 @@ def test_the_view_follows_from_the_widths_of_the_trunk() -> None:
     assert facing(pose) == "", "unknown without a nose and ears"
 
 
-def test_the_face_tells_left_from_right() -> None:
+def test_the_face_separates_left_from_right() -> None:
     pose = make_pose()
     extra = np.repeat(np.array([[[115, 20], [98, 20], [102, 20]]], np.float32), len(pose), axis=0)
     joints = (*pose.joints, "nose", "left_ear", "right_ear")

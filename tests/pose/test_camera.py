@@ -63,7 +63,7 @@ def test_what_lies_outside_the_image_or_behind_the_camera_is_not_seen() -> None:
     assert visible[0].tolist() == [False, True, True, True, False]
 
 
-def test_what_lies_behind_is_told_by_its_depth_and_has_a_place_all_the_same() -> None:
+def test_points_behind_have_negative_depth_and_a_place() -> None:
     camera = orbit_camera(np.array([0, 1.0, 3]), azimuth=0, elevation=0, distance=2, focal=100, size=(100, 200))
     pixels, depth = parted(camera.project(np.array([[0.01, 1.0, 0.0], [0.0, 1.0, 1.0], [0.01, 1.0, 1.05]])))
     assert depth == pytest.approx([-1, 0, 0.05])

@@ -108,7 +108,7 @@ def test_parts_cover_the_image_and_overlap() -> None:
         assert covered.min() >= 1
 
 
-def test_where_something_moves_somebody_is_looked_for() -> None:
+def test_people_are_detected_where_something_moves() -> None:
     class Crowded(Stage):
         """Sees somebody at column 100 in parts of the image only, and only when they move."""
 

@@ -44,7 +44,7 @@ def test_a_report_finds_its_place_and_keeps_it() -> None:
     assert again.endswith("The end.\n")
 
 
-def test_reports_are_told_apart_by_what_they_were_run_on() -> None:
+def test_reports_differ_by_the_data_they_were_run_on() -> None:
     assert key_of(REPORT["about"]["command"]) == "ablation stage pose small"
     with pytest.raises(ValueError, match="has no single line"):
         insert("# Title\n", REPORT)

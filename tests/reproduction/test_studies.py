@@ -160,7 +160,7 @@ def test_changes_of_the_user_come_before_those_of_a_row() -> None:
     assert (recipe.loss["cost"], recipe.loss["gamma"], recipe.data["videos"]) == ("contrastive", 0.5, 4)
 
 
-def test_a_supervised_network_tells_as_many_phases_as_there_are() -> None:
+def test_a_supervised_network_has_as_many_classes_as_phases() -> None:
     recipe = make_recipe(Setup(changes=('data.actions=["kick", "squat"]', "data.videos=2")), "supervised")
     from inphase.data import stage_videos
 

@@ -39,13 +39,13 @@ def weights(folder: Path) -> dict[str, Tensor]:
 def test_both_encoders_train_and_are_kept(out: Path) -> None:
     made = recipe(run={"steps": 6})
     train(made, out)
-    seer, listener = load_encoder(out), load_encoder(out / "audio.safetensors")
-    assert (seer.modality, listener.modality) == ("pose", "audio")
+    video_encoder, audio_encoder = load_encoder(out), load_encoder(out / "audio.safetensors")
+    assert (video_encoder.modality, audio_encoder.modality) == ("pose", "audio")
     assert read_recipe(out / "recipe.toml") == made
     torch.manual_seed(made.run.get("seed", 0))
     fresh = build_encoder_with_loss(made)
     assert fresh.audio is not None
-    for before, after in ((fresh.encoder, seer), (fresh.audio, listener)):
+    for before, after in ((fresh.encoder, video_encoder), (fresh.audio, audio_encoder)):
         changed = [not torch.equal(a, b) for a, b in zip(before.parameters(), after.parameters(), strict=True)]
         assert sum(changed) > len(changed) / 2
     assert all(np.isfinite(row["loss"]) for row in read_metrics(out))
@@ -81,17 +81,19 @@ def test_sounds_of_all_groups_are_embedded_as_each_alone() -> None:
 
 
 def stream(made: Recipe, method: EncoderWithLoss) -> Any:
-    sight = load_frame_sources(made, method.encoder).train
-    return build_stream(made, method, sight, seed=0, rank=0, world=1)
+    frame_source = load_frame_sources(made, method.encoder).train
+    return build_stream(made, method, frame_source, seed=0, rank=0, world=1)
 
 
 def test_a_frozen_network_s_features_are_kept_beside_sounds(out: Path) -> None:
     encoder = {"name": "image", "size": [32, 32], "convolutions": [4], "hidden": [8], "dimension": 8}
     made = replace(recipe(data={"size": 32, "videos": 3}, run={"steps": 2}), encoder=encoder)
     train(made, out)
-    seer = load_encoder(out)
-    assert seer.modality == "image"
-    assert len(list((out / "features").glob("*.times.npy"))) == len(load_frame_sources(made, seer).train.videos)
+    video_encoder = load_encoder(out)
+    assert video_encoder.modality == "image"
+    assert len(list((out / "features").glob("*.times.npy"))) == len(
+        load_frame_sources(made, video_encoder).train.videos
+    )
 
 
 def test_what_cannot_be_trained_together_is_refused(out: Path) -> None:

@@ -23,8 +23,8 @@ def waiting_is_an_error() -> Iterator[None]:
 @pytest.mark.parametrize("variant", ["paper", "released"])
 def test_a_step_never_waits_for_the_gpu(device: str, variant: str, waiting_is_an_error: None) -> None:
     encoder = PoseEncoder()
-    sight = open_frame_source(encoder, stage_videos.load(split="train", actions=["squat"], videos=4))
-    batch = GroupStream(sight.videos, read=sight.read, frames=20, context=encoder.context)[0]
+    frame_source = open_frame_source(encoder, stage_videos.load(split="train", actions=["squat"], videos=4))
+    batch = GroupStream(frame_source.videos, read=frame_source.read, frames=20, context=encoder.context)[0]
     method = EncoderWithLoss(encoder, GTA(variant=variant)).to(device)  # type: ignore[arg-type]
     optimizer = OptimizerSettings().build(trainable_parameters(method))
     given = batch.to(torch.device(device))

@@ -22,17 +22,17 @@ SMALL = {"size": (32, 32), "convolutions": (4,), "hidden": ()}
 
 
 @pytest.fixture
-def sight() -> FrameSource:
+def frame_source() -> FrameSource:
     videos = stage_videos.load(split="train", actions=["squat"], videos=2, size=32)
     return open_frame_source(ImageEncoder(**SMALL), videos)  # type: ignore[arg-type]
 
 
-def test_features_are_what_the_network_sees_computed_once(tmp_path: Path, sight: FrameSource) -> None:
+def test_features_are_those_of_the_network_computed_once(tmp_path: Path, frame_source: FrameSource) -> None:
     encoder = ImageEncoder(**SMALL).eval()  # type: ignore[arg-type]
-    features = CachedFeatures(encoder, sight, folder=tmp_path, batch=7)
-    video, frames = sight.videos[0], np.array([3, 10, 11])
+    features = CachedFeatures(encoder, frame_source, folder=tmp_path, batch=7)
+    video, frames = frame_source.videos[0], np.array([3, 10, 11])
     found, times = features(video, frames)
-    images, seconds = sight.read(video, frames)
+    images, seconds = frame_source.read(video, frames)
     with torch.no_grad():
         expected = encoder.features(encoder.prepare(torch.from_numpy(images)))
     np.testing.assert_allclose(found, expected, atol=2e-2, rtol=2e-3)  # half precision
@@ -41,23 +41,25 @@ def test_features_are_what_the_network_sees_computed_once(tmp_path: Path, sight:
     def refuse(video: Video, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         raise AssertionError("looked at twice")
 
-    again = CachedFeatures(encoder, FrameSource(sight.videos, refuse, sight.frame_count), folder=tmp_path)
+    again = CachedFeatures(encoder, FrameSource(frame_source.videos, refuse, frame_source.frame_count), folder=tmp_path)
     np.testing.assert_array_equal(again(video, frames)[0], found)
     with torch.no_grad():
         next(encoder.backbone.parameters()).add_(1)
     with pytest.raises(AssertionError, match="looked at twice"):
-        CachedFeatures(encoder, FrameSource(sight.videos, refuse, sight.frame_count), folder=tmp_path)(video, frames)
+        CachedFeatures(encoder, FrameSource(frame_source.videos, refuse, frame_source.frame_count), folder=tmp_path)(
+            video, frames
+        )
 
 
 def test_what_is_embedded_from_kept_features_is_what_is_embedded_from_images(
-    tmp_path: Path, sight: FrameSource
+    tmp_path: Path, frame_source: FrameSource
 ) -> None:
     encoder = ImageEncoder(**SMALL).eval()  # type: ignore[arg-type]
-    kept = CachedFeatures(encoder, sight, folder=tmp_path).source
-    assert (kept.precomputed, kept.source) == (True, f"{sight.source} as features")
+    kept = CachedFeatures(encoder, frame_source, folder=tmp_path).source
+    assert (kept.precomputed, kept.source) == (True, f"{frame_source.source} as features")
     plain, precomputed = (
         embed_videos(encoder, seen.videos, read=seen.read, frame_count=seen.frame_count, precomputed=seen.precomputed)
-        for seen in (sight, kept)
+        for seen in (frame_source, kept)
     )
     assert [item.video.id for item in precomputed] == [item.video.id for item in plain]
     for ours, theirs in zip(precomputed, plain, strict=True):
@@ -65,7 +67,7 @@ def test_what_is_embedded_from_kept_features_is_what_is_embedded_from_images(
         np.testing.assert_array_equal(ours.embedding.times, theirs.embedding.times)
 
 
-def test_evaluation_looks_at_what_training_has_not_seen_and_at_that_once(
+def test_evaluation_computes_features_that_training_has_not_and_once(
     out: Path, computed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = make_recipe(data={"actions": ["squat", "kick"], "videos": 2, "size": 32}, run={"steps": 2})
@@ -106,9 +108,9 @@ def test_the_embedder_of_a_frozen_network_trains_on_features(out: Path) -> None:
     reported: list[tuple[str, int, int]] = []
     watched: list[bool] = []
 
-    def watch_tau(encoder: Encoder, sight: FrameSource) -> dict[str, float]:
-        watched.append(sight.precomputed)
-        return validate(encoder, sight)
+    def watch_tau(encoder: Encoder, frame_source: FrameSource) -> dict[str, float]:
+        watched.append(frame_source.precomputed)
+        return validate(encoder, frame_source)
 
     train(recipe, out, progress=lambda *report: reported.append(report), validate=watch_tau)
     assert reported[:4] == [("computing features", done, 4) for done in range(1, 5)]

@@ -199,7 +199,7 @@ def test_weights_that_are_no_numbers_are_not_saved(out: Path, monkeypatch: pytes
     assert all(torch.isfinite(value).all() for value in weights(out).values())
 
 
-def test_a_collapse_is_told(out: Path) -> None:
+def test_a_collapse_is_reported(out: Path) -> None:
     said: list[str] = []
     # Without the contrast between frames nothing keeps them apart: the paper's ablation.
     recipe = make_recipe(
@@ -216,9 +216,9 @@ def test_a_collapse_is_told(out: Path) -> None:
 def test_the_encoder_is_measured_on_videos_that_are_not_trained_on(out: Path) -> None:
     measured: list[tuple[int, set[str]]] = []
 
-    def validate(encoder: Encoder, sight: FrameSource) -> Mapping[str, float]:
+    def validate(encoder: Encoder, frame_source: FrameSource) -> Mapping[str, float]:
         torch.rand(3)  # must not disturb the run
-        measured.append((len(sight.videos), {video.split for video in sight.videos}))
+        measured.append((len(frame_source.videos), {video.split for video in frame_source.videos}))
         return {"tau": 0.5}
 
     train(make_recipe(validation={"every": 5, "videos": 3}), out, validate=validate)
@@ -278,8 +278,8 @@ def test_two_processes_train_as_one(out: Path, tmp_path: Path) -> None:
     assert max(moved) > 0.01
 
 
-def names(sight: FrameSource | None) -> set[str]:
-    return set() if sight is None else {video.id for video in sight.videos}
+def names(frame_source: FrameSource | None) -> set[str]:
+    return set() if frame_source is None else {video.id for video in frame_source.videos}
 
 
 def test_fewer_videos_of_every_action_are_trained_on_where_so_many_are_asked_for() -> None:

@@ -93,7 +93,7 @@ def recipe_of(steps: int) -> Recipe:
     return make_recipe(run=changes, batch={"epochs": True}, optimizer={"eps": 0.1, "lr": 0.1})
 
 
-def test_two_machines_train_as_one_and_a_lost_one_is_told(machines: tuple[str, str], tmp_path: Path) -> None:
+def test_two_machines_train_as_one_and_a_lost_one_is_reported(machines: tuple[str, str], tmp_path: Path) -> None:
     recipe, out = recipe_of(400), tmp_path / "run"
     file = tmp_path / "recipe.toml"
     file.write_text(recipe.to_toml(), encoding="utf-8")

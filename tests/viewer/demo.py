@@ -86,7 +86,7 @@ def track(folder: Path, number: int, videos: Sequence[Video], curves: NDArray[np
     assert video.keypoints is not None
     assert video.visibility is not None
     clip, name = video.render(), f"swing-{number}"
-    write_mp4(folder / f"{name}.mp4", clip.frames, fps=RATE, sound=_heard(video.synthesize()))
+    write_mp4(folder / f"{name}.mp4", clip.frames, fps=RATE, sound=_resample(video.synthesize()))
     write_mp4(folder / f"{name}-heat.mp4", heat(video, size), fps=RATE)
     times = seconds(video)
     own = np.interp(reference.progress, video.progress, times)
@@ -146,7 +146,7 @@ def thumbnail(folder: Path, video: Video, frame: int, *, number: int, score: flo
     return PlaybackMoment(NAMES[number], frame / RATE, score=score, media=f"swing-{number}.mp4", thumbnail=file)
 
 
-def _heard(sound: Sound) -> Iterator[NDArray[np.float32]]:
+def _resample(sound: Sound) -> Iterator[NDArray[np.float32]]:
     from scipy.signal import resample_poly
 
     samples = resample_poly(sound.samples.astype(np.float64), SOUND_RATE, sound.rate).astype(np.float32)

@@ -175,7 +175,7 @@ def test_scrubbing_is_exact(open_page: Open, pair_url: str) -> None:
     assert where(page) == pytest.approx([1.7, 1.7, mapped(1.7)], abs=1e-4)
 
 
-def test_the_last_wish_counts_though_a_seek_is_over_before_it_is_told(open_page: Open, pair_url: str) -> None:
+def test_the_last_seek_counts_though_one_ends_before_it_is_reported(open_page: Open, pair_url: str) -> None:
     page = open_page(pair_url)
     settle(page)
     page.evaluate(

@@ -22,7 +22,7 @@ from inphase.storage.errors import MissingExtraError
 from tests.evaluation.embeddings import constant, embedded, noisy, performances
 
 
-def test_phases_that_are_points_are_told_apart_and_swapped_ones_are_all_wrong() -> None:
+def test_phases_that_are_points_are_separated_and_swapped_ones_are_all_wrong() -> None:
     phases = np.repeat(np.arange(3), 5)
     right = [embedded(np.eye(3, dtype=np.float32)[phases], name=name, phases=phases) for name in "ab"]
     wrong = [embedded(np.eye(3, dtype=np.float32)[(phases + 1) % 3], name="c", phases=phases)]

@@ -136,11 +136,13 @@ def test_two_encoders_are_measured_beside_chance_and_untrained_ones(
     torch.manual_seed(0)
     eyes = PoseEncoder(hidden=(8,), dimension=8).eval()
     ears = AudioEncoder(convolutions=[[2], [2]], hidden=(8,), dimension=8).eval()
-    sight = open_frame_source(eyes, stage_videos.load(split="test", videos=2, actions=["squat", "kick"], level="plain"))
-    scores = measure_sound_recall(eyes, ears, sight, untrained=2)
-    mute = [replace(sight.videos[0], id="mute", synthesize=None), *sight.videos]
+    frame_source = open_frame_source(
+        eyes, stage_videos.load(split="test", videos=2, actions=["squat", "kick"], level="plain")
+    )
+    scores = measure_sound_recall(eyes, ears, frame_source, untrained=2)
+    mute = [replace(frame_source.videos[0], id="mute", synthesize=None), *frame_source.videos]
     with pytest.warns(Problem, match="mute: its sound cannot be read .* has no sound"):
-        again = measure_sound_recall(eyes, ears, replace(sight, videos=mute), untrained=0)
+        again = measure_sound_recall(eyes, ears, replace(frame_source, videos=mute), untrained=0)
     assert select(again, control=None) == select(scores, control=None)
     controls = list(dict.fromkeys(score.control for score in scores))
     assert controls == [None, "chance", "untrained", "untrained (best)"]
