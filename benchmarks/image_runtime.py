@@ -23,7 +23,7 @@ from inphase.data import golfdb
 from inphase.data.frame_source import open_frame_source
 from inphase.evaluation.embedded_videos import embed_videos
 from inphase.evaluation.tasks.matching_errors import event_error
-from inphase.models import openvino_backbone
+from inphase.models import backbone_runtime
 from inphase.models.backbone import build_backbone
 from inphase.models.encoder import RUNTIME_VARIABLE, compute_maps
 from inphase.models.motion_encoder import PooledFeatures
@@ -62,7 +62,7 @@ def measure_network(name: str, size: int) -> list[str]:
 
     starts = []
     for _ in range(2):
-        openvino_backbone._networks.by_backbone.clear()
+        backbone_runtime._networks.by_backbone.clear()
         begin = time.process_time()
         run("OpenVINO")
         starts.append(time.process_time() - begin)

@@ -5,7 +5,7 @@ import torch
 from inphase.apps.retrieve_sound import find_frames, find_sounds, loudest_second, query_by_image, query_by_sound
 from inphase.media.audio import Sound
 from inphase.models import AudioEncoder, Embedding, PoseEncoder
-from inphase.models.modality import embed_sound, embed_sound_at
+from inphase.models.audio_encoder import embed_sound, embed_sound_at
 from inphase.storage.errors import MediaError
 
 RATE = 16000

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inphase.media.frames import read_clip, read_spans, stream_clips
+from inphase.media import recording as recordings
+from inphase.media.frames import Clip, read_clip, read_spans, stream_clips
+from inphase.media.recording import ScaledCopies, open_recording
+from inphase.media.sampling import choose
 from inphase.storage.errors import MediaError
 from tests.media.recordings import (
     HEIGHT,
@@ -301,3 +304,35 @@ def test_a_folder_without_numbered_images_is_explained(tmp_path: Path) -> None:
 
 def test_numbers_survive_their_own_reader() -> None:
     assert all(number_of(numbered(number)) == number for number in range(0, 4096, 7))
+
+
+@pytest.mark.parametrize("fps", [None, 10.0, 20.0])
+def test_scaled_copies_are_the_frames_that_another_reader_gets(tmp_path: Path, fps: float | None) -> None:
+    path = write_video(tmp_path / "a.mp4", count=24)
+    recording = open_recording(path)
+    copies = ScaledCopies(recording, size=(16, 24), fps=fps)
+    assert copies.take() is None  # nothing is read yet
+    wanted = choose(recording.times, fps=fps)
+    whole = dict(recording.images(wanted))
+    list(recording.images(wanted))  # as a second look at the figure does: no frame is copied twice
+    taken, expected = copies.take(), read_clip(path, fps=fps, size=(16, 24))
+    assert taken is not None
+    clip = Clip(*taken)
+    np.testing.assert_array_equal(clip.frames, expected.frames)
+    np.testing.assert_array_equal(clip.times, expected.times)
+    assert list(whole) == clip.times.tolist()
+
+
+def test_copies_of_a_part_and_of_a_long_recording_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_video(tmp_path / "a.mp4", count=12)
+    recording = open_recording(path)
+    copies = ScaledCopies(recording, size=(16, 24), fps=None)
+    for _ in zip(range(5), recording.images(None), strict=False):
+        pass
+    assert copies.take() is None
+    monkeypatch.setattr(recordings, "MAX_COPY_BYTES", 11 * 16 * 24 * 3)
+    recording = open_recording(path)
+    copies = ScaledCopies(recording, size=(16, 24), fps=None)
+    assert recording.on_frame is None
+    assert len(list(recording.images(None))) == 12
+    assert copies.take() is None

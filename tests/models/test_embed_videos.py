@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from inphase.media.frames import Clip, decode_ahead, read_clip
+from inphase.media.recording import Recording
 from inphase.models import AudioEncoder, Encoder, ImageEncoder, PoseEncoder, embed
 from inphase.models import embed_videos as module
 from inphase.models import modality as modality_module
@@ -200,6 +201,22 @@ def test_people_are_embedded_by_pose_and_images(
     assert seen.embeddings[0].values.shape == (20, 128 + 8)
     assert [has_route(each, 0) for each in seen.embeddings] == [True, True]
     assert seen.why == "Using body pose and images (a person was found in every video)."
+
+
+def test_pose_and_images_share_one_decoding(
+    videos: list[Path], shipped: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    following(monkeypatch, a=1.0, b=1.0)
+    expected = embed_videos(videos)
+
+    def estimate(path: Path, *, recording: Recording, **_: object) -> Pose:
+        assert len(list(recording.images(None))) == 20
+        return make_pose(20)
+
+    monkeypatch.setattr(modality_module, "cached_pose", estimate)
+    monkeypatch.setattr(modality_module, "stream_clips", lambda *_, **__: pytest.fail("decoded again"))
+    for one, other in zip(embed_videos(videos).embeddings, expected.embeddings, strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
 
 
 def test_a_video_without_a_person_leaves_the_others_alone(

@@ -156,3 +156,9 @@ def test_plain_numbers_and_text_are_taken_as_they_are(monkeypatch: pytest.Monkey
     assert Phase(0.5, 1.5, "up").confidence is None
     with pytest.raises(AssertionError, match="start was converted"):
         Phase(float("nan"), 1.0, "up")
+
+
+def test_principal_curves_of_few_frames_are_those_of_the_same_frames_repeated() -> None:
+    values = RNG.random((12, 30)) * np.linspace(5, 1, 30)
+    few, many = principal_curves([values])[0], principal_curves([np.repeat(values, 4, axis=0)])[0]
+    np.testing.assert_allclose(many[::4], few, atol=1e-5)

@@ -18,8 +18,8 @@ from inphase.data.video import find_present
 from inphase.media.audio import Sound, read_sound
 from inphase.media.recording import names_of, open_named
 from inphase.models import Embedding, Encoder, load_encoder
+from inphase.models.audio_encoder import WINDOW_SECONDS, embed_sound, embed_sound_at
 from inphase.models.embed_videos import embed_each
-from inphase.models.modality import WINDOW_SECONDS, embed_sound, embed_sound_at
 from inphase.playback import Playback, PlaybackMoment, Result, add_media, write_playback
 from inphase.playback.part import AUDIO_TYPES
 from inphase.progress import Progress, Summary, ignore_progress, summarize

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from inphase.corpus.embedding_store import SHARD_BYTES, EmbeddingStore
 from inphase.corpus.engines import Engine, map_in_threads, open_engine
@@ -298,8 +299,9 @@ def _fatal_row(settings: EmbedSettings, video: ListedVideo) -> ShardRow | None:
 def start_embedding(settings: EmbedSettings, device: str) -> Callable[[EmbedJob], EmbedJobResult]:
     """Load the encoder in a worker; return the function that embeds the videos of a job and writes their shard."""
     encoder = load_encoder(settings.encoder, device=device)
-    # On a GPU videos are decoded in threads while the network runs on another one.
-    return partial(run_job, settings, encoder, threads=(os.cpu_count() or 1) if device == "cuda" else 1)
+    # On a GPU the threads that decode videos share batches; worker processes share the cores.
+    cores = torch.get_num_threads() if torch.get_num_threads() > 1 else os.cpu_count() or 1
+    return partial(run_job, settings, encoder, threads=cores if device == "cuda" else 1)
 
 
 def run_job(settings: EmbedSettings, encoder: Encoder, job: EmbedJob, *, threads: int = 1) -> EmbedJobResult:

@@ -23,6 +23,10 @@ from inphase.storage.processes import WorkerDied, map_in_processes
 
 # Items handed to Ray at a time: its scheduler and its object store hold them all, and their results.
 WAVE = 1024
+# loky would replace a worker that grew by 300 MB, as one with a GPU always does; `VideoLimits` bound memory.
+WORKER_VARIABLES = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e12"}
+# Cores that decode for one process on a GPU: threads of one process wait for each other's interpreter.
+GPU_CORES = 4
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -93,7 +97,7 @@ class Processes:
 
     A worker that dies, as by a fault in a codec, takes no other item with it: the items under way are run again, one
     after another, and the one whose worker dies again is yielded as `WorkerDied`. By default one process per core, or
-    one for a GPU.
+    one per `GPU_CORES` cores where they share a GPU.
     """
 
     workers: int | None = None
@@ -108,7 +112,8 @@ class Processes:
     ) -> Iterator[Result | WorkerDied[Item]]:
         """Yield the result of every item."""
         device = choose_device(self.device)
-        workers = (1 if device == "cuda" else _cores()) if self.workers is None else self.workers
+        usual = max(1, _cores() // GPU_CORES) if device == "cuda" else _cores()
+        workers = usual if self.workers is None else self.workers
         if workers < 1:
             yield from Threads(workers=1, device=device).map(start, items)
             return
@@ -133,7 +138,7 @@ class _ProcessPool:
     def submit(self, item: Any) -> "Future[Any]":
         """Run one item; a pool that broke since the last one is replaced first."""
         while True:
-            self._pool = self._loky.get_reusable_executor(max_workers=self.workers, timeout=None)
+            self._pool = self._loky.get_reusable_executor(max_workers=self.workers, timeout=None, env=WORKER_VARIABLES)
             try:
                 future: Future[Any] = self._pool.submit(_work_in_process, *self._arguments, item)
                 return future

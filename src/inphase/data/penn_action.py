@@ -19,8 +19,6 @@ from warnings import warn
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.io import loadmat
-from scipy.io.matlab import MatReadError
 
 from inphase.data.video import Problem, Video, check_split
 from inphase.pose.pose import JOINTS13, mirrored
@@ -89,6 +87,9 @@ def _phase_folder(root: Path, phases: Path | str | None) -> Path:
 
 def _read_labels(file: Path) -> dict[str, Any] | None:
     """Read one label file; warn of a damaged one and return None."""
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
     needed = ("action", "pose", "x", "y", "visibility", "bbox", "dimensions", "nframes", "train")
     try:
         with file.open("rb") as opened:

@@ -4,7 +4,7 @@ The codec is imported when a recording is opened: machines that train on a frame
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from inphase.media.sampling import choose
 from inphase.storage.errors import MediaError, MissingExtraError, describe_error
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Recording(Protocol):
     has_sound: bool
     lost: int  # requested frames that could not be decoded, so far
     damaged: int  # decoded frames with missing data, so far
+    on_frame: "Callable[[float, VideoFrame], None] | None"  # receives every frame of a video file that is read
 
     def images(
         self, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None = None, halve_color: bool = False
@@ -60,6 +62,40 @@ def describe_damage(recording: Recording) -> str:
     )
 
 
+# Memory for scaled copies of the frames of a recording: two minutes at 30 frames/s and 112 pixels.
+MAX_COPY_BYTES = 2**27
+
+
+class ScaledCopies:
+    """Copies of the frames of a recording at another size, made as another reader decodes them."""
+
+    def __init__(self, recording: Recording, *, size: tuple[int, int], fps: float | None) -> None:
+        """Keep copies of the frames at `fps` that are decoded for another reader, as long as they are few.
+
+        Only video files make copies: the images of a folder are read twice.
+        """
+        from inphase.media.decode import UprightConverter
+
+        self.recording, self._convert = recording, UprightConverter(size=size)
+        wanted = choose(recording.times, fps=fps)
+        self._count = len(recording.times) if wanted is None else len(wanted)
+        self._images: list[NDArray[np.uint8]] = []
+        self._times: list[float] = []
+        if self._count * size[0] * size[1] * 3 <= MAX_COPY_BYTES:
+            recording.on_frame = self._add
+
+    def _add(self, second: float, frame: "VideoFrame") -> None:
+        if not self._times or second > self._times[-1]:  # not when the recording is decoded again
+            self._times.append(second)
+            self._images.append(self._convert(frame))
+
+    def take(self) -> tuple[NDArray[np.uint8], NDArray[np.float64]] | None:
+        """Return the copies [T, H, W, 3] and their times [T]; None if the recording is too long or was read in part."""
+        if not self._times or len(self._times) + self.recording.lost != self._count:
+            return None
+        return np.stack(self._images), np.array(self._times)
+
+
 FRAME_SUFFIXES = {".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 
 
@@ -83,6 +119,7 @@ class ImageFolder:
         self.has_sound = False
         self.lost = 0
         self.damaged = 0
+        self.on_frame: Callable[[float, VideoFrame], None] | None = None
 
     def images(
         self, wanted: NDArray[np.int64] | None, *, size: tuple[int, int] | None = None, halve_color: bool = False

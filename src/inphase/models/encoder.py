@@ -18,7 +18,7 @@ ModalityChoice = Literal["auto", "pose", "image", "both"]
 # The standard deviation of a standard normal distribution truncated at ±2: Keras divides by it to get variance 1.
 TRUNCATED_DEVIATION = 0.87962566103423978
 
-# How frozen backbones run on CPUs.
+# How frozen backbones run.
 RUNTIME_VARIABLE = "INPHASE_IMAGE_RUNTIME"
 RUNTIMES = ("auto", "torch", "bf16")
 
@@ -119,10 +119,10 @@ class Encoder(nn.Module):
 
 
 def image_runtime() -> str:
-    """Return the runtime of frozen backbones on CPUs: "auto", "torch" or "bf16", by `INPHASE_IMAGE_RUNTIME`.
+    """Return the runtime of frozen backbones: "auto", "torch" or "bf16", by `INPHASE_IMAGE_RUNTIME`.
 
-    "auto" is OpenVINO where it is installed; "bf16" is OpenVINO in half precision, which is faster on CPUs that compute
-    in it and changes the maps by a few percent.
+    "auto" is OpenVINO where it is installed, and half precision on a GPU, which rounds as TF32 does there; "bf16" is
+    OpenVINO in half precision, which is faster on CPUs that compute in it and changes the maps by a few percent.
     """
     named = os.environ.get(RUNTIME_VARIABLE) or "auto"
     if named not in RUNTIMES:
@@ -138,7 +138,7 @@ def image_precision() -> str:
 def compute_maps(backbone: nn.Module, images: Tensor) -> Tensor:
     """Compute the maps of images [N, H, W, 3] in [−1, 1] by a frozen backbone, without gradients."""
     if image_runtime() != "torch":
-        from inphase.models.openvino_backbone import find_network
+        from inphase.models.backbone_runtime import find_network
 
         network = find_network(backbone, images, precision=image_precision() or "f32")
         if network is not None:

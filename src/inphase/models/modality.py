@@ -8,15 +8,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
-from inphase.media.audio import Sound, log_mel_windows
-from inphase.media.frames import decode_ahead, stream_clips
-from inphase.media.recording import open_recording
+from inphase.media.frames import Clip, decode_ahead, stream_clips
+from inphase.media.recording import ScaledCopies, open_recording
 from inphase.media.sampling import choose
+from inphase.models.audio_encoder import WINDOWS
 from inphase.models.embedding import Embedding, embed, rate_of, resample
 from inphase.models.encoder import Encoder, image_precision
 from inphase.models.joint_encoder import JointEncoder
@@ -30,8 +29,8 @@ from inphase.storage.errors import NoPersonError
 
 # Images are decoded ahead of the network in clips of this many frames, at most this many clips.
 CLIP_FRAMES, CLIPS_AHEAD = 16, 4
-# Sound is embedded in windows of this length, this far apart, in seconds.
-WINDOW_SECONDS, HOP_SECONDS = 1.0, 0.1
+# The same on a GPU, where videos that are embedded side by side share batches.
+GPU_FRAMES = 128
 # A recording supports pose if a person is found in at least this fraction of its frames.
 MIN_PERSON_FRACTION = 0.5
 
@@ -95,30 +94,6 @@ def embed_pose(encoder: Encoder, pose: Pose, *, density: float = 1.0) -> Embeddi
     return replace(embed(encoder, stretch, context=context, batch=512), pose=pose)
 
 
-def embed_sound(
-    encoder: Encoder, sound: Sound, *, duration: float | None = None, hop: float = HOP_SECONDS
-) -> Embedding:
-    """Embed windows of one second, `hop` seconds apart, from 0 to `duration` or the end; `times` are their middles.
-
-    A sound shorter than a second is padded with silence to one window.
-    """
-    if encoder.modality != "audio":
-        raise ValueError(f"this encoder embeds {encoder.modality}: use the audio encoder of a run trained with sound")
-    if not hop > 0:
-        raise ValueError(f"hop must be above 0 seconds, got {hop}")
-    end = sound.start + len(sound) / sound.rate if duration is None else duration
-    number = 1 + max(0, int((end - WINDOW_SECONDS) / hop + 1e-6))
-    starts: NDArray[np.float64] = hop * np.arange(number, dtype=np.float64)
-    windows = log_mel_windows(sound, starts, seconds=WINDOW_SECONDS)
-    return embed(encoder, (windows, starts + WINDOW_SECONDS / 2), batch=MODALITIES["audio"].batch)
-
-
-def embed_sound_at(encoder: Encoder, sound: Sound, second: float) -> NDArray[np.float32]:
-    """Embed the window of one second centered at `second`, as a vector [D]."""
-    windows = log_mel_windows(sound, np.array([second - WINDOW_SECONDS / 2]), seconds=WINDOW_SECONDS)
-    return np.asarray(embed(encoder, (windows, np.zeros(1))).values[0])
-
-
 def _embed_pose_file(
     encoder: Encoder, path: Path | str, cache: Cache, fps: float | None, progress: FrameProgress | None, estimator: str
 ) -> Embedding:
@@ -128,33 +103,48 @@ def _embed_pose_file(
 
 
 def _embed_image_file(
-    encoder: Encoder, path: Path | str, cache: Cache, fps: float | None, progress: FrameProgress | None, _: str = ""
+    encoder: Encoder,
+    path: Path | str,
+    cache: Cache,
+    fps: float | None,
+    progress: FrameProgress | None,
+    _: str = "",
+    *,
+    copies: ScaledCopies | None = None,
 ) -> Embedding:
-    """Embed images as they are decoded, a few in memory at a time; the embedding is cached."""
-    key = cache_key(path, "embedding", fingerprint(encoder, source=image_precision()), fps) if cache.folder else ""
+    """Embed images as they are decoded, a few in memory at a time, or `copies` of them; the embedding is cached."""
+    key = _image_key(encoder, path, cache, fps)
     cached = cache.get(key)
     if cached is not None and {"values", "times"} <= cached.keys():
         embedding = Embedding(cached["values"], cached["times"], encoder.modality)
         if progress is not None:
             progress(len(embedding), len(embedding))
         return embedding
-    embedding = _embed_images(encoder, path, fps=fps, progress=progress)
+    taken = None if copies is None else copies.take()
+    embedding = _embed_images(encoder, path, fps=fps, progress=progress, clip=None if taken is None else Clip(*taken))
     if isinstance(encoder, PooledFeatures):
         embedding = encoder.center(embedding)
     cache.put(key, {"values": embedding.values, "times": embedding.times})
     return embedding
 
 
+def _image_key(encoder: Encoder, path: Path | str, cache: Cache, fps: float | None) -> str:
+    return cache_key(path, "embedding", fingerprint(encoder, source=image_precision()), fps) if cache.folder else ""
+
+
 def _embed_images(
-    encoder: Encoder, path: Path | str, *, fps: float | None, progress: FrameProgress | None
+    encoder: Encoder, path: Path | str, *, fps: float | None, progress: FrameProgress | None, clip: Clip | None
 ) -> Embedding:
     times = open_recording(path).times
     chosen = choose(times, fps=fps)
     total = len(times) if chosen is None else len(chosen)
     height, width = encoder.shape[:2]
-    clips = decode_ahead(stream_clips(path, length=CLIP_FRAMES, size=(height, width), fps=fps), number=CLIPS_AHEAD)
     on_frames = None if progress is None else lambda done: progress(done, total)
-    return embed(encoder, clips, batch=CLIP_FRAMES, progress=on_frames)
+    batch = GPU_FRAMES if next(encoder.parameters()).is_cuda else CLIP_FRAMES
+    if clip is not None:
+        return embed(encoder, clip, batch=batch, progress=on_frames)
+    clips = decode_ahead(stream_clips(path, length=batch, size=(height, width), fps=fps), number=CLIPS_AHEAD)
+    return embed(encoder, clips, batch=batch, progress=on_frames)
 
 
 def _embed_joint_file(
@@ -166,13 +156,16 @@ def _embed_joint_file(
     # Half of a frame is done when its pose is estimated, and all of it when its image is embedded.
     on_pose = None if progress is None else lambda _, done, total: progress(done // 2, total)
     on_image = None if progress is None else lambda done, total: progress((total + done) // 2, total)
-    tracked = None
+    tracked, recording, copies = None, open_recording(path), None
+    if cache.get(_image_key(encoder.image, path, cache, fps)) is None:  # decode once for both
+        copies = ScaledCopies(recording, size=(encoder.image.shape[0], encoder.image.shape[1]), fps=fps)
+    how: dict[str, Any] = {"cache": cache, "fps": fps, "estimator": estimator}
     try:
-        if is_pose_cached(path, cache=cache, fps=fps, estimator=estimator) or shows_person(path, estimator=estimator):
-            tracked = cached_pose(path, cache=cache, fps=fps, estimator=estimator, progress=on_pose)
+        if is_pose_cached(path, **how) or shows_person(path, estimator=estimator):
+            tracked = cached_pose(path, **how, progress=on_pose, recording=recording)
     except NoPersonError:
         tracked = None
-    image = _embed_image_file(encoder.image, path, cache, fps, on_image)
+    image = _embed_image_file(encoder.image, path, cache, fps, on_image, copies=copies)
     if tracked is None or tracked.found.mean() < MIN_PERSON_FRACTION:
         return encoder.join(image, None)
     return encoder.join(image, embed_pose(encoder.pose, tracked), visible=tracked.joints13()[1])
@@ -208,5 +201,5 @@ MODALITIES: dict[str, ModalityReader] = {
     "pose": ModalityReader(_embed_pose_file, _require_joints13, batch=4096, parallel=True, read_threads=0, timed=False),
     "image": ModalityReader(_embed_image_file, lambda encoder: None, batch=16),
     "both": ModalityReader(_embed_joint_file, _require_parts, batch=16, parallel=True),
-    "audio": ModalityReader(_refuse_audio, _refuse_audio, batch=64),
+    "audio": ModalityReader(_refuse_audio, _refuse_audio, batch=WINDOWS),
 }

@@ -291,9 +291,12 @@ def principal_curves(embeddings: Sequence[ArrayLike], *, dimensions: int = 3) ->
     if len({value.shape[1] for value in values}) > 1:
         raise ValueError(f"embeddings must have one dimension D, got {sorted({value.shape[1] for value in values})}")
     center = np.mean([value.mean(axis=0) for value in values], axis=0)
-    scatter = sum((value - center).T @ (value - center) / len(value) for value in values)
-    _, directions = np.linalg.eigh(scatter)
-    directions = directions[:, ::-1][:, :dimensions]
+    weighted = np.concatenate([(value - center) / np.sqrt(len(value)) for value in values])
+    if dimensions <= len(weighted) < weighted.shape[1]:  # fewer frames than dimensions: cheaper without a matrix [D, D]
+        directions = np.linalg.svd(weighted, full_matrices=False)[2].T
+    else:
+        directions = np.linalg.eigh(weighted.T @ weighted)[1][:, ::-1]
+    directions = directions[:, :dimensions]
     travel = (values[0][-1] - values[0][0]) @ directions
     directions = directions * np.where(travel < 0, -1.0, 1.0)
     return [((value - center) @ directions).astype(np.float32) for value in values]

@@ -9,13 +9,14 @@ Bazarevsky et al., "BlazePose: On-device Real-time Body Pose tracking", CVPR wor
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache
+from threading import Condition
 from typing import Any, ClassVar
 
 import numba
 import numpy as np
 import torch
 import torch.nn.functional as F
+from cachetools import cached
 from numpy.typing import NDArray
 
 from inphase.media.frames import Clip
@@ -188,7 +189,9 @@ def crop_square(
     turn = _rotation(region.angle) * side / size
     start = np.array([region.x, region.y]) - turn.sum(1) * size / 2
     pixels = np.empty((1, size, size, 3), np.float32)
-    compile_sampler()(image, start, turn, np.float32((1 - low) / 255), np.float32(low), extend, pixels[0])
+    compile_sampler()(
+        np.ascontiguousarray(image), start, turn, np.float32((1 - low) / 255), np.float32(low), extend, pixels[0]
+    )
     return pixels
 
 
@@ -198,8 +201,8 @@ def clamp(index, length):
     return 0 if index < 0 else length - 1 if index >= length else index
 
 
-# One signature for all images, also for parts of them and for protected ones.
-_IMAGE = numba.types.Array(numba.uint8, 3, "A", readonly=True)
+# One signature for all images, also for protected ones.
+_IMAGE = numba.types.Array(numba.uint8, 3, "C", readonly=True)
 _SAMPLE = numba.void(
     _IMAGE,
     numba.float64[::1],
@@ -211,7 +214,7 @@ _SAMPLE = numba.void(
 )
 
 
-@cache
+@cached({}, condition=Condition())  # threads wait for one of them to compile it
 def compile_sampler() -> Any:
     """Compile `sample_square`, in a second; cache it on disk where numba finds a writable folder."""
     try:

@@ -103,7 +103,7 @@ def open_estimator(name: str = DEFAULT_ESTIMATOR, options: Mapping[str, Any] | N
 
 
 def estimate_pose(
-    source: Clip | Path | str,
+    source: Clip | Recording | Path | str,
     *,
     spans: Sequence[tuple[float, float]] = (),
     fps: float | None = None,
@@ -112,7 +112,7 @@ def estimate_pose(
     options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Pose:
-    """Estimate the pose of the person a clip, a video file or a folder of images is about.
+    """Estimate the pose of the person a clip, an opened recording, a video file or a folder of images is about.
 
     `spans`, `fps` and `native_fps` are those of `read_clip` and `read_spans`; `options` are the estimator's own. Files
     are decoded as they are used, a few frames at a time. Raise `NoPersonError` if no person is found.
@@ -124,7 +124,7 @@ def estimate_pose(
         parts = [Clip(source.frames[i : i + CLIP_LENGTH], source.times[i : i + CLIP_LENGTH]) for i in starts]
         with open_estimator(estimator, options) as opened:
             return _estimate(opened, lambda: parts, name="the clip", total=len(source), progress=progress)
-    recording = open_recording(source, native_fps=native_fps)
+    recording = open_recording(source, native_fps=native_fps) if isinstance(source, Path | str) else source
     pose = estimate_recording(recording, spans=spans, fps=fps, estimator=estimator, options=options, progress=progress)
     warn_of_damage(recording)
     return pose

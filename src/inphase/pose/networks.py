@@ -288,6 +288,7 @@ class _OpenNetworks(threading.local):
 
 
 _open_networks = _OpenNetworks()
+_compiling = threading.Lock()
 
 
 def open_network(model: ModelFile, *, device: str = "cpu") -> Network:
@@ -300,7 +301,8 @@ def open_network(model: ModelFile, *, device: str = "cpu") -> Network:
     key = (name, os.getpid())  # a forked process must not use the networks of its parent
     if key not in _open_networks.by_name:
         build = partial(read_graph, openvino, path, outputs=model.outputs)
-        _open_networks.by_name[key] = OpenVinoNetwork(compile_cached(openvino, name, build, CPU_OPTIONS))
+        with _compiling:  # other threads then find it in the cache
+            _open_networks.by_name[key] = OpenVinoNetwork(compile_cached(openvino, name, build, CPU_OPTIONS))
     return _open_networks.by_name[key]
 
 

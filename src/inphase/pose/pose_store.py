@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inphase.media.frame_store import FillSummary, Source, fill
-from inphase.media.recording import describe_damage, open_recording
+from inphase.media.recording import Recording, describe_damage, open_recording
 from inphase.pose.estimator import (
     DEFAULT_ESTIMATOR,
     complete_options,
@@ -161,12 +161,13 @@ def cached_pose(
     estimator: str = DEFAULT_ESTIMATOR,
     options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    recording: Recording | None = None,
     estimate: Callable[[], Pose] | None = None,
 ) -> Pose:
     """Estimate the pose in a recording like `estimate_pose`, with a cache; a negative result is cached too.
 
-    Estimation takes about a second of processor time per second of video. `estimate` replaces the call of
-    `estimate_pose`.
+    Estimation takes about a second of processor time per second of video. `recording` is the opened file, if it is
+    open; `estimate` replaces the call of `estimate_pose`.
     """
     how: dict[str, Any] = {"spans": tuple(spans), "fps": fps, "native_fps": native_fps, "estimator": estimator}
     key = _pose_key(path, options=options, **how) if cache.folder else ""
@@ -179,7 +180,7 @@ def cached_pose(
             progress("estimating pose", len(pose), len(pose))
         return pose
     try:
-        pose = estimate() if estimate else estimate_pose(path, **how, options=options, progress=progress)
+        pose = estimate() if estimate else estimate_pose(recording or path, **how, options=options, progress=progress)
     except NoPersonError as error:
         # Cached without the path, which may be another one the next time.
         cache.put(key, {"nobody": np.array(str(error).replace(str(path), "{path}"))})

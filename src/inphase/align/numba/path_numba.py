@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from inphase.align.numba import announce_compilation, compiled
 
 Floats = NDArray[np.float64]
+MAX_COPIED_CELLS = 2**20  # small costs share one type, so that one kernel is compiled
 BORDER = 1e30  # finite: times a weight of 0 it is 0, and the difference of two is finite
 
 
@@ -18,7 +19,7 @@ def hard_table(cost: NDArray[Any], free_start: bool) -> NDArray[np.float64]:
     """Accumulate one cost [M, N] by the hard minimum, in float64 whatever its type."""
     announce_compilation(scan)
     table = np.empty(cost.shape)
-    scan(cost, table, free_start)
+    scan(cost.astype(np.float64) if cost.size <= MAX_COPIED_CELLS else cost, table, free_start)
     return table
 
 
@@ -55,8 +56,7 @@ def scan(cost, table, free_start):
                 lower_out[j - 1] = lower_value
                 lower_a = b
             b = above[j + 1]
-            value = upper[j] + least(least(a, b), value)
-            upper_out[j] = value
+            value = upper_out[j] = upper[j] + least(least(a, b), value)
             a = b
             above[j] = lower_value
         if i + 1 < m:

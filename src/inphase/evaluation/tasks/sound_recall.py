@@ -27,7 +27,7 @@ from inphase.evaluation.embedded_videos import EmbeddedVideo, NotApplicableError
 from inphase.evaluation.embedded_videos import untrained as build_untrained
 from inphase.evaluation.scores import Score, mean, select
 from inphase.models import Embedding, Encoder
-from inphase.models.modality import embed_sound
+from inphase.models.audio_encoder import embed_sound
 from inphase.progress import Progress, ignore_progress
 
 CHANCE = "chance"

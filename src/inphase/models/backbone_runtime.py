@@ -1,7 +1,12 @@
-"""Frozen backbones by OpenVINO: on CPUs, the maps of torch in about a third of the time for EfficientNet-Lite0.
+"""Runtimes of frozen backbones: OpenVINO on CPUs, batches of one size on GPUs; torch where neither can run.
 
-A network is converted once per machine: the converted and the compiled model are cached, so that a later process starts
-in milliseconds. Before it is used, its maps of one image are compared with those of torch.
+OpenVINO computes the maps of EfficientNet-Lite0 in about a third of torch's time. A network is converted once per
+machine: the converted and the compiled model are cached, so that a later process starts in milliseconds.
+
+On a GPU the images of threads that embed videos side by side share batches of 256, which a CUDA graph computes in half
+precision with channels last: batches of other sizes take up to a hundred times as long.
+
+Before a network is used, its maps of one image are compared with those of torch.
 """
 
 import hashlib
@@ -9,7 +14,7 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,15 +24,17 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from inphase.models.backbone import BatchedBackbone
 from inphase.storage.cache import CPU_OPTIONS, compile_cached
 from inphase.storage.errors import import_extra
 
 # The largest difference from torch, as a fraction of the largest value, with which a network is used.
-TOLERANCES = {"f32": 1e-5, "bf16": 0.1}
+TOLERANCES = {"f32": 1e-5, "half": 0.02, "bf16": 0.1}
 
 _log = logging.getLogger("inphase")
 _converting = threading.Lock()
-_failed = WeakKeyDictionary[nn.Module, None]()  # backbones that run in torch since OpenVINO failed
+_batched = WeakKeyDictionary[nn.Module, tuple[object, BatchedBackbone]]()  # networks on a GPU, shared by threads
+_failed = WeakKeyDictionary[nn.Module, None]()  # backbones that run in torch since their conversion failed
 
 
 class _Networks(threading.local):
@@ -40,11 +47,13 @@ class _Networks(threading.local):
 _networks = _Networks()
 
 
-def find_network(backbone: nn.Module, images: Tensor, *, precision: str) -> "CompiledBackbone | None":
+def find_network(backbone: nn.Module, images: Tensor, *, precision: str) -> "Callable[[Tensor], Tensor] | None":
     """Return the compiled network of a backbone in this thread; None where torch runs it.
 
-    `precision` is "f32" or "bf16", for which OpenVINO must be installed.
+    `precision`, on a CPU, is "f32" or "bf16", for which OpenVINO must be installed.
     """
+    if images.is_cuda:
+        return _find_batched(backbone, images)
     if precision == "bf16":
         import_extra("openvino", extra="fast")
     if not len(images) or not _is_convertible(backbone, images) or backbone in _failed:
@@ -63,6 +72,28 @@ def find_network(backbone: nn.Module, images: Tensor, *, precision: str) -> "Com
         return None
     _networks.by_backbone[backbone] = (state, network)
     return network
+
+
+def _find_batched(backbone: nn.Module, images: Tensor) -> BatchedBackbone | None:
+    """Return the network of a backbone on a GPU; None while gradients may be needed, or a graph is recorded."""
+    plain = torch.is_inference_mode_enabled() and not backbone.training and images.dtype == torch.float32
+    if not plain or not len(images) or torch.compiler.is_compiling() or torch.is_autocast_enabled("cuda"):
+        return None
+    with _converting:
+        state = (_state(backbone), images.shape[1:], images.device)
+        found = _batched.get(backbone)
+        if backbone in _failed or (found is not None and found[0] == state):
+            return None if found is None or backbone in _failed else found[1]
+        try:
+            network = BatchedBackbone(backbone, (images.shape[1], images.shape[2]), images.device)
+            _require_equal(network, backbone, (images.shape[1], images.shape[2]), "half", device=images.device)
+        except (RuntimeError, ValueError) as error:
+            line = next(iter(str(error).splitlines()), type(error).__name__)
+            _log.warning("this image network cannot run in half precision (%s): it runs more slowly.", line[:200])
+            _failed[backbone] = None
+            return None
+        _batched[backbone] = (state, network)
+        return network
 
 
 def _is_convertible(backbone: nn.Module, images: Tensor) -> bool:
@@ -121,18 +152,6 @@ def _name(backbone: nn.Module, size: tuple[int, int], version: str) -> str:
     return digest.hexdigest()
 
 
-class _ChannelsLast(nn.Module):
-    """A backbone for images with their channels last, as OpenVINO computes."""
-
-    def __init__(self, backbone: nn.Module) -> None:
-        super().__init__()
-        self.backbone = backbone
-
-    def forward(self, images: Tensor) -> Tensor:
-        maps: Tensor = self.backbone(images.permute(0, 3, 1, 2))
-        return maps
-
-
 def _convert(openvino: Any, backbone: nn.Module, size: tuple[int, int]) -> Any:
     """Convert a backbone to a model of OpenVINO for batches of any number of images.
 
@@ -142,8 +161,9 @@ def _convert(openvino: Any, backbone: nn.Module, size: tuple[int, int]) -> Any:
     example = torch.zeros(1, *size, 3)
     with warnings.catch_warnings(), torch.inference_mode(False), torch.no_grad():
         warnings.simplefilter("ignore")  # sizes become constants, as they should
+        # A function is traced five times as fast as a module of many; OpenVINO computes with channels last.
         trace: Any = torch.jit.trace
-        traced = trace(_ChannelsLast(backbone).eval(), example, check_trace=False)
+        traced = trace(lambda images: backbone(images.permute(0, 3, 1, 2)), example, check_trace=False)
         decoder = decoders.TorchScriptPythonDecoder(traced, example_input=example)  # must outlive the conversion
         frontend = openvino.frontend.FrontEndManager().load_by_framework("pytorch")
         model = frontend.convert(frontend.load(decoder))
@@ -152,11 +172,18 @@ def _convert(openvino: Any, backbone: nn.Module, size: tuple[int, int]) -> Any:
     return model
 
 
-def _require_equal(network: CompiledBackbone, backbone: nn.Module, size: tuple[int, int], precision: str) -> None:
+def _require_equal(
+    network: Callable[[Tensor], Tensor],
+    backbone: nn.Module,
+    size: tuple[int, int],
+    precision: str,
+    *,
+    device: torch.device | None = None,
+) -> None:
     """Raise if a network's maps of one image are not those of torch."""
     # A smooth image with fine noise on it: neither saturates the activations.
     noise = torch.rand(1, *size, 3, generator=torch.Generator().manual_seed(0))
-    image = (torch.linspace(-1, 1, size[1])[None, None, :, None] + 0.5 * (noise - 0.5)).clamp(-1, 1)
+    image = (torch.linspace(-1, 1, size[1])[None, None, :, None] + 0.5 * (noise - 0.5)).clamp(-1, 1).to(device)
     with torch.no_grad():
         expected = backbone(image.movedim(-1, 1))
     found = network(image)
