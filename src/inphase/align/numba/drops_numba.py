@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inphase.align.cost import first_order_only
-from inphase.align.numba import compiled, exp2, log
+from inphase.align.numba import compiled, exp2_for, log
 from inphase.align.numba.path_numba import BORDER, least
 from inphase.align.numba.recursion_numba import (
     BLOCK,
@@ -107,7 +107,7 @@ def _forward(cost, x_drops, y_drops, table, edges, weights, first, last, kind, g
     _, m, n = cost.shape
     lanes = edges.shape[3] - n - 1
     size = min(BLOCK, n + lanes - 1), lanes
-    costs, values = np.empty(size), np.empty(size)
+    costs, values = np.empty(size, cost.dtype), np.empty(size, cost.dtype)
     recent = np.empty((6, lanes + 1))
     for pair in range(first, last):
         _fill_borders(x_drops[pair], y_drops[pair], edges[pair], n)
@@ -233,7 +233,7 @@ def _backward(grad, cost, x_drops, y_drops, edges, weights, grad_cost, grad_x, g
     lanes = edges.shape[3] - n - 1
     steps = n + lanes - 1
     size = min(BLOCK, steps), lanes
-    block, values, recent = np.empty(size), np.empty(size), np.empty((6, lanes + 1))
+    block, values, recent = np.empty(size, grad.dtype), np.empty(size, grad.dtype), np.empty((6, lanes + 1))
     kept = len(weights) > 0
     own = np.empty((6, 1 if kept else steps + 2, lanes + 1))
     # Gradients of D and of P that a strip passes to the row before it, from column −1.
@@ -321,13 +321,12 @@ def _choose_smooth(matched, x, y, newer, current, out, begin, end, gamma):
     scale = -1.0 / (gamma * math.log(2.0))
     for r in range(begin, end):
         p, u, v = matched[r + ONE], newer[r] + x[r], newer[r + ONE] + y[r]
-        less, more = (p if p < u else u), (u if p < u else p)
-        low, rest = (less if less < v else v), (v if less < v else less)
-        middle, high = (rest if rest < more else more) - low, (more if rest < more else rest) - low
-        e_middle, e_high = exp2(middle * scale), exp2(high * scale)
-        value = low + (middle * e_middle + high * e_high) / (1.0 + e_middle + e_high)
-        current[r + ONE] = value
-        out[r] = value
+        less, more = (p if p <= u else u), (u if p <= u else p)
+        low, rest = (less if less <= v else v), (v if less <= v else less)
+        middle, high = rest - low, more - low
+        e, f = exp2_for(middle * scale, out[r]), exp2_for(high * scale, out[r])
+        value = low + (middle * e + high * f) * (1.0 / (1.0 + e + f))
+        current[r + ONE] = out[r] = value
 
 
 @compiled
@@ -337,17 +336,16 @@ def _choose_soft(matched, x, y, newer, current, out, begin, end, gamma):
         p, u, v = matched[r + ONE], newer[r] + x[r], newer[r + ONE] + y[r]
         less, more = (p if p < u else u), (u if p < u else p)
         low, rest = (less if less < v else v), (v if less < v else less)
-        value = low - gamma * log(1.0 + exp2((rest - low) * scale) + exp2((more - low) * scale))
-        current[r + ONE] = value
-        out[r] = value
+        e, f = exp2_for((rest - low) * scale, out[r]), exp2_for((more - low) * scale, out[r])
+        value = low - gamma * log(1.0 + e + f)
+        current[r + ONE] = out[r] = value
 
 
 @compiled
 def _choose_hard(matched, x, y, newer, current, out, begin, end):
     for r in range(begin, end):
         value = least(least(matched[r + ONE], newer[r] + x[r]), newer[r + ONE] + y[r])
-        current[r + ONE] = value
-        out[r] = value
+        current[r + ONE] = out[r] = value
 
 
 @compiled
@@ -355,18 +353,20 @@ def _weigh_smooth(matched, x, y, newer, current, out, by_p, by_u, by_v, begin, e
     scale, sharpness = -1.0 / (gamma * math.log(2.0)), 1.0 / gamma
     for r in range(begin, end):
         p, u, v = matched[r + ONE], newer[r] + x[r], newer[r + ONE] + y[r]
-        low = p if p < u else u
-        low = low if low < v else v
-        p, u, v = p - low, u - low, v - low
-        e_p, e_u, e_v = exp2(p * scale), exp2(u * scale), exp2(v * scale)
-        share = 1.0 / (e_p + e_u + e_v)
-        penalty = (p * e_p + u * e_u + v * e_v) * share
+        less, more = (p if p <= u else u), (u if p <= u else p)
+        low, rest = (less if less <= v else v), (v if less <= v else less)
+        middle, high = rest - low, more - low
+        e, f = exp2_for(middle * scale, out[r]), exp2_for(high * scale, out[r])
+        share = 1.0 / (1.0 + e + f)
+        penalty = (middle * e + high * f) * share
         value = low + penalty
-        current[r + ONE] = value
-        out[r] = value
-        by_p[r] = share * e_p * (1.0 - (p - penalty) * sharpness)
-        by_u[r] = share * e_u * (1.0 - (u - penalty) * sharpness)
-        by_v[r] = share * e_v * (1.0 - (v - penalty) * sharpness)
+        current[r + ONE] = out[r] = value
+        by_low, slope = share * (1.0 + penalty * sharpness), share * sharpness
+        by_rest, by_more = e * (by_low - middle * slope), f * (by_low - high * slope)
+        by_less = by_low if less <= v else by_rest
+        by_v[r] = by_rest if less <= v else by_low
+        by_p[r] = by_less if p <= u else by_more
+        by_u[r] = by_more if p <= u else by_less
 
 
 @compiled
@@ -374,17 +374,16 @@ def _weigh_soft(matched, x, y, newer, current, out, by_p, by_u, by_v, begin, end
     scale = -1.0 / (gamma * math.log(2.0))
     for r in range(begin, end):
         p, u, v = matched[r + ONE], newer[r] + x[r], newer[r + ONE] + y[r]
-        low = p if p < u else u
-        low = low if low < v else v
-        e_p, e_u, e_v = exp2((p - low) * scale), exp2((u - low) * scale), exp2((v - low) * scale)
-        total = e_p + e_u + e_v
-        share = 1.0 / total
-        value = low - gamma * log(total)
-        current[r + ONE] = value
-        out[r] = value
-        by_p[r] = share * e_p
-        by_u[r] = share * e_u
-        by_v[r] = share * e_v
+        less, more = (p if p < u else u), (u if p < u else p)
+        low, rest = (less if less < v else v), (v if less < v else less)
+        e, f = exp2_for((rest - low) * scale, out[r]), exp2_for((more - low) * scale, out[r])
+        share = 1.0 / (1.0 + e + f)
+        value = low - gamma * log(1.0 + e + f)
+        current[r + ONE] = out[r] = value
+        by_less = share if less < v else share * e
+        by_v[r] = share * e if less < v else share
+        by_p[r] = by_less if p < u else share * f
+        by_u[r] = share * f if p < u else by_less
 
 
 @compiled
@@ -392,8 +391,7 @@ def _weigh_hard(matched, x, y, newer, current, out, by_p, by_u, by_v, begin, end
     for r in range(begin, end):
         p, u, v = matched[r + ONE], newer[r] + x[r], newer[r + ONE] + y[r]
         value = least(least(p, u), v)
-        current[r + ONE] = value
-        out[r] = value
+        current[r + ONE] = out[r] = value
         other = u if u < v else v
         by_p[r] = 1.0 if p <= other else 0.0
         by_u[r] = 1.0 if (u < p) & (u <= v) else 0.0

@@ -8,7 +8,7 @@ With a, b, d the predecessors R(i−1, j−1), R(i−1, j), R(i, j−1) of a cel
     E(i, j) = G(i, j) + E(i+1, j+1) ∂R/∂a + E(i+1, j) ∂R/∂b + E(i, j+1) ∂R/∂d,   each ∂ taken at the successor
 
 `accumulate_reference` in `recursion.py` is the same in torch operations. Cells on one anti-diagonal do not depend on
-each other, so a pair is cut into strips of at most 32 rows ("lanes") and a strip is swept diagonal by diagonal: at step
+each other, so a pair is cut into strips of at most 96 rows ("lanes") and a strip is swept diagonal by diagonal: at step
 t lane r handles column t − r, which makes every inner loop a run over consecutive memory. Loops over lanes are
 functions of their own that read and write different buffers, or the compiler does not vectorize them.
 """
@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inphase.align.cost import first_order_only
-from inphase.align.numba import announce_compilation, compiled, exp2, log
+from inphase.align.numba import announce_compilation, compiled, exp2_for, log
 from inphase.align.numba.path_numba import BORDER, least, scan_pairs
 
 SMOOTH, SOFT, HARD = 0, 1, 2
 KINDS = {"smooth": SMOOTH, "soft": SOFT, "hard": HARD}
-LANES = 32  # rows swept together
+LANES, MANY_LANES, MANY_ROWS = 32, 96, 129  # rows swept together, of short sequences and of those with many rows
 ONE = np.uintp(1)
 STEP = 8  # lanes are taken in eights: one AVX-512 or two AVX2 registers of float64
 BLOCK = 128  # diagonals laid out at a time: 32 KiB, so that rows far apart in memory are read in long runs
@@ -131,8 +131,8 @@ def launch_forward(
 
 
 def cut_into_strips(rows: int) -> tuple[int, int]:
-    """Cut rows into as few strips as 32 lanes allow, no wider than needed."""
-    strips = -(-rows // LANES)
+    """Cut rows into as few strips as the lanes allow, no wider than needed."""
+    strips = -(-rows // (LANES if rows < MANY_ROWS else MANY_LANES))
     lanes = -(-rows // strips)
     return strips, -(-lanes // STEP) * STEP
 
@@ -160,7 +160,7 @@ def _forward(cost, table, edges, weights, first, last, kind, gamma, free_start):
     _, m, n = cost.shape
     lanes = edges.shape[2] - n - 1
     size = min(BLOCK, n + lanes - 1), lanes
-    costs, values, recent = np.empty(size), np.empty(size), np.empty((3, lanes + 1))
+    costs, values, recent = np.empty(size, cost.dtype), np.empty(size, cost.dtype), np.empty((3, lanes + 1))
     for pair in range(first, last):
         edges[pair] = BORDER
         if free_start:
@@ -183,7 +183,7 @@ def run_back(grad, cost, edges, weights, grad_cost, first, last, kind, gamma):
     lanes = edges.shape[2] - n - 1
     steps = n + lanes - 1
     size = min(BLOCK, steps), lanes
-    block, values, recent = np.empty(size), np.empty(size), np.empty((3, lanes + 1))
+    block, values, recent = np.empty(size, grad.dtype), np.empty(size, grad.dtype), np.empty((3, lanes + 1))
     kept = len(weights) > 0
     own = np.empty((3, 1 if kept else steps + 2, lanes + 1))
     # Gradients that a strip passes to the row before it, from column −1.
@@ -306,13 +306,12 @@ def smooth_cells(cost, older, newer, current, out, begin, end, gamma):
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
         # Sorted, so that one of the three exponentials is 1 and need not be computed.
-        less, more = (a if a < b else b), (b if a < b else a)
-        low, rest = (less if less < d else d), (d if less < d else less)
-        middle, high = (rest if rest < more else more) - low, (more if rest < more else rest) - low
-        e_middle, e_high = exp2(middle * scale), exp2(high * scale)
-        value = cost[r] + (low + (middle * e_middle + high * e_high) / (1.0 + e_middle + e_high))
-        current[r + ONE] = value
-        out[r] = value
+        less, more = (a if a <= b else b), (b if a <= b else a)
+        low, rest = (less if less <= d else d), (d if less <= d else less)
+        u, v = rest - low, more - low
+        e, f = exp2_for(u * scale, out[r]), exp2_for(v * scale, out[r])
+        value = cost[r] + (low + (u * e + v * f) * (1.0 / (1.0 + e + f)))
+        current[r + ONE] = out[r] = value
 
 
 @compiled
@@ -321,18 +320,21 @@ def smooth_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, en
     scale, sharpness = -1.0 / (gamma * math.log(2.0)), 1.0 / gamma
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
-        low = a if a < b else b
-        low = low if low < d else d
-        a, b, d = a - low, b - low, d - low
-        e_a, e_b, e_d = exp2(a * scale), exp2(b * scale), exp2(d * scale)
-        share = 1.0 / (e_a + e_b + e_d)
-        penalty = (a * e_a + b * e_b + d * e_d) * share
+        less, more = (a if a <= b else b), (b if a <= b else a)
+        low, rest = (less if less <= d else d), (d if less <= d else less)
+        u, v = rest - low, more - low
+        e, f = exp2_for(u * scale, out[r]), exp2_for(v * scale, out[r])
+        share = 1.0 / (1.0 + e + f)
+        penalty = (u * e + v * f) * share
         value = cost[r] + (low + penalty)
-        current[r + ONE] = value
-        out[r] = value
-        by_a[r] = share * e_a * (1.0 - (a - penalty) * sharpness)
-        by_b[r] = share * e_b * (1.0 - (b - penalty) * sharpness)
-        by_d[r] = share * e_d * (1.0 - (d - penalty) * sharpness)
+        current[r + ONE] = out[r] = value
+        # The derivatives by the least, by d or the lesser of a and b, and by the greater of these.
+        by_low, slope = share * (1.0 + penalty * sharpness), share * sharpness
+        by_rest, by_more = e * (by_low - u * slope), f * (by_low - v * slope)
+        by_less = by_low if less <= d else by_rest
+        by_d[r] = by_rest if less <= d else by_low
+        by_a[r] = by_less if a <= b else by_more
+        by_b[r] = by_more if a <= b else by_less
 
 
 @compiled
@@ -343,9 +345,9 @@ def soft_cells(cost, older, newer, current, out, begin, end, gamma):
         a, b, d = older[r], newer[r], newer[r + ONE]
         less, more = (a if a < b else b), (b if a < b else a)
         low, rest = (less if less < d else d), (d if less < d else less)
-        value = cost[r] + (low - gamma * log(1.0 + exp2((rest - low) * scale) + exp2((more - low) * scale)))
-        current[r + ONE] = value
-        out[r] = value
+        e, f = exp2_for((rest - low) * scale, out[r]), exp2_for((more - low) * scale, out[r])
+        value = cost[r] + (low - gamma * log(1.0 + e + f))
+        current[r + ONE] = out[r] = value
 
 
 @compiled
@@ -354,17 +356,17 @@ def soft_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end,
     scale = -1.0 / (gamma * math.log(2.0))
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
-        low = a if a < b else b
-        low = low if low < d else d
-        e_a, e_b, e_d = exp2((a - low) * scale), exp2((b - low) * scale), exp2((d - low) * scale)
-        total = e_a + e_b + e_d
+        less, more = (a if a < b else b), (b if a < b else a)
+        low, rest = (less if less < d else d), (d if less < d else less)
+        e, f = exp2_for((rest - low) * scale, out[r]), exp2_for((more - low) * scale, out[r])
+        total = 1.0 + e + f
         share = 1.0 / total
         value = cost[r] + (low - gamma * log(total))
-        current[r + ONE] = value
-        out[r] = value
-        by_a[r] = share * e_a
-        by_b[r] = share * e_b
-        by_d[r] = share * e_d
+        current[r + ONE] = out[r] = value
+        by_less = share if less < d else share * e
+        by_d[r] = share * e if less < d else share
+        by_a[r] = by_less if a < b else share * f
+        by_b[r] = share * f if a < b else by_less
 
 
 @compiled
@@ -373,8 +375,7 @@ def hard_cells(cost, older, newer, current, out, begin, end):
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
         value = cost[r] + least(least(a, b), d)
-        current[r + ONE] = value
-        out[r] = value
+        current[r + ONE] = out[r] = value
 
 
 @compiled
@@ -383,8 +384,7 @@ def hard_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end)
     for r in range(begin, end):
         a, b, d = older[r], newer[r], newer[r + ONE]
         value = cost[r] + least(least(a, b), d)
-        current[r + ONE] = value
-        out[r] = value
+        current[r + ONE] = out[r] = value
         other = b if b < d else d
         by_a[r] = 1.0 if a <= other else 0.0
         by_b[r] = 1.0 if (b < a) & (b <= d) else 0.0

@@ -205,7 +205,7 @@ def _backward(
     )  # fmt: skip
 
 
-_launch_backward = Launcher(_backward, maxnreg=128)
+_launch_backward = Launcher(_backward, maxnreg=144)
 
 
 @triton.jit
