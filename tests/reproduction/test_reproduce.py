@@ -370,6 +370,8 @@ def test_figure_7_sorts_the_clips_of_events(gym: Path, tmp_path: Path) -> None:
 def test_wrong_words_are_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "reproduce", "tables") == 1
     assert "no study 'tables': choose one of ablation" in capsys.readouterr().err
+    assert run(monkeypatch, "reproduce", "pose3d") == 1
+    assert "pose3d is an application: Figure 5 is `inphase pose3d VIDEO …`" in capsys.readouterr().err
     assert run(monkeypatch, "reproduce", "ablation", "--data", "golfdb") == 1
     assert "golfdb is read from a folder" in capsys.readouterr().err
     assert run(monkeypatch, "reproduce", "ablation", "--modality", "both", "--set", "encoder.hidden=[8]") == 1

@@ -33,6 +33,12 @@ FIGURES: dict[str, Callable[[Path | None], Report]] = {
     "alignment": report_alignment,
     "order": report_order,
 }
+# Figures 5, 6 and 8 show applications, which have commands of their own.
+APPLICATIONS = {
+    "pose3d": "Figure 5 is `inphase pose3d VIDEO …`",
+    "sound": "Figure 6 is `inphase train vggsound_cannon`, then `inphase retrieve --sound`",
+    "activations": "Figure 8 is `inphase activations VIDEO --model RUN`",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +142,8 @@ def reproduce(
 def _find_study(study: str | Study) -> Study:
     if isinstance(study, Study):
         return study
+    if study in APPLICATIONS:
+        raise ValueError(f"{study} is an application: {APPLICATIONS[study]}")
     if study not in STUDIES:
         raise ValueError(f"no study {study!r}: choose one of {', '.join((*STUDIES, *FIGURES))}")
     return STUDIES[study]
