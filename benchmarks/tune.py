@@ -10,9 +10,9 @@
 
 No test video is used, and on GolfDB and the signs no person of the held-out videos is trained on. Every method has
 three learning rates times two settings of its own with one seed; seeds can differ by more than settings, so the best
-two of these get two seeds more. The best mean is the least error of events after DTW, on 1 − cos or on the contrastive
-cost; where videos have no events, the highest τ. It is printed at the end, and goes into the method's recipe; `inphase
-reproduce` then trains that recipe on the whole training split and reports on the test split.
+two of these get two seeds more (`--seeds 1`: none). The best mean is the least error of events after DTW, on 1 − cos or
+on the contrastive cost; where videos have no events, the highest τ. It is printed at the end, and goes into the
+method's recipe; `inphase reproduce` then trains that recipe on the whole training split and reports on the test split.
 
 The same command resumes: trials in the output file are not trained again.
 """
@@ -61,7 +61,7 @@ METHODS: dict[str, list[Changes]] = {
     "vava": vary("vava", "align_weight", (1.0, 0.1), pairs="all"),
     "lrprop": vary("lrprop", "variance", (10.0, 30.0), pairs="all"),
 }
-RATES = (3e-4, 1e-3, 3e-3)
+RATES = (1e-3, 3e-3, 3e-4)
 BEST, SEEDS = 2, 3  # settings that are trained again, and with how many seeds in all
 
 
@@ -79,9 +79,8 @@ class Trial:
         return json.dumps([self.method, self.changes, self.seed], sort_keys=True)
 
 
-def first_round(methods: Iterable[str]) -> list[Trial]:
-    """List the settings of every method, with one seed; the middle rate first."""
-    rates = sorted(RATES, key=lambda rate: abs(RATES.index(rate) - 1))
+def first_round(methods: Iterable[str], rates: Sequence[float] = RATES) -> list[Trial]:
+    """List the settings of every method at some learning rates, with one seed."""
     return [
         Trial(method, {**settings, "optimizer": {"lr": rate}})
         for rate, method in product(rates, methods)
@@ -89,13 +88,13 @@ def first_round(methods: Iterable[str]) -> list[Trial]:
     ]
 
 
-def second_round(rows: Sequence[Mapping[str, Any]], *, methods: Iterable[str]) -> list[Trial]:
+def second_round(rows: Sequence[Mapping[str, Any]], *, methods: Iterable[str], seeds: int = SEEDS) -> list[Trial]:
     """List the best settings of every method with the other seeds."""
     return [
         Trial(method, changes, seed)
         for method in methods
         for changes in rank([row for row in rows if row["method"] == method and row["seed"] == 0])[:BEST]
-        for seed in range(1, SEEDS)
+        for seed in range(1, seeds)
     ]
 
 
@@ -118,12 +117,14 @@ def score(row: Mapping[str, Any]) -> float:
 
 def run_trial(base: Recipe, trial: Trial, features: Path | None = None) -> dict[str, Any]:
     """Train once and measure on held-out videos; `features` is a folder of a frozen network's features, shared."""
+    import numba
     import torch
 
     from inphase.runs import cache_features
     from inphase.training.build import load_frame_sources
 
     torch.set_num_threads(1)
+    numba.set_num_threads(1)
     recipe = change(base, trial)
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -222,7 +223,8 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
     parser.add_argument("--trials", type=Path, help="a JSON list of changes to try instead of the methods' settings")
     parser.add_argument("--features", type=Path, help="a folder in which trials share the features of a frozen network")
-    parser.add_argument("--seeds", type=int, default=1, help="seeds of --trials")
+    parser.add_argument("--rates", nargs="*", type=float, default=RATES)
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="seeds of the best settings, or of --trials")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     chosen = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -235,8 +237,8 @@ def main() -> None:
         listed = [Trial("own", changes) for changes in json.loads(chosen.trials.read_text())]
         rows = run_all(base, [replace(t, seed=s) for t in listed for s in range(chosen.seeds)], **how)
     else:
-        rows = run_all(base, first_round(chosen.methods), **how)
-        rows += run_all(base, second_round(rows, methods=chosen.methods), **how)
+        rows = run_all(base, first_round(chosen.methods, chosen.rates), **how)
+        rows += run_all(base, second_round(rows, methods=chosen.methods, seeds=chosen.seeds), **how)
     for method in dict.fromkeys(row["method"] for row in rows):
         own = [row for row in rows if row["method"] == method]
         best = rank(own)[0]

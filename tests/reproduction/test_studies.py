@@ -11,7 +11,7 @@ from inphase.data.folder import split_people
 from inphase.evaluation import TASKS
 from inphase.reproduction import STUDIES, Setup, Study
 from inphase.reproduction.reproduce import FIGURES
-from inphase.reproduction.results import Results
+from inphase.reproduction.results import Results, command
 from inphase.reproduction.study import BUDGETS, LABELS, MODALITIES, STUDY_DATA, task_options
 from inphase.reproduction.study_runs import make_recipe, recipe_families
 from inphase.training import read_recipe
@@ -221,3 +221,18 @@ def test_half_of_the_signers_are_tested_and_tuning_holds_out_others() -> None:
     assert Counter(whole.values()) == {"train": 5, "test": 5}
     assert Counter(tuned.values()) == {"train": 3, "val": 2, "test": 5}
     assert {name for name in whole if whole[name] == "test"} == {name for name in tuned if tuned[name] == "test"}
+
+
+def test_tasks_choose_columns() -> None:
+    golf = Setup("golfdb", Path("golf"), tasks=("kendall_tau", "event_error"))
+    columns = STUDIES["synchronization"].chosen_columns(golf)
+    assert {column.task for column in columns} == set(golf.tasks)
+    assert columns == [each for each in STUDIES["synchronization"].columns(golf) if each.task in golf.tasks]
+    alone = Results(STUDIES["synchronization"], replace(golf, methods=("gta",), seeds=1), Path("out"))
+    (job,) = [job for job in alone.jobs() if job.seed == 0]
+    assert set(job.measurements[0].tasks) == set(golf.tasks)
+    assert "--tasks kendall_tau event_error" in command(STUDIES["synchronization"], golf)
+    with pytest.raises(
+        ValueError, match="ablation has no column of few_shot: choose some of phase_classification, ken"
+    ):
+        STUDIES["ablation"].chosen_columns(replace(golf, tasks=("few_shot",)))

@@ -86,8 +86,7 @@ def evaluate(
         **{task: {"pairs": pairs} for task in ("alignment_error", "cycle_error")},
     }
     del options["events"]
-    options["compare"] = CONTROLS if options.pop("controls") else ()
-    options["device"] = choose_device(device)
+    options |= {"compare": CONTROLS if options.pop("controls") else (), "device": choose_device(device)}
     options["out"] = out or Run(model if model.is_dir() else Path()).evaluation
     run(evaluate_run, options.pop("model"), **options, options=of_tasks, done=REPORTED)
 
@@ -103,6 +102,7 @@ def reproduce(
     budget: str = "small",
     out: Path | None = None,
     methods: tuple[str, ...] = (),
+    tasks: tuple[str, ...] = (),
     workers: int | None = None,
     set: Changes = (),
 ) -> None:
@@ -116,17 +116,17 @@ def reproduce(
         budget: small, medium or full; for images full is the paper's network and its 150,000 steps.
         out: the folder of runs and reports; by default out/reproduce/DATA_MODALITY.
         methods: the methods to train, such as gta tcc; by default all.
+        tasks: the tasks to measure, such as kendall_tau event_error; by default all.
         workers: how many runs are trained at a time; by default one per core for pose, one per GPU for images.
     """
     options = dict(locals())
-    from inphase.reproduction import STUDY_DATA
-    from inphase.reproduction import reproduce as run_study
+    from inphase import reproduction
 
-    if modality == "auto" and data in STUDY_DATA:
-        options["modality"] = STUDY_DATA[data].modality
+    if modality == "auto" and data in reproduction.STUDY_DATA:
+        options["modality"] = reproduction.STUDY_DATA[data].modality
     folder = out or Path("out/reproduce") / f"{data}_{options['modality']}"
     options |= {"out": folder / name, "changes": options.pop("set")}
-    run(run_study, options.pop("name"), folder, **options, done=REPORTED)
+    run(reproduction.reproduce, options.pop("name"), folder, **options, done=REPORTED)
 
 
 def fit(

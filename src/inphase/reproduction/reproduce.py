@@ -99,6 +99,7 @@ def reproduce(
     seeds: int = 3,
     methods: Sequence[str] = (),
     changes: Sequence[str] = (),
+    tasks: Sequence[str] = (),
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Reproduction:
@@ -108,9 +109,9 @@ def reproduce(
     of `STUDY_DATA`, read from the folder `root` and, where given, from a `store` of its poses or frames. `modality` is
     "pose", "image", or "both", which trains a head of each; "auto" is that of the data set. `budget` is small, medium
     or full: an eighth, half or all of the recipe's steps; for images full is the paper's network and its 150,000 steps.
-    `methods` chooses some, as gta and tcc; `changes`, as "run.steps=10", apply to every recipe. `workers` runs are
-    trained at a time: by default one per core for pose, otherwise one per GPU. Each has one GPU, and several share one
-    if there are more of them than GPUs.
+    `methods` chooses some, as gta and tcc, and `tasks` some of the scores; `changes`, as "run.steps=10", apply to every
+    recipe. `workers` runs are trained at a time: by default one per core for pose, otherwise one per GPU. Each has one
+    GPU, and several share one if there are more of them than GPUs.
 
     Runs are stored in `out` and shared by studies; after an interruption the same call resumes.
     """
@@ -121,7 +122,7 @@ def reproduce(
         raise ValueError(f"workers must be at least 1, got {workers}")
     if modality == "auto" and data in STUDY_DATA:
         modality = STUDY_DATA[data].modality
-    setup = Setup(data, root, store, modality, budget, seeds, tuple(methods), tuple(changes))
+    setup = Setup(data, root, store, modality, budget, seeds, tuple(methods), tuple(changes), tuple(tasks))
     results = Results(chosen, setup, Path(out))
     jobs = results.jobs()
     left = [job for job in jobs if not is_done(job, results.out)]
@@ -242,7 +243,7 @@ class _Workers:
         # The GPU of each idle worker: round-robin, so that no GPU waits while another has two jobs.
         self._idle = [gpus[number % len(gpus)] if gpus else "" for number in reversed(range(workers))]
         self._waiting, self._out, self._on_event = list(reversed(jobs)), out, on_event
-        self._threads = max(1, count_cores() // workers)
+        self._threads = int(os.environ.get("OMP_NUM_THREADS") or max(1, count_cores() // workers))
         # A server that has imported everything forks a job at once; without one every job imports it again.
         methods = multiprocessing.get_all_start_methods()
         self._context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")

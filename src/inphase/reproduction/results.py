@@ -48,7 +48,7 @@ class Results:
     @cached_property
     def columns(self) -> list[Column]:
         """The columns of this setup."""
-        return list(self.study.columns(self.setup))
+        return self.study.chosen_columns(self.setup)
 
     @cached_property
     def actions(self) -> list[str | None]:
@@ -373,6 +373,7 @@ def command(study: Study, setup: Setup) -> str:
     words += ["--store STORE"] if setup.store is not None else []
     words += [f"--modality {setup.modality} --seeds {setup.seeds} --budget {setup.budget}"]
     words += [f"--methods {' '.join(setup.methods)}"] if setup.methods else []
+    words += [f"--tasks {' '.join(setup.tasks)}"] if setup.tasks else []
     words += [f"--set {change}" for change in setup.changes]
     return " ".join(words)
 

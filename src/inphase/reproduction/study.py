@@ -82,6 +82,7 @@ class Setup:
     seeds: int = 3
     methods: tuple[str, ...] = ()  # empty: all of a study
     changes: tuple[str, ...] = ()  # to every recipe, written TABLE.KEY=VALUE
+    tasks: tuple[str, ...] = ()  # of the columns to measure; empty: all of a study
 
     def __post_init__(self) -> None:
         """Raise if a value is not one of the known ones."""
@@ -156,6 +157,16 @@ class Study:
     figures: Callable[["Results"], tuple["Figure", ...]]
     each_action: bool = False
     by_action: bool = False
+
+    def chosen_columns(self, setup: Setup) -> list[Column]:
+        """Return the columns of the chosen tasks."""
+        columns = [column for column in self.columns(setup) if not setup.tasks or column.task in setup.tasks]
+        if not columns:
+            known = dict.fromkeys(column.task for column in self.columns(setup))
+            raise ValueError(
+                f"{self.name} has no column of {', '.join(setup.tasks)}: choose some of {', '.join(known)}"
+            )
+        return columns
 
     def chosen_rows(self, setup: Setup) -> list[StudyRow]:
         """Return the rows of the chosen methods."""

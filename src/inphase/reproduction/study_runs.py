@@ -55,7 +55,8 @@ def make_recipe(setup: Setup, method: str, changes: Changes | None = None) -> Re
     if "name" in changes.get("encoder", {}) and changes["encoder"]["name"] != recipe.encoder["name"]:
         # A backbone is trained where the data set's recipe freezes it: on a GPU if there is one.
         run = {key: value for key, value in recipe.run.items() if key != "accelerator"}
-        recipe = replace(recipe, encoder=read_recipe("image_gta").encoder, run=run)
+        kept = {key: value for key, value in recipe.encoder.items() if key == "normalize"}
+        recipe = replace(recipe, encoder={**read_recipe("image_gta").encoder, **kept}, run=run)
     steps = max(part.run.get("steps", 1000) for part in part_recipes(recipe).values() or [recipe])
     run = {**recipe.run, "steps": max(1, round(steps * STEP_FRACTIONS[setup.budget]))}
     recipe = replace(recipe, data=_data_table(setup), validation={"fraction": 0.0}, run=run)
