@@ -260,6 +260,7 @@ def test_without_an_encoder_of_images_features_stand_in_and_it_is_said(
     seen = embed_videos(videos)
     assert isinstance(seen.encoder, PooledFeatures)
     assert "never trained to align" in seen.why
+    assert "never trained to align" in embed_videos(videos, modality="image").why
 
 
 def test_the_encoder_asked_for_is_used(videos: list[Path]) -> None:

@@ -175,6 +175,25 @@ def test_scrubbing_is_exact(open_page: Open, pair_url: str) -> None:
     assert where(page) == pytest.approx([1.7, 1.7, mapped(1.7)], abs=1e-4)
 
 
+def test_a_repetition_of_a_session_shows_its_own_start_and_its_number(
+    open_page: Open, pair_folder: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "session"
+    shutil.copytree(pair_folder, folder)
+    tracks = (
+        VideoTrack("a", 4.0, RATE, (90, 160), media="a.mp4"),
+        VideoTrack("b#1", 140 / RATE, RATE, (90, 160), media="b.mp4", time_map=TimeMap(KNOTS[0], 0.25 * KNOTS[0])),
+        VideoTrack(
+            "long recording#2", 140 / RATE, RATE, (90, 160), media="b.mp4", time_map=TimeMap(KNOTS[0], 2 + KNOTS[0] / 4)
+        ),
+    )
+    write_playback(folder, Playback("Session", tracks))
+    with answered(folder) as url:
+        page = open_page(url, width=390, height=844)
+        assert where(page) == [0.0, 0.0, 0.0, 2.0]
+        assert page.locator(".tile .name").all_inner_texts() == ["a", "b#1", "long r…#2"]
+
+
 def test_the_last_seek_counts_though_one_ends_before_it_is_reported(open_page: Open, pair_url: str) -> None:
     page = open_page(pair_url)
     settle(page)

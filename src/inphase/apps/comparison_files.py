@@ -87,7 +87,7 @@ def write_students(compared: "ComparedStudents", out: Path, progress: Progress) 
     page = fill_template(
         title=f"Students beside {compared.pro.name}",
         students=[{"row": row, "link": link} for row, link in zip(rows, links, strict=True)],
-        columns=[name for name in rows[0] if any(row[name] for row in rows)],
+        ratios=[each.label for each in compared.comparisons[0].phases],
         left_out=compared.left_out,
     )
     _write_text(files[1], page)

@@ -172,6 +172,7 @@ def fill_template(**content: Any) -> str:
     )
     environment.filters["degrees"] = lambda value: "–" if not np.isfinite(value) else f"{value:.0f}°".replace("-", "−")
     environment.filters["signed"] = lambda value: "–" if not np.isfinite(value) else f"{value:+.0f}°".replace("-", "−")
+    environment.filters["ratio"] = lambda text: "–" if text in ("", "nan") else f"{float(text):.2f}"
     environment.filters["plain"] = lambda name: name.replace("_", " ")
     return str(environment.get_template(TEMPLATE).render(**content))
 

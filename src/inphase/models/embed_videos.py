@@ -82,8 +82,13 @@ def embed_videos(
     The first recording that fails stops the others, and its error is raised.
     """
     paths, cache = [Path(path) for path in paths], cache or Cache(None)
-    encoder, note = open_encoder(model, modality), ""
-    chosen = "given" if model is not None else "shipped"
+    chosen, note = "given" if model is not None else "shipped", ""
+    encoder: Encoder | None
+    if model is None and modality == "image":
+        encoder, name = load_image_encoder()
+        note = f"Using {name}."
+    else:
+        encoder = open_encoder(model, modality)
     if encoder is None:
         known = all(
             is_pose_cached(path, cache=cache, fps=choose_fps(path, fps), estimator=pose_estimator) for path in paths

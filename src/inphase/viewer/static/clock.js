@@ -23,6 +23,7 @@ export class Clock extends EventTarget {
 
   add(player) {
     this.followers.push(player);
+    if (player.map.at(this.time) > 0) player.seek(this.time); // a part of a recording begins later
   }
 
   get players() {

@@ -59,7 +59,10 @@ function shortenNames(named) {
   let length = 0;
   while (others.length && length < first.length && others.every((name) => name[length] === first[length])) length += 1;
   length = first.slice(0, length).search(/[^\p{L}\p{N}][\p{L}\p{N}]*$/u) + 1; // whole words
-  for (const each of named) each.short = length >= 8 && each.name.length > length ? `…${each.name.slice(length)}` : each.name;
+  for (const each of named) {
+    const [, stem, number] = each.name.match(/^(.{9,})(#\d+)$/u) ?? []; // a repetition of a session
+    each.short = length >= 8 && each.name.length > length ? `…${each.name.slice(length)}` : stem ? `${stem.slice(0, 6)}…${number}` : each.name;
+  }
 }
 
 async function fetchDocument() {
