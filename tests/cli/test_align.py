@@ -188,7 +188,7 @@ def test_a_short_action_is_found_inside_a_long_video(
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
-        (["a.mp4"], "name 2 to 100 videos to align, got 1"),
+        (["a.mp4"], "name two or more videos, folders or patterns, got 1"),
         (["a.mp4", "gone.mp4"], "gone.mp4 does not exist"),
         (["a.mp4", "empty.mp4"], "empty.mp4 is empty (0 bytes)"),
         (["a.mp4", "text.mp4"], "text.mp4 cannot be opened"),

@@ -194,6 +194,18 @@ def test_a_repetition_of_a_session_shows_its_own_start_and_its_number(
         assert page.locator(".tile .name").all_inner_texts() == ["a", "b#1", "long r…#2"]
 
 
+def test_the_heat_map_of_a_single_video_is_shown_at_once(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "activations"
+    shutil.copytree(pair_folder, folder)
+    track = VideoTrack("a", 4.0, RATE, (90, 160), media="a.mp4", overlay="b.mp4")
+    write_playback(folder, Playback("Activation maps", (track,)))
+    with answered(folder) as url:
+        page = open_page(url)
+        assert page.locator("#heat").get_attribute("aria-pressed") == "true"
+        assert float(page.locator("video.overlay").evaluate("(video) => video.style.opacity")) > 0
+        assert page.locator(".tile .badge").count() == 0
+
+
 def test_the_last_seek_counts_though_one_ends_before_it_is_reported(open_page: Open, pair_url: str) -> None:
     page = open_page(pair_url)
     settle(page)

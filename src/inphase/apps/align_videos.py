@@ -241,6 +241,8 @@ def align_videos(
     if not 0 <= smooth < math.inf:
         raise ValueError(f"smooth must not be negative, got {smooth:g}")
     style = VideoStyle(slow=slow, height=height, joints=joints, freeze=freeze, max_mb=max_mb)
+    if drop is not None and not 0 < drop <= 1:
+        raise ValueError(f"drop must be above 0 and at most 1, the share of pairs cheaper than a drop; got {drop:g}")
     if session and (subsequence or reference == "medoid"):
         raise ValueError("session needs a reference that shows the action once: use neither subsequence nor medoid")
     if freeze and labels is None:

@@ -1,7 +1,6 @@
 """The command line: a command parses its options, calls one function of the library, shows progress and prints.
 
-A file here holds the commands of one topic. Help and usage errors import the file of the named command and nothing
-of the library, which commands import when they run: so `inphase --help` is fast.
+Help and usage errors import the file of the named command and nothing of the library: so `inphase --help` is fast.
 """
 
 import os

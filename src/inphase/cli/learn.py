@@ -175,12 +175,11 @@ def train(
     set: Changes = (),
 ) -> None:
     """Train the encoder of a recipe into a run folder; the same command resumes an interrupted run."""
+    from inphase import training
     from inphase.evaluation.evaluate import validate
-    from inphase.training import read_recipe
-    from inphase.training import train as train_recipe
 
-    settings = read_recipe(recipe, changes=set)
-    run(train_recipe, settings, out, validate=validate, on_status=print_status())
+    settings = training.read_recipe(recipe, changes=set)
+    run(training.train, settings, out, validate=validate, on_status=print_status())
 
 
 def print_status() -> Callable[["Status"], None]:

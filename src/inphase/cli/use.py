@@ -3,7 +3,7 @@
 import contextlib
 from glob import has_magic
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
@@ -74,7 +74,9 @@ def align(
     options = dict(locals())
     from inphase.media.listing import videos_in
 
-    options["videos"] = options["embeds"] = videos_in(videos, as_named=True)
+    options["videos"] = options["embeds"] = found = videos_in(videos, as_named=True)
+    if len(found) < 2:
+        raise ValueError(f"name two or more videos, folders or patterns, got {len(found)}: inphase align a.mp4 b.mp4")
     run("align_videos", **options, done="watch {out}/aligned.mp4, or: {view}")
 
 
@@ -123,6 +125,8 @@ def transfer(
         reference: another labeled video and its labels; repeatable.
         neighbors: how many similar targets vote on the labels of each target; 0: only the direct alignment counts.
     """
+    if not targets:
+        raise ValueError("name the videos to transfer labels to: inphase transfer pro.mp4 labels.csv clips/")
     options = {"references": reference, "neighbors": neighbors, "session": session, "embedding": embedding, "out": out}
     options |= {"embeds": [source, *targets, *(video for video, _ in reference)]}
     run("transfer_labels", source, labels, targets, **options, done="tables and a playback are in {out}: {view}")
@@ -149,6 +153,8 @@ def compare(
     """
     options = dict(locals())
     *students, pro = options.pop("videos") or [Path()]
+    if not students:
+        raise ValueError("name the video of a student, then that of the pro: inphase compare student.mp4 pro.mp4")
     several = session or len(students) != 1 or students[0].is_dir()
     one = not several and (students[0].is_file() or not has_magic(str(students[0])))
     if one:
@@ -156,14 +162,11 @@ def compare(
     elif options.pop("student_labels") is not None:
         raise ValueError("--student-labels are those of one student: omit them, and the pro's are transferred")
 
-    def compare_all(*arguments: Any, **how: Any) -> Any:
-        from inphase.apps.compare_videos import compare_students, compare_videos
-        from inphase.apps.comparison_report import require_templates
+    from inphase.storage.errors import import_extra
 
-        require_templates()
-        return (compare_videos if one else compare_students)(*arguments, **how)
-
-    run(compare_all, students[0] if one else students, pro, **options, embeds=videos, done="open {out}/report.html")
+    import_extra("jinja2", extra="compare")
+    options |= {"embeds": videos, "done": "open {out}/report.html"}
+    run("compare_videos" if one else "compare_students", students[0] if one else students, pro, **options)
 
 
 def search(
@@ -186,8 +189,7 @@ def search(
         action: search only videos of this action; in a store only.
     """
     options = dict(locals())
-    options["embeds"] = [query, *within]
-    run("search", options.pop("query"), options.pop("within"), **options, done="watch them: {view}")
+    run("search", options.pop("query"), options.pop("within"), **options, embeds=[query, *within], done="watch: {view}")
 
 
 def retrieve(

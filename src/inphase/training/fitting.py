@@ -145,6 +145,8 @@ def fit(
         progress=progress or ignore_progress,
         on_status=on_status,
     )
+    if parts:
+        extraction.add_message(f"Using {len(videos)} repetitions; their seconds are in {parts}.")
     chosen, left_out = extraction.choose(modality, recipes["image"])
     kept = [video for video in videos if video.id not in left_out]
     _require_pairs(kept, folder)

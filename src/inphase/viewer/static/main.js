@@ -33,6 +33,7 @@ function build(playback) {
   const timed = playback.tracks.length || playback.skeletons.length;
   const clock = new Clock(timed ? lengthOf(playback) : { duration: 1, rate: 30 });
   const layers = new Layers();
+  layers.heat = playback.tracks.length === 1 && !!playback.tracks[0].overlay; // what the page is about
   const tiles = new Tiles($("videos"));
   buildVideos(playback, clock, tiles, layers);
   const marks = new Marks();

@@ -18,7 +18,7 @@ export function buildVideos(playback, clock, tiles, show) {
     const dot = element("span", { class: "dot", "aria-hidden": "true" });
     dot.style.setProperty("--color", `var(--track-${number % 9})`);
     const caption = element("figcaption", {}, dot, element("span", { class: "name", text: track.short, title: track.name }));
-    if (isReference) caption.append(element("span", { class: "badge", text: "reference" }));
+    if (isReference && playback.tracks.length > 1) caption.append(element("span", { class: "badge", text: "reference" }));
     if (track.certainty && playback.tracks.length > 2) caption.append(verdictBadge(track.certainty, track.certainty.judgment.replaceAll("_", " ")));
     caption.append(place);
     const root = element("figure", { class: "tile" }, element("div", { class: "screen" }, stage), caption);
