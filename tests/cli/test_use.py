@@ -134,6 +134,6 @@ def test_a_student_is_compared_from_the_command_line(
     assert (tmp_path / "out" / "student" / "comparison.json").exists()
     assert not (tmp_path / "out" / "comparison.json").exists(), "what the run before wrote for one student"
     assert run(monkeypatch, "compare", pro) == 1
-    assert "no video of a student to compare" in capsys.readouterr().err
+    assert "name the video of a student" in capsys.readouterr().err
     assert run(monkeypatch, "compare", tmp_path, pro, "--student-labels", "a.csv", *settings) == 1
     assert "--student-labels are those of one student" in capsys.readouterr().err

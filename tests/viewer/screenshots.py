@@ -33,14 +33,17 @@ def main() -> None:
         with answered(Path(made) / "demo") as url:
             for name, dark in (("viewer.png", False), ("viewer-dark.png", True)):
                 page = browser.new_page(
-                    viewport={"width": 1280, "height": 1330}, color_scheme="dark" if dark else "light"
+                    viewport={"width": 1280, "height": 720}, color_scheme="dark" if dark else "light"
                 )
                 page.goto(url)
                 settle(page)
                 page.keyboard.press("d")
                 if dark:
                     page.keyboard.press("h")
-                _take(page, IMAGES / name)
+                # The whole page, below which the controls stand.
+                page.evaluate("() => { document.querySelector('.transport').style.position = 'static'; }")
+                page.evaluate("() => { document.body.style.paddingBottom = 0; }")
+                _take(page, IMAGES / name, whole=True)
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             page.goto(url)
             settle(page)
@@ -85,8 +88,8 @@ def _mark(page: Page) -> None:
         page.keyboard.press("Enter")
 
 
-def _take(page: Page, path: Path, *, height: int | None = None) -> None:
-    """Go to a moment and take the image, or the top of it."""
+def _take(page: Page, path: Path, *, height: int | None = None, whole: bool = False) -> None:
+    """Go to a moment and take the image, the top of it, or the whole page."""
     page.evaluate(f"() => inphase.clock.seek({SECOND})")
     settle(page)
     page.wait_for_timeout(500)
@@ -94,7 +97,7 @@ def _take(page: Page, path: Path, *, height: int | None = None) -> None:
         taken = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
         taken.crop((0, 0, taken.width, height or taken.height)).save(path, quality=82, method=6)
         return
-    page.screenshot(path=path)
+    page.screenshot(path=path, full_page=whole)
     with Image.open(path) as taken:
         # Six bits a color: nobody sees it, and the file is a third smaller.
         taken.convert("RGB").point([round(round(value * 63 / 255) * 255 / 63) for value in range(256)] * 3).save(
