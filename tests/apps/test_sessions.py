@@ -10,9 +10,10 @@ import pytest
 
 import inphase
 from inphase.apps.repetitions import list_repetitions
-from inphase.apps.sessions import cut_sessions
+from inphase.apps.sessions import Repetition, cut_embedding, cut_sessions, shared_part
 from inphase.media.recording import NamedVideo, Properties
 from inphase.models import Embedding, save_encoder
+from inphase.models.embedding import Route
 from inphase.playback import read_playback
 from inphase.pose.pose import Pose
 from tests.apps.test_repetitions import DURATIONS, EDGES, FPS, NUMBERS, embed_phases, tempo
@@ -49,6 +50,31 @@ def test_repetitions_are_named_and_keep_the_clock_of_the_session() -> None:
         assert each.duration == pytest.approx(part.times[-1] - part.times[0], abs=2 / FPS)
         assert part.pose is not None
         np.testing.assert_allclose(part.pose.keypoints[:, 0, 0], np.rint(part.times * FPS))
+
+
+def test_a_clip_of_a_repetition_has_its_own_clock_and_keeps_joints_and_routes() -> None:
+    whole = replace(with_pose(embed_phases(tempo(*DURATIONS))), routes=(Route(16, 0.1), Route(8, 0.1)))
+    part = cut_embedding(whole, Repetition(1.0, 2.0, 1.0))
+    assert part.times.tolist() == pytest.approx((np.arange(20) / FPS).tolist())
+    assert part.routes == whole.routes
+    assert part.pose is not None
+    np.testing.assert_allclose(part.pose.times, part.times)
+    np.testing.assert_array_equal(part.pose.keypoints[:, 0, 0], np.arange(20, 40))
+
+
+def test_repetitions_are_found_by_pose_where_both_show_a_person() -> None:
+    whole, clip = embed_phases(tempo(*DURATIONS)), embed_phases(tempo(1.2))
+    routes, blank = (Route(24, 0.1), Route(24, 0.1)), np.zeros_like
+
+    def join(pose: np.ndarray, image: np.ndarray, times: np.ndarray) -> Embedding:
+        return Embedding(np.concatenate([pose, image], axis=1).astype(np.float32), times, "both", routes=routes)
+
+    shown = join(whole.values, blank(whole.values), whole.times), join(clip.values, blank(clip.values), clip.times)
+    for found, given in zip(shared_part(*shown), (whole, clip), strict=True):
+        np.testing.assert_allclose(found.values, given.values, atol=1e-6)
+    unseen = join(blank(clip.values), clip.values, clip.times)
+    images = shared_part(join(clip.values, whole.values[: len(clip)], clip.times), unseen)
+    np.testing.assert_allclose(images[0].values, whole.values[: len(clip)], atol=1e-6)
 
 
 def test_a_session_without_the_action_is_left_out_and_shorter_clips_are_no_session() -> None:
