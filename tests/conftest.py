@@ -1,5 +1,6 @@
 """What tests share: the devices there are, and how hard hypothesis looks."""
 
+import gc
 import os
 from collections.abc import Iterator
 from itertools import count
@@ -28,8 +29,16 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let all processes share matplotlib's list of fonts, which takes seconds to make, outside the user's folder."""
+    gc.disable()  # until all tests are collected
     if hasattr(config, "cache") and config.cache is not None:
         os.environ.setdefault("MPLCONFIGDIR", str(config.cache.mkdir("matplotlib")))
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and tests out of garbage collection: it would go through half a million objects every time."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
