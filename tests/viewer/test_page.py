@@ -71,6 +71,19 @@ def test_the_verdict_is_in_words_with_its_reasons(
         assert page.evaluate("() => window.evil") is None
 
 
+def test_the_reasons_of_several_videos_are_folded(open_page: Open, pair_folder: Path, tmp_path: Path) -> None:
+    certainty = Certainty(np.arange(5), np.ones(5), "check", 0.6, ("Frames differ.",))
+    folder = with_certainty(pair_folder, tmp_path / "p", certainty)
+    first, second = read_playback(folder).tracks
+    third = second.replace(name="third")
+    write_playback(folder, read_playback(folder).replace(tracks=(first, second, third), pairs=()))
+    with answered(folder) as url:
+        page = open_page(url, width=390, height=844)
+        assert page.locator("#reasons").inner_text() == "2 videos to check: reasons"
+        page.locator("#reasons summary").click()
+        assert page.locator("#reasons").inner_text().count("Frames differ.") == 2
+
+
 def test_the_confidence_of_moments_is_shown_by_color_pattern_and_words(
     open_page: Open, pair_folder: Path, tmp_path: Path
 ) -> None:

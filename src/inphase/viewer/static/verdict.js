@@ -26,8 +26,10 @@ export function showVerdict({ tracks }, { badge, reasons, warning }) {
   badge.replaceChildren(verdictBadge(judged[0].certainty));
   const explained = ({ name, certainty: { judgment, whole, reasons: why = [] } }) =>
     [`${name}: ${WORDS[judgment]} (probability ${percent(whole)}).`, ...why].join(" ");
-  reasons.replaceChildren(...judged.filter(({ certainty }) => certainty.judgment === "check")
-    .map((track) => element("p", { text: explained(track) })));
+  const checks = judged.filter(({ certainty }) => certainty.judgment === "check")
+    .map((track) => element("p", { text: explained(track) }));
+  const summary = element("summary", { text: `${checks.length} videos to check: reasons` });
+  reasons.replaceChildren(...(checks.length > 1 ? [element("details", {}, summary, ...checks)] : checks));
   const wrong = judged.filter(({ certainty }) => certainty.judgment === "do_not_trust");
   warning.hidden = !wrong.length;
   warning.replaceChildren(...wrong.map((track) => element("p", {}, element("strong", { text: "Warning. " }), explained(track))));
