@@ -9,10 +9,12 @@ import torch
 
 from inphase.align.consensus import align_pairwise, posterior
 from inphase.align.matching import match, pair_cost
+from inphase.apps import transfer_labels as transfer_labels_module
 from inphase.apps.labels import Event, Labels, Segment
 from inphase.apps.transfer_labels import CONFIDENCE_TEMPERATURE, carry_by_votes, carry_labels, transfer_labels
 from inphase.apps.verdict import Verdict
 from inphase.models.embedding import Embedding
+from inphase.progress import ignore_progress
 from inphase.storage.errors import MediaError
 from tests.apps.curves import on_curve
 from tests.apps.test_align_videos import fail_at
@@ -182,3 +184,17 @@ def test_segments_are_carried_by_votes() -> None:
     assert (early.start, late.end) == (0.0, 91 / 30)
     assert early.end == late.start == pytest.approx(21 / 59 * 90 / 30, abs=0.07)
     assert min(each.confidence or 0 for each in found.segments) > 0.9
+
+
+@pytest.mark.parametrize("wrong", [1, 3])
+def test_a_clip_that_does_not_fit_has_no_vote_on_labels(wrong: int) -> None:
+    moments = [np.linspace(0, 1, length) ** power for length, power in ((40, 1.0), (50, 1.3), (36, 0.8), (44, 1.1))]
+    right = [on_curve(each, noise=0.1, seed=k) for k, each in enumerate(moments)]
+    others = [on_curve(np.linspace(0.9, 0.1, 42 + k) ** 2, noise=0.1, seed=9 + k) for k in range(wrong)]
+    labels = Labels(events=(Event(0.4, "top"), Event(0.9, "impact")))
+
+    def carry(clips: list[Embedding]) -> list[Labels]:
+        ends = [float(each.times[-1]) for each in clips[1:]]
+        return transfer_labels_module._carry([labels], clips, ends=ends, neighbors=20, progress=ignore_progress)[1]
+
+    assert carry([*right, *others])[: len(right) - 1] == carry(right)
