@@ -165,7 +165,7 @@ def alignment_error(
     *,
     pairs: int | None = 10_000,
     seed: int = 0,
-    beta: float = 0.1,
+    beta: float = BETA,
 ) -> list[Score]:
     """Compare the canonical time of matched frames, in all ordered pairs of each action or a random sample of `pairs`.
 
@@ -204,7 +204,7 @@ def event_error(
     pairs: int | None = 10_000,
     neighbors: int = 0,
     seed: int = 0,
-    beta: float = 0.1,
+    beta: float = BETA,
 ) -> list[Score]:
     """Transfer events between the videos of each action, in all ordered pairs or a random sample of `pairs`.
 
