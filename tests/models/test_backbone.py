@@ -1,4 +1,7 @@
 import sys
+import threading
+import time
+from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -8,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from inphase.models.backbone import build_backbone
+from inphase.models.backbone import BATCH, BatchedBackbone, build_backbone
+from inphase.models.encoder import compute_maps
 
 
 class Pyramid(nn.Module):
@@ -94,3 +98,75 @@ def test_what_cannot_be_had_is_explained(monkeypatch: pytest.MonkeyPatch) -> Non
         build_backbone("resnet101", weights=None)
     with pytest.raises(ValueError, match="download Keras' resnet50v2_weights"):
         build_backbone("resnet50v2", weights="published")
+
+
+class SummingGraph:
+    """Stands in for a CUDA graph: the map of an image is the sum of its pixels."""
+
+    def __init__(self, network: BatchedBackbone) -> None:
+        self.network, self.batches, self.broken = network, 0, 0
+
+    def replay(self) -> None:
+        if self.broken:
+            self.broken -= 1
+            raise RuntimeError("out of memory")
+        self.batches += 1
+        self.network._maps = self.network._images.sum((1, 2, 3)).view(-1, 1, 1, 1)
+
+    def synchronize(self) -> None:
+        time.sleep(0.005)
+
+    def record(self) -> None:
+        pass
+
+
+def shared_batches() -> tuple[Any, SummingGraph]:
+    network: Any = object.__new__(BatchedBackbone)
+    graph = SummingGraph(network)
+    network._images, network._waiting = torch.zeros(BATCH, 4, 4, 3), deque()
+    network._turn, network._graph, network._done = threading.Lock(), graph, graph
+    return network, graph
+
+
+def test_threads_fill_batches_together() -> None:
+    network, graph = shared_batches()
+    sizes = [1, 40, 256, 300, 600, 90, 17, 128]
+    failed: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(4):
+            images = torch.rand(number, 4, 4, 3, generator=torch.Generator().manual_seed(number))
+            if not torch.allclose(network(images).flatten(), images.sum((1, 2, 3))):
+                failed.append(number)
+
+    threads = [threading.Thread(target=work, args=(size,)) for size in sizes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failed
+    # Alone, they would take a batch for each 256 images or part of them.
+    assert graph.batches < 4 * sum(-(-size // BATCH) for size in sizes)
+    assert not network._waiting
+
+
+def test_a_batch_that_fails_stops_its_thread_alone() -> None:
+    network, graph = shared_batches()
+    graph.broken = 1
+    with pytest.raises(RuntimeError, match="out of memory"):
+        network(torch.ones(2, 4, 4, 3))
+    assert network(torch.ones(3, 4, 4, 3)).flatten().tolist() == [48.0] * 3
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
+def test_a_gpu_computes_in_half_precision_without_gradients_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("INPHASE_IMAGE_RUNTIME")
+    backbone = build_backbone("efficientnet_lite0", weights=None)[0].eval().cuda()
+    images = torch.rand(40, 64, 64, 3, generator=torch.Generator().manual_seed(0)).cuda() * 2 - 1
+    with torch.no_grad():
+        expected = backbone(images.movedim(-1, 1))
+    with torch.inference_mode():
+        found = compute_maps(backbone, images)
+    assert 0 < float((found - expected).abs().max() / expected.abs().max()) < 0.02
+    assert torch.equal(compute_maps(backbone, images), expected)  # as training does
