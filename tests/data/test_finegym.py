@@ -271,6 +271,7 @@ def test_a_store_refuses_frames_of_other_spans_and_of_another_file(tmp_path: Pat
     assert len(open_frame_source(encoder, finegym.load(root, split="test"), store=folder).videos) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_film_is_demuxed_once_for_all_its_clips_and_decoded_only_there(tmp_path: Path, workers: int) -> None:
     root, count = write_films(tmp_path), tmp_path / "count"

@@ -115,6 +115,7 @@ def test_an_installed_wheel_is_read_and_not_imported(tmp_path: Path, monkeypatch
     assert find_model(MODEL, publisher="http://127.0.0.1:9/") == tmp_path / "mediapipe/modules/toy.tflite"
 
 
+@pytest.mark.slow
 @needs_networks
 def test_estimating_imports_no_mediapipe() -> None:
     code = """if True:

@@ -127,6 +127,7 @@ def test_without_openvino_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) ->
         estimate_pose(make_film(3))
 
 
+@pytest.mark.slow
 @needs_networks
 def test_noise_shows_no_person_and_nothing_is_printed(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (12, 96, 128, 3), np.uint8)

@@ -79,6 +79,7 @@ def test_evaluation_computes_features_that_training_has_not_and_once(
     assert "untrained" in measured
 
 
+@pytest.mark.slow
 def test_a_head_on_kept_motion_trains_and_goes_on_as_if_never_interrupted(out: Path, tmp_path: Path) -> None:
     recipe = replace(
         make_recipe(data={"actions": ["squat", "kick"], "videos": 2, "size": 32}, run={"steps": 6}),

@@ -146,6 +146,7 @@ def test_what_is_wrong_with_a_base_or_a_variant_is_named(tmp_path: Path, text: s
         read_recipe(write(tmp_path / "mine.toml", text))
 
 
+@pytest.mark.slow
 def test_recipes_are_read_without_lightning_and_training_names_it(tmp_path: Path) -> None:
     hide = "import sys; sys.modules['lightning'] = sys.modules['tensorboard'] = None"
     code = f"{hide}; from inphase.training import read_recipe, train; train(read_recipe('demo_pose'), sys.argv[1])"
