@@ -1,13 +1,15 @@
 """Fit the two regressions of a verdict on right and wrong pairs of videos, and measure them on people left out.
 
-python -m benchmarks.verdict --golfdb ROOT --signs ROOT --knots ROOT --penn ROOT --figure docs/images/verdict.png
+python -m benchmarks.verdict --golfdb ROOT --signs ROOT --knots ROOT --penn ROOT --write --figure FILE
 
 Right pairs: swings of GolfDB, signs of LSA64 by two signers, and actions of the stage, by pose; a right pair counts as
 close if its median event is off by at most 0.1 s. Wrong pairs: another action or sign, nobody in view (the hands of a
 robot), and the second video reversed, as a sequence of embeddings and, for a few, filmed. Videos upside down or
-mirrored are pairs whose events are known, so that they are right where the alignment is. Fitted on GolfDB's validation
-players, half of the signers and the stage's validation set; measured on GolfDB's split 4, the other signers and the
-stage's test set. PennAction has no events: only how often its pairs are trusted is measured.
+mirrored are pairs whose events are known, so that they are right where the alignment is. Fitted on the players of
+GolfDB's splits 2 and 3 who are not in split 4, on half of the signers and the stage's validation set; measured on split
+4, the other signers and the stage's test set. PennAction has no events: only how often its pairs are trusted is
+measured. The probability below which nothing is trusted refuses a share of the wrong pairs of people left out of the
+fit. Embeddings without a pose have regressions of their own, without its numbers. `--write` stores all of them.
 """
 
 import argparse
@@ -27,20 +29,27 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.consensus import read_golf, read_signs
+from inphase.align.consensus import find_cycle
 from inphase.align.matching import match
 from inphase.apps import verdict
 from inphase.data import penn_action, stage_videos
 from inphase.data.frame_source import select_joints
 from inphase.data.video import Video
 from inphase.models.embed_videos import embed_each, load_joint_encoder
-from inphase.models.embedding import Embedding, embed
+from inphase.models.embedding import Embedding
 from inphase.models.joint_encoder import JointEncoder
+from inphase.models.modality import embed_pose
+from inphase.pose.body import MOTION_NUMBERS
+from inphase.pose.pose import JOINTS13, Pose
 from inphase.storage.cache import open_cache
 
 FLIPPED, FILMED_BACKWARDS = 5, 3  # clips of a data set written upside down and mirrored, and in reverse
 BINS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.01)
 WRONG = ("another action", "nobody in view", "reversed", "reversed, filmed")
 MODALITIES = {"pose_image": (0, 1), "pose": (0,), "image": (1,)}
+# Strength of the regularization; parts of the people that are left out in turn, how often; share of pairs to refuse.
+STRENGTH, FOLDS, REPEATS, REFUSED = 0.3, 8, 3, 0.96
+WEIGHTS = Path(verdict.__file__).with_suffix(".toml")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +74,11 @@ class Sample:
     close: bool | None
     frames: NDArray[np.int64]
     right: NDArray[np.bool_]
+    people: tuple[str, str] = ("", "")
+
+    def numbers(self, count: int | None = None) -> NDArray[np.float64]:
+        """Return the numbers of the whole, the first `count` of them."""
+        return self.evidence.whole[:count]
 
 
 def rewrite(source: Path, target: Path, change: str, *, first: int = 0, count: int | None = None) -> Path:
@@ -93,13 +107,17 @@ def rewrite(source: Path, target: Path, change: str, *, first: int = 0, count: i
 
 def list_clips(given: argparse.Namespace, part: str) -> Iterator[tuple[Path, str, str, str, NDArray[np.int64], str]]:
     """List the clips to fit or to test on: the originals, and copies upside down, mirrored or reversed."""
-    golf = read_golf(given.golfdb, "val" if part == "fit" else "test", None)
+    golf, more = read_golf(given.golfdb, "val" if part == "fit" else "test", None), []
+    if part == "fit":
+        testers = {each.person for each in read_golf(given.golfdb, "test", None)}
+        golf = [each for each in golf if each.person not in testers]
+        more = [each for each in read_golf(given.golfdb, "train", None) if each.person not in testers]
     signs = read_signs(given.signs, ())
     people = sorted({each.person for each in signs})
     signs = [each for each in signs if (people.index(each.person) % 2 == 0) == (part == "fit")]
     knots = sorted((given.knots / "videos").glob("*.mp4"))[part != "fit" :: 2]
-    for data, clips in (("golf", golf), ("signs", signs)):
-        for each in clips:
+    for data, clips, others in (("golf", golf, more), ("signs", signs, [])):
+        for each in [*clips, *others]:
             yield each.path, data, each.action, each.person, each.events, ""
         chosen = np.random.default_rng(0).choice(len(clips), min(FLIPPED, len(clips)), replace=False)
         for number, k in enumerate(chosen.tolist()):
@@ -132,7 +150,9 @@ def embed_labels(videos: Sequence[Video], data: str, encoder: JointEncoder) -> l
         values = np.concatenate([each.keypoints, each.visibility[..., None]], axis=2).astype(np.float32)
         times = np.arange(len(values)) / (each.rate or 30.0)
         events = np.array(sorted(each.events.values()), np.int64)
-        found.append(Item(embed(encoder.pose, (values, times), batch=512), data, each.action, each.id, events))
+        shown, seen = values[..., 2], np.ones(len(values), bool)
+        pose = Pose(JOINTS13, values[..., :2], shown, seen, times, each.size or (1, 1))
+        found.append(Item(embed_pose(encoder.pose, pose), data, each.action, each.id, events))
     return found
 
 
@@ -149,7 +169,8 @@ def keep_routes(item: Item, numbers: Sequence[int]) -> Item | None:
         return item
     unit = parts[0] / np.maximum(np.linalg.norm(parts[0], axis=1, keepdims=True), 1e-9)
     modality = ("pose", "image")[numbers[0]]
-    single = Embedding(unit, embedding.times, modality, routes=(embedding.routes[numbers[0]],))
+    pose = embedding.pose if modality == "pose" else None
+    single = Embedding(unit, embedding.times, modality, pose, routes=(embedding.routes[numbers[0]],))
     return replace(item, embedding=replace(single, routes=()) if modality == "pose" else single)
 
 
@@ -182,30 +203,53 @@ def draw_samples(items: Sequence[Item], *, pairs: int, seed: int) -> list[Sample
 def measure(kind: str, a: Item, b: Item, rng: np.random.Generator) -> Sample | None:
     x, y = a.embedding, b.embedding
     if kind == "reversed":
-        y = replace(y, values=np.ascontiguousarray(y.values[::-1]))
+        y = replace(y, values=np.ascontiguousarray(y.values[::-1]), pose=None if y.pose is None else reverse(y.pose))
     found = match(x, y)
     evidence = verdict.gather(x, y, found)
     if evidence is None:
         return None
     if kind in WRONG:
         frames = np.sort(rng.choice(len(x), min(6, len(x)), replace=False))
-        return Sample(a.data, kind, evidence, False, frames, np.zeros(len(frames), bool))
+        return Sample(a.data, kind, evidence, False, frames, np.zeros(len(frames), bool), (a.person, b.person))
     gap = float(np.median(np.diff(y.times)))
     right = np.abs(found.frame_map()[a.events] - b.events) * gap <= verdict.TOLERANCE_SECONDS + gap / 2
-    return Sample(a.data, kind, evidence, None if not len(right) else bool(right.mean() >= 0.5), a.events, right)
+    close = None if not len(right) else bool(right.mean() >= 0.5)
+    return Sample(a.data, kind, evidence, close, a.events, right, (a.person, b.person))
+
+
+def reverse(pose: Pose) -> Pose:
+    """Play a pose backwards."""
+    return replace(
+        pose, keypoints=pose.keypoints[::-1], visibility=pose.visibility[::-1], found=pose.found[::-1], world=None
+    )
 
 
 def fit(rows: NDArray[np.float64], targets: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Fit a logistic regression; return its constant and weights, in the units of the columns."""
-    model: Pipeline = make_pipeline(StandardScaler(), LogisticRegression(C=1.0, max_iter=2000)).fit(rows, targets)
+    model: Pipeline = make_pipeline(StandardScaler(), LogisticRegression(C=STRENGTH, max_iter=5000)).fit(rows, targets)
     scale, regression = model[0], model[1]
     weights = regression.coef_[0] / scale.scale_
     return np.concatenate([regression.intercept_ - weights @ scale.mean_, weights])
 
 
+def find_doubtful(samples: Sequence[Sample], count: int | None) -> float:
+    """Find the probability below which `REFUSED` of the wrong pairs lie, of people that the fit leaves out."""
+    rng, found = np.random.default_rng(0), list[float]()
+    people = sorted({person for each in samples for person in each.people})
+    for _ in range(REPEATS):
+        folds = dict(zip(people, rng.integers(FOLDS, size=len(people)).tolist(), strict=True))
+        for fold in range(FOLDS):
+            out = [any(folds[person] == fold for person in each.people) for each in samples]
+            inside = [each for each, left in zip(samples, out, strict=True) if not left]
+            wrong = [e.numbers(count) for e, left in zip(samples, out, strict=True) if left and e.kind in WRONG]
+            weights = fit(np.stack([each.numbers(count) for each in inside]), np.array([e.close for e in inside]))
+            found += chances_of(np.stack(wrong), weights).tolist() if wrong else []
+    return float(np.quantile(found, REFUSED).round(2))
+
+
 def moment_rows(samples: Sequence[Sample], whole: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     bound = verdict.MAX_SCORE
-    scores = [np.clip(whole[0] + each.evidence.whole @ whole[1:], -bound, bound) for each in samples]
+    scores = [np.clip(whole[0] + each.numbers(len(whole) - 1) @ whole[1:], -bound, bound) for each in samples]
     rows = [
         np.column_stack([s.evidence.moments[s.frames], np.full(len(s.frames), score)])
         for s, score in zip(samples, scores, strict=True)
@@ -221,10 +265,11 @@ def report(
     samples: Sequence[Sample], whole: NDArray[np.float64], local: NDArray[np.float64], title: str, doubtful: float
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Print how each kind is judged, and how probabilities relate to shares; return those of the moments."""
-    chances = chances_of(np.stack([each.evidence.whole for each in samples]), whole)
+    chances = chances_of(np.stack([each.numbers(len(whole) - 1) for each in samples]), whole)
     chances = np.clip(chances, *chances_of(np.array([[-1.0], [1.0]]), np.array([0.0, verdict.MAX_SCORE])))
     close = np.array([each.close is True for each in samples])
-    wrong = np.array([each.kind in WRONG for each in samples])
+    wrong = np.array([each.kind in (*WRONG, "upside down") for each in samples])
+    refused = (chances < doubtful) | np.array([each.evidence.upside_down for each in samples])
     groups = {
         f"{d}: {k}": np.array([(each.data, each.kind) == (d, k) for each in samples])
         for d, k in dict.fromkeys((e.data, e.kind) for e in samples)
@@ -234,7 +279,7 @@ def report(
     print(f"\n{title}\n\n| pairs | number | close | do not trust | check | good |\n|---|---|---|---|---|---|")
     for name, inside in groups.items():
         if inside.any():
-            low, high = np.mean(chances[inside] < doubtful), np.mean(chances[inside] >= verdict.GOOD)
+            low, high = refused[inside].mean(), np.mean((chances >= verdict.GOOD)[inside] & ~refused[inside])
             shares = " | ".join(f"{share:.1%}" for share in (low, 1 - low - high, high))
             print(f"| {name} | {inside.sum()} | {close[inside].mean():.0%} | {shares} |")
     known = np.array([each.close is not None for each in samples])
@@ -281,6 +326,18 @@ def draw_reliability(file: Path, found: dict[str, tuple[NDArray[np.float64], NDA
     sheet.save(file)
 
 
+def write_weights(fitted: dict[str, dict[str, Any]]) -> None:
+    """Write the weights that the package judges by."""
+    lines = [
+        "# Weights of the two regressions of a verdict by modality, the constant first; the probability below which",
+        "# an alignment is not to be trusted: written by `python -m benchmarks.verdict` (docs/lab/verdict.md).",
+    ]
+    for key, found in fitted.items():
+        whole, moment = (np.round(found[name], 3).tolist() for name in ("whole", "moment"))
+        lines += ["", f"[{key}]", f"whole = {whole}", f"moment = {moment}", f"doubtful = {found['doubtful']}"]
+    WEIGHTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def print_cycles(root: Path, encoder: JointEncoder) -> None:
     """Print for each action of PennAction how many pairs are called periodic."""
     rng = np.random.default_rng(0)
@@ -293,7 +350,7 @@ def print_cycles(root: Path, encoder: JointEncoder) -> None:
             x, y = (items[k].embedding for k in rng.choice(len(items), 2, replace=False))
             aligned = match(x, y)
             cost = np.asarray(aligned.cost_matrix, np.float64)
-            found.append(verdict.find_cycle(cost, aligned.path, 30.0) is not None)
+            found.append(find_cycle(cost, aligned.path, 30.0) is not None)
         print(f"| {action} | {np.mean(found):.0%} |")
 
 
@@ -303,13 +360,14 @@ def main() -> None:
         arguments.add_argument(f"--{name}", type=Path, required=True)
     arguments.add_argument("--work", type=Path, default=Path("out/verdict"), help="folder of the changed videos")
     arguments.add_argument("--figure", type=Path)
+    arguments.add_argument("--write", action="store_true", help="store the weights in the package")
     arguments.add_argument("--pairs", type=int, default=150)
     given = arguments.parse_args()
     torch.set_num_threads(1)
     given.work.mkdir(parents=True, exist_ok=True)
     encoder = load_joint_encoder()
     drawn: dict[str, tuple[NDArray[np.float64], NDArray[np.bool_]]] = {}
-    parts = {}
+    parts, fitted = {}, dict[str, dict[str, Any]]()
     for part, split, seed in (("fit", "val", 0), ("test", "test", 1)):
         stage = embed_labels(stage_videos.load(split=split, videos=6), "stage", encoder)
         parts[part] = [*embed_clips(given, part, encoder), *stage], seed
@@ -320,18 +378,20 @@ def main() -> None:
             kept = [one for each in items if (one := keep_routes(each, numbers)) is not None]
             samples[part] = draw_samples(kept, pairs=given.pairs, seed=seed)
         known = [each for each in samples["fit"] if each.close is not None]
-        whole = fit(np.stack([each.evidence.whole for each in known]), np.array([each.close for each in known]))
-        local = fit(*moment_rows([each for each in known if len(each.frames)], whole))
-        print(f"\nWHOLE_WEIGHTS[{kind!r}] = {tuple(np.round(whole, 2).tolist())}")
-        print(f"MOMENT_WEIGHTS[{kind!r}] = {tuple(np.round(local, 2).tolist())}")
-        wrong = np.stack([each.evidence.whole for each in known if each.kind in WRONG])
-        doubtful = float(np.quantile(chances_of(wrong, whole), 0.97).round(2))
-        print(f"DOUBTFUL[{kind!r}] = {doubtful}")
+        counts = {kind: None if kind == "image" else len(known[0].numbers()) - len(MOTION_NUMBERS)}
+        counts |= {} if kind == "image" else {f"{kind}_joints": None}
         if kind == "pose":
             samples["test"] += draw_samples(penn, pairs=given.pairs, seed=2)
-        drawn[kind.replace("_", " and ")] = report(
-            samples["test"], whole, local, f"## {kind.replace('_', ' and ')}", doubtful
-        )
+        for key, count in counts.items():
+            rows = np.stack([each.numbers(count) for each in known])
+            whole = fit(rows, np.array([each.close for each in known]))
+            local = fit(*moment_rows([each for each in known if len(each.frames)], whole))
+            doubtful = find_doubtful(known, count)
+            fitted[key] = {"whole": whole, "moment": local, "doubtful": doubtful}
+            title = f"## {key.replace('_', ' and ')}, not to be trusted below {doubtful:.2f}"
+            drawn[kind.replace("_", " and ")] = report(samples["test"], whole, local, title, doubtful)
+    if given.write:
+        write_weights(fitted)
     if given.figure:
         draw_reliability(given.figure, drawn)
     print_cycles(given.penn, encoder)

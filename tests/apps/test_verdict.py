@@ -2,10 +2,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from inphase.align.matching import align_with_itself, match
-from inphase.align.path import expected_path
+from inphase.align.path import soft_posterior
 from inphase.apps import verdict
 from inphase.apps.alignment_files import add_certainty
 from inphase.apps.verdict import (
@@ -19,6 +18,8 @@ from inphase.apps.verdict import (
 )
 from inphase.models.embedding import Embedding, Route
 from inphase.playback import VideoTrack
+from inphase.pose.body import MOTION_NUMBERS, compare_motion
+from inphase.pose.pose import JOINTS13, Pose
 from tests.apps.curves import on_curve
 
 ROUTES = (Route(6, 0.1), Route(6, 0.05))
@@ -35,6 +36,16 @@ def both(moments: np.ndarray, *, noise: float = 0.0, seed: int = 0) -> Embedding
 def other_action(like: Embedding) -> Embedding:
     noise = np.random.default_rng(0).normal(size=like.values.shape).astype(np.float32)
     return replace(like, values=noise / np.linalg.norm(noise, axis=1, keepdims=True))
+
+
+def person(frames: int) -> Pose:
+    """Move the joints of a person on a curve."""
+    phase = np.linspace(0, 1, frames)[:, None, None]
+    rest = np.random.default_rng(0).normal(size=(1, 13, 2)) * 5 + np.array([50, 50])
+    points = rest + 8 * np.sin(3 * phase + np.arange(26).reshape(13, 2))
+    shown = np.ones((frames, 13), np.float32)
+    times = np.arange(frames) / 30
+    return Pose(JOINTS13, points.astype(np.float32), shown, np.ones(frames, bool), times, (100, 100))
 
 
 X, Y = both(np.linspace(0, 1, 60)), both(np.linspace(0, 1, 80) ** 1.3)
@@ -90,10 +101,58 @@ def test_a_stretch_that_differs_is_named_by_its_seconds(monkeypatch: pytest.Monk
 
 
 def test_there_are_as_many_weights_as_numbers() -> None:
-    for kind in ("pose_image", "pose", "image"):
-        costs = 1 + (len(kind.split("_")) if "_" in kind else 0)
-        assert len(FITTED[kind]["whole"]) == 1 + costs * len(COST_NUMBERS) + len(WHOLE_NUMBERS)
-        assert len(FITTED[kind]["moment"]) == 1 + len(MOMENT_NUMBERS)
+    assert set(FITTED) == {"pose_image", "pose_image_joints", "pose", "pose_joints", "image"}
+    for kind, fitted in FITTED.items():
+        modalities = kind.removesuffix("_joints").split("_")
+        costs = 1 + (len(modalities) if len(modalities) > 1 else 0)
+        joints = len(MOTION_NUMBERS) if kind.endswith("_joints") else 0
+        assert len(fitted["whole"]) == 1 + costs * len(COST_NUMBERS) + len(WHOLE_NUMBERS) + joints
+        assert len(fitted["moment"]) == 1 + len(MOMENT_NUMBERS)
+        assert 0 < fitted["doubtful"] < verdict.GOOD
+
+
+def test_joints_are_compared_where_both_videos_have_a_pose() -> None:
+    poses = [person(60), person(80)]
+    x, y = (replace(each, pose=pose) for each, pose in zip((X, Y), poses, strict=True))
+    found = match(x, y)
+    evidence = gather(x, y, found)
+    without = gather(X, Y, found)
+    assert evidence is not None
+    assert without is not None
+    assert (evidence.kind, without.kind) == ("pose_image_joints", "pose_image")
+    count = len(without.whole)
+    np.testing.assert_allclose(evidence.whole[:count], without.whole)
+    joints = [each.joints13() for each in poses]
+    expected = compare_motion(joints[0], joints[1], found.path, frames=found.frame_map(), reach=6)
+    np.testing.assert_allclose(evidence.whole[count:], expected)
+    # Fewer frames than the pose has: each takes the joints of its own second.
+    thin = replace(y, values=y.values[::2], times=y.times[::2])
+    fewer = gather(x, thin, match(x, thin))
+    assert fewer is not None
+    assert fewer.whole[count] == pytest.approx(evidence.whole[count], abs=0.05)
+    assert judge(x, y, found).judgment in ("good", "check", "do_not_trust")
+
+
+def test_a_person_upside_down_is_not_trusted_beside_one_who_is_not() -> None:
+    upright = person(60)
+    upright.keypoints[:, [1, 2], 1] -= 200
+    hanging = replace(upright, keypoints=upright.keypoints * np.array([1, -1], np.float32))
+    for poses, judged in (((upright, hanging), True), ((hanging, hanging), False), ((upright, upright), False)):
+        x, y = (replace(X, pose=pose) for pose in poses)
+        found = judge(x, y, match(x, y))
+        assert ("One of the two people is upside down." in found.reasons) == judged
+        assert (found.judgment == "do_not_trust") or not judged
+
+
+def test_a_straight_path_is_straight() -> None:
+    straight = verdict._path_numbers(np.stack([np.arange(50)] * 2, 1), np.arange(50.0), (30.0, 30.0))
+    np.testing.assert_allclose(straight, [1, 0, 0, 0, 0, 0, 0], atol=1e-9)
+    path = np.array([[k, 0] for k in range(30)] + [[29 + k, k] for k in range(1, 21)])
+    frames = np.concatenate([np.zeros(30), np.arange(1.0, 21)])
+    diagonal, stall, off, _, _, flat, steep = verdict._path_numbers(path, frames, (30.0, 30.0))
+    np.testing.assert_allclose([diagonal, stall, steep], [20 / 49, 29 / 21, 0])
+    assert off > 0.2
+    assert 0.4 < flat < 0.6
 
 
 def test_the_numbers_of_a_cost_are_what_they_are_called() -> None:
@@ -167,8 +226,19 @@ def test_slow_motion_is_measured_and_named_among_the_reasons() -> None:
     )
 
 
+def soft_table(cost: np.ndarray) -> np.ndarray:
+    """Accumulate a cost [M, N] by soft-DTW, cell by cell."""
+    table = np.full((cost.shape[0] + 1, cost.shape[1] + 1), np.inf)
+    table[0, 0] = 0.0
+    for i, j in np.ndindex(cost.shape):
+        before = -np.array([table[i, j], table[i, j + 1], table[i + 1, j]]) / verdict.TEMPERATURE
+        table[i + 1, j + 1] = cost[i, j] - verdict.TEMPERATURE * np.logaddexp.reduce(before)
+    return table[1:, 1:]
+
+
 def test_the_posterior_is_that_of_soft_dtw() -> None:
     cost = np.random.default_rng(0).uniform(0, 5, (13, 17))
-    weights = expected_path(torch.from_numpy(cost)[None], kind="soft", gamma=verdict.TEMPERATURE)[0].numpy()
-    found = verdict._posterior(cost)
+    through = soft_table(cost) + soft_table(cost[::-1, ::-1])[::-1, ::-1] - cost
+    weights = np.exp(-(through - through.min()) / verdict.TEMPERATURE)
+    found = soft_posterior(cost, gamma=verdict.TEMPERATURE)
     np.testing.assert_allclose(found / found.sum(1, keepdims=True), weights / weights.sum(1, keepdims=True), atol=1e-9)

@@ -374,3 +374,24 @@ def smooth_time_map(
     speeds = lsq_linear(triangle, rotation.T @ aims, bounds=(speed / bound, speed * bound)).x
     way = before @ speeds
     return np.asarray(seconds[0] + way * (travel / way[-1]))
+
+
+def soft_posterior(cost: NDArray[np.float64], *, gamma: float) -> NDArray[np.float64]:
+    """Take the probability of every cell [M, N] to lie on the path, up to a factor for each row: soft-DTW twice."""
+    there, back = _soft_table(cost, gamma), _soft_table(cost[::-1, ::-1], gamma)[::-1, ::-1]
+    excess = there + back - cost
+    return np.asarray(np.exp(-np.minimum((excess - excess.min(1, keepdims=True)) / gamma, 50.0)))
+
+
+def _soft_table(cost: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
+    """Accumulate a cost [M, N] by soft-DTW, one antidiagonal after the other: M + N steps."""
+    m, n = cost.shape
+    table = np.full((m + 1, n + 1), np.inf)
+    table[0, 0] = 0.0
+    for diagonal in range(2, m + n + 1):
+        i = np.arange(max(1, diagonal - n), min(m, diagonal - 1) + 1)
+        j = diagonal - i
+        before = np.stack([table[i - 1, j - 1], table[i - 1, j], table[i, j - 1]])
+        least = before.min(0)
+        table[i, j] = cost[i - 1, j - 1] + least - gamma * np.log(np.exp((least - before) / gamma).sum(0))
+    return table[1:, 1:]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from inphase.apps.labels import Event
-from inphase.apps.verdict import VERDICT_COLUMNS, Verdict, describe_row
+from inphase.apps.verdict import Verdict
 from inphase.media.canvas import choose_font
 from inphase.media.recording import NamedVideo
 from inphase.media.render import read_comment, render
@@ -276,7 +276,7 @@ def write_path(aligned: "Aligned", file: Path, progress: Progress) -> None:
 def write_verdicts(aligned: "Aligned", file: Path, progress: Progress) -> None:
     """Write a row for every video: the verdict, its offset and the part that matches the reference, or the reason."""
     parts = list(zip(aligned.recordings, aligned.verdicts, aligned.alignments, aligned.seconds.T, strict=True))
-    rows = [describe_row(*part, clock=aligned.clock) for part in parts]
+    rows = [_describe_row(*part, clock=aligned.clock) for part in parts]
     rows += [(Path(path).stem, path, *[""] * 6, reason) for path, reason in aligned.left_out.items()]
     write_table(file, [VERDICT_COLUMNS, *rows])
 
@@ -376,3 +376,19 @@ def _ticks(times: NDArray[np.float64]) -> list[tuple[float, str]]:
 
 def _short(name: str, *, length: int = 44) -> str:
     return name if len(name) <= length else f"…{name[1 - length :]}"
+
+
+VERDICT_COLUMNS = ("video", "file", "verdict", "probability", "offset", "from", "to", "distance", "reason")
+
+
+def _describe_row(
+    video: NamedVideo, verdict: Verdict, found: Alignment, seconds: Seconds, *, clock: Seconds
+) -> tuple[str, ...]:
+    """Describe an aligned video by a row of a table, with the `VERDICT_COLUMNS`.
+
+    The offset is the median of the video's `seconds` [R] minus those of the reference, `clock` [R].
+    """
+    numbers = (f"{value:z.3f}" for value in (np.median(seconds - clock), seconds[0], seconds[-1]))
+    sure = "" if verdict.probability is None else f"{verdict.probability:.3f}"
+    reasons = " ".join(verdict.reasons)
+    return video.name, str(video.path), verdict.judgment or "", sure, *numbers, f"{found.distance:.4f}", reasons

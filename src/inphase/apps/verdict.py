@@ -10,9 +10,10 @@ whole cost and for the cost of each modality:
     motion    the cosine of the changes of matched frames over 0.4 s to either side
 
 and for the whole the posterior mass of soft-DTW within 0.1 s of the path, how far the modalities' own paths disagree,
-and the ratio of the durations. A logistic regression turns them into the probability that the videos show the same
-action and half of its events are within 0.1 s; a second one, with local numbers, into that of each moment. Both were
-fitted on right pairs and wrong ones of several domains: `python -m benchmarks.verdict` prints the weights.
+how straight the path is, the ratio of the durations and, where both videos have a pose, how alike postures and motions
+of the joints are along the path (`compare_motion`). A logistic regression turns them into the probability that the
+videos show the same action and half of its events are within 0.1 s; a second one, with local numbers, into that of each
+moment. Both were fitted on right pairs and wrong ones of several domains (`python -m benchmarks.verdict`).
 """
 
 import math
@@ -25,21 +26,37 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from inphase.align.consensus import find_cycle
 from inphase.align.cost import BETA
 from inphase.align.matching import match, pair_cost
-from inphase.align.path import Alignment, shortest_path
+from inphase.align.path import Alignment, shortest_path, soft_posterior
 from inphase.media.recording import NamedVideo
 from inphase.models.embed_videos import EmbeddedVideos, change_density
 from inphase.models.embedding import Embedding, rate_of
 from inphase.models.joint_encoder import PARTS
 from inphase.playback.document import Judgment
+from inphase.pose.body import compare_motion
+from inphase.pose.pose import Pose
 from inphase.progress import summarize
 from inphase.storage.settings import read_toml
 
 Numbers = NDArray[np.float64]
 # The numbers of a cost, and those of the whole alignment and of a moment.
 COST_NUMBERS = ("ratio", "rank", "reversal", "nearest", "motion")
-WHOLE_NUMBERS = ("mass", "disagreement", "duration")
+WHOLE_NUMBERS = (
+    *(
+        "mass",
+        "disagreement",
+        "duration",
+        "gap_median",
+        "gap_near",
+        "gap_high",
+        "from_pose",
+        "from_image",
+        "from_nearer",
+    ),
+    *("diagonal", "stall", "off_linear", "tempo_spread", "tempo_change", "flat", "steep"),
+)
 MOMENT_NUMBERS = ("mass", "rank", "ratio", "disagreement", "speed", "whole")
 # By the modalities that both videos support: the weights of the two regressions, the constant first, and the
 # probability below which an alignment is not to be trusted. `benchmarks.verdict` writes them (docs/lab/verdict.md).
@@ -48,15 +65,12 @@ FITTED = read_toml(Path(__file__).with_suffix(".toml"))
 GOOD, UNSURE = 0.7, 0.5
 # Bound on the logarithm of the odds of the whole: the best alignments hide moments that went wrong, too.
 MAX_SCORE = 3.0
-# A moment counts as right if its error is at most this many seconds.
-TOLERANCE_SECONDS = 0.1
-# Reach of the nearest frames and of the motion, in seconds; the temperature of the posterior.
-NEAREST_SECONDS, MOTION_SECONDS, TEMPERATURE = 0.2, 0.4, 5.0
+# Error up to which a moment is right, reach of the nearest frames and of the motion, in seconds; the posterior's γ.
+TOLERANCE_SECONDS, NEAREST_SECONDS, MOTION_SECONDS, TEMPERATURE = 0.1, 0.2, 0.4, 5.0
+# The middles of the shoulders and of the hips from the joints at 1, 2, 7 and 8 of `JOINTS13`.
+TORSO = np.array([[0.5, 0], [0.5, 0], [0, 0.5], [0, 0.5]])
 # Longer pairs are judged on every second frame, every third, ….
 MAX_CELLS = 1_000_000
-# An action repeats where the path, shifted by at least this many seconds and with this share of it inside, has this
-# share of its gain; a path whose ratio is above the last number has none to speak of.
-MIN_CYCLE_SECONDS, MIN_CYCLE_OVERLAP, MIN_CYCLE_SHARE, MAX_CYCLE_RATIO = 0.25, 0.5, 0.6, 0.9
 # Numbers from which an alignment is odd enough to say so.
 MIN_ODD_RATIO, MIN_NEAREST = 0.5, 0.4
 # Tempos between which a video is embedded again at that of the reference; those between which it may be slow motion.
@@ -96,7 +110,7 @@ class Evidence:
 
     `kind` names the modalities that both videos support, `cost` the numbers of the whole cost by name. `cycle` is the
     period in seconds by which the path can be shifted at little cost, if there is one, `tempo` how many seconds of y
-    pass in a second of x.
+    pass in a second of x, `upside_down` whether one of two people is.
     """
 
     kind: str
@@ -106,6 +120,7 @@ class Evidence:
     disagreement: float
     cycle: float | None
     tempo: float
+    upside_down: bool = False
 
 
 def judge(x: Embedding, y: Embedding, alignment: Alignment) -> Verdict:
@@ -130,10 +145,11 @@ def judge(x: Embedding, y: Embedding, alignment: Alignment) -> Verdict:
     step = -(-m // len(moments))
     moments = np.interp(np.arange(m), np.arange(len(moments)) * step, moments)
     stretches = tuple(_stretches(x, moments))
-    judgment: Judgment = "do_not_trust" if probability < FITTED[evidence.kind]["doubtful"] else "check"
-    if probability >= GOOD and not stretches and evidence.cycle is None:
+    refused = probability < FITTED[evidence.kind]["doubtful"] or evidence.upside_down
+    judgment: Judgment = "do_not_trust" if refused else "check"
+    if probability >= GOOD and not stretches and evidence.cycle is None and not refused:
         judgment = "good"
-    reasons = [] if probability >= GOOD else list(_reasons(evidence))
+    reasons = list(_reasons(evidence)) if refused or probability < GOOD else []
     if evidence.cycle is not None:
         reasons.append(f"The action repeats every {evidence.cycle:.1f} s: the videos may be off by a repetition.")
     if stretches and judgment == "check":
@@ -158,11 +174,18 @@ def gather(x: Embedding, y: Embedding, alignment: Alignment) -> Evidence | None:
         numbers.append(_cost_numbers(part, [each[::step] for each in parts], path, frames, rates))
         maps.append(_frame_map(shortest_path(torch.from_numpy(part)).path, len(cost)))
     gap = np.minimum(np.abs(maps[0] - maps[1]) / rates[1], 1.0) if maps else np.zeros(len(cost))
-    weights = _posterior(cost)
+    weights = soft_posterior(cost, gamma=TEMPERATURE)
     near = np.abs(np.arange(cost.shape[1]) - frames[:, None]) <= TOLERANCE_SECONDS * rates[1] + 0.5
     mass = (weights * near).sum(1) / np.maximum(weights.sum(1), 1e-12)
     lasting = [length / rate for length, rate in zip(cost.shape, rates, strict=True)]
-    whole = np.array([mass.mean(), gap.mean(), abs(math.log(lasting[0] / lasting[1]))])
+    whole = [mass.mean(), gap.mean(), abs(math.log(lasting[0] / lasting[1])), *_gap_numbers(maps, frames, rates[1])]
+    whole += _path_numbers(path, frames, rates)
+    kind, upright = "_".join(routes), list[bool]()
+    if "pose" in routes and x.pose is not None and y.pose is not None:
+        kind, reach = f"{kind}_joints", round(NEAREST_SECONDS * rates[0])
+        joints = [_joints_at(side.pose, side.times[::step]) for side in (x, y) if side.pose is not None]
+        whole += compare_motion(joints[0], joints[1], path, frames=frames, reach=reach).tolist()
+        upright = [bool((np.diff(points[:, [1, 2, 7, 8], 1] @ TORSO) > 0).mean() > 0.5) for points, _ in joints]
     i = path[:, 0]
     count = np.maximum(np.bincount(i, minlength=len(cost)), 1)
     ranks = np.bincount(i, _ranks(cost, path), len(cost)) / count
@@ -170,35 +193,15 @@ def gather(x: Embedding, y: Embedding, alignment: Alignment) -> Evidence | None:
     local = np.column_stack([mass, ranks, ratios, gap, _speed_changes(frames, rates)])
     named = dict(zip(COST_NUMBERS, numbers[0], strict=True))
     return Evidence(
-        "_".join(routes),
+        kind,
         np.concatenate([*numbers, whole]),
         local,
         named,
         float(gap.mean()),
         cycle=find_cycle(cost, path, rates[1]),
+        upside_down=len(set(upright)) > 1,
         tempo=measure_tempo(replace(x, values=x.values[::step], times=x.times[::step]), frames, rates),
     )
-
-
-def find_cycle(cost: Numbers, path: NDArray[np.int64], rate: float) -> float | None:
-    """Find the shift of a path, in seconds, at which it costs nearly as little: the period of an action that repeats.
-
-    The gain of the path is the mean cost less its own. The shifted path must have most of that gain, and cost less than
-    its neighbors. A path that gains little is not examined: any shift is as good.
-    """
-    i, j = path.T
-    mean, least = float(cost.mean()), max(2, round(MIN_CYCLE_SECONDS * rate))
-    if cost[i, j].mean() > MAX_CYCLE_RATIO * mean:
-        return None
-    shares = {}
-    for shift in [*range(-(cost.shape[1] // 2), 1 - least), *range(least, cost.shape[1] // 2 + 1)]:
-        inside = (j + shift >= 0) & (j + shift < cost.shape[1])
-        if inside.mean() >= MIN_CYCLE_OVERLAP:
-            gain = mean - float(cost[i[inside], j[inside]].mean())
-            shares[shift] = (mean - float(cost[i[inside], j[inside] + shift].mean())) / max(gain, 1e-12)
-    peaks = [k for k, value in shares.items() if value >= max(shares.get(k - 1, np.inf), shares.get(k + 1, np.inf))]
-    found = [abs(k) / rate for k in peaks if shares[k] >= MIN_CYCLE_SHARE]
-    return min(found, default=None)
 
 
 def measure_tempo(x: Embedding, frames: Numbers, rates: Sequence[float]) -> float:
@@ -264,25 +267,33 @@ def _cost_numbers(
     return np.array([ratio, _ranks(cost, path).mean(), reversal, nearest, _motion(sides, frames, rates[0])])
 
 
-def _posterior(cost: Numbers) -> Numbers:
-    """Take the probability of every cell [M, N] to lie on the path, up to a factor: soft-DTW there and back."""
-    there, back = _soft_table(cost), _soft_table(cost[::-1, ::-1])[::-1, ::-1]
-    excess = there + back - cost
-    return np.asarray(np.exp(-np.minimum((excess - excess.min(1, keepdims=True)) / TEMPERATURE, 50.0)))
+def _gap_numbers(maps: Sequence[Numbers], frames: Numbers, rate: float) -> list[float]:
+    """Take how far the paths of two modalities lie from each other, and from the path of both, in seconds."""
+    if not maps:
+        return [0.0] * 6
+    gaps = np.abs(maps[0] - maps[1]) / rate
+    apart = [float(np.minimum(np.abs(each - frames) / rate, 1.0).mean()) for each in maps]
+    typical, high = min(float(np.median(gaps)), 1.0), min(float(np.quantile(gaps, 0.9)), 2.0)
+    return [typical, float((gaps <= TOLERANCE_SECONDS).mean()), high, *apart, min(apart)]
 
 
-def _soft_table(cost: Numbers) -> Numbers:
-    """Accumulate a cost [M, N] by soft-DTW, one antidiagonal after the other: M + N steps."""
-    m, n = cost.shape
-    table = np.full((m + 1, n + 1), np.inf)
-    table[0, 0] = 0.0
-    for diagonal in range(2, m + n + 1):
-        i = np.arange(max(1, diagonal - n), min(m, diagonal - 1) + 1)
-        j = diagonal - i
-        before = np.stack([table[i - 1, j - 1], table[i - 1, j], table[i, j - 1]])
-        least = before.min(0)
-        table[i, j] = cost[i - 1, j - 1] + least - TEMPERATURE * np.log(np.exp((least - before) / TEMPERATURE).sum(0))
-    return table[1:, 1:]
+def _path_numbers(path: NDArray[np.int64], frames: Numbers, rates: Sequence[float]) -> list[float]:
+    """Take how straight a path is: its diagonal steps, its longest stop, and how its speed changes."""
+    m, n = path[-1] + 1
+    diagonal = np.diff(path, axis=0).sum(1) == 2
+    stops = np.diff(np.flatnonzero(np.concatenate([[True], diagonal, [True]]))) - 1
+    speeds = _speeds(frames, rates, max(1, round(0.25 * rates[0])))
+    logs = np.log(np.clip(speeds, 0.1, 10.0))
+    off = float(np.abs(frames - np.linspace(0, n - 1, m)).mean()) / n
+    spread = [float(logs.std()), float(np.abs(logs).mean()), float((speeds < 0.25).mean()), float((speeds > 4).mean())]
+    return [float(diagonal.mean()), float(stops.max(initial=0)) / min(m, n), off, *spread]
+
+
+def _joints_at(pose: Pose, times: Numbers) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Take the joints of the pose at the frames nearest to some seconds."""
+    nearest = np.abs(pose.times[:, None] - times).argmin(0)
+    points, visible = pose.joints13()
+    return points[nearest], visible[nearest]
 
 
 def _ranks(cost: Numbers, path: NDArray[np.int64]) -> Numbers:
@@ -350,6 +361,8 @@ def _name_stretches(stretches: Sequence[tuple[float, float]]) -> str:
 def _reasons(evidence: Evidence) -> Iterator[str]:
     """Yield the reasons to doubt an alignment as a whole."""
     cost = evidence.cost
+    if evidence.upside_down:
+        yield "One of the two people is upside down."
     if cost["reversal"] < 0:
         yield "One video fits the other better if it is played backwards."
     if evidence.disagreement > 0.25:
@@ -380,19 +393,3 @@ def describe_aligned(video: NamedVideo, found: Alignment, verdict: Verdict, seco
     about = {"name": video.name, "path": str(video.path), "duration": video.duration, "span": video.span}
     kept = None if found.kept is None else found.kept[0].tolist()
     return {**about, "distance": found.distance, **verdict.to_dict(), "seconds": seconds.tolist(), "kept": kept}
-
-
-VERDICT_COLUMNS = ("video", "file", "verdict", "probability", "offset", "from", "to", "distance", "reason")
-
-
-def describe_row(
-    video: NamedVideo, verdict: Verdict, found: Alignment, seconds: NDArray[np.float64], *, clock: NDArray[np.float64]
-) -> tuple[str, ...]:
-    """Describe an aligned video by a row of a table, with the `VERDICT_COLUMNS`.
-
-    The offset is the median of the video's `seconds` [R] minus those of the reference, `clock` [R].
-    """
-    numbers = (f"{value:z.3f}" for value in (np.median(seconds - clock), seconds[0], seconds[-1]))
-    sure = "" if verdict.probability is None else f"{verdict.probability:.3f}"
-    reasons = " ".join(verdict.reasons)
-    return video.name, str(video.path), verdict.judgment or "", sure, *numbers, f"{found.distance:.4f}", reasons

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.pose.pose import Pose, mirrored
+from inphase.pose.pose import JOINTS13, Pose, mirrored
 
 # Jitter (second difference of the joints, in torso lengths) and relative changes of length at which a factor is 1/2.
 JITTER, LIMB_CHANGE, TORSO_CHANGE = 0.25, 0.3, 0.35
@@ -274,3 +274,85 @@ def _limb_angle(a: Points, b: Points, c: Points, *, unit: float) -> Degrees:
     first, second = _segment(b, a, unit=unit), _segment(b, c, unit=unit)
     turn = first[:, 0] * second[:, 1] - first[:, 1] * second[:, 0]
     return np.asarray(np.degrees(np.abs(np.arctan2(turn, (first * second).sum(1)))))
+
+
+# Joints of `JOINTS13` whose motion is compared, and the numbers of each group and of the postures.
+_GROUPS = {"wrists": (5, 6), "arms": (3, 4, 5, 6), "body": tuple(range(13))}
+MOTION_NUMBERS = (
+    *(
+        "posture",
+        "mirrored_posture",
+        "posture_ratio",
+        "mirrored_posture_ratio",
+        "mirrored",
+        "upright",
+        "legs",
+        "visible",
+    ),
+    *(
+        f"{name}_{number}"
+        for name in _GROUPS
+        for number in ("way", "mirrored_way", "rise", "place", "height", "extent")
+    ),
+)
+
+
+def compare_motion(
+    x: tuple[NDArray[np.float32], NDArray[np.bool_]],
+    y: tuple[NDArray[np.float32], NDArray[np.bool_]],
+    path: NDArray[np.int64],
+    *,
+    frames: NDArray[np.float64],
+    reach: int,
+) -> NDArray[np.float64]:
+    """Compare joints [M, 13, 2] and their visibility with others along a path [L, 2]: `MOTION_NUMBERS`.
+
+    Distances of postures are in torso lengths, along the path and over the mean of all pairs; the motion over `reach`
+    frames to either side, and the places of joints without their means, by cosines. `frames` [M] are those of y that go
+    with the frames of x.
+    """
+    (a, shown), (b, others) = ((_in_torsos(points), visible) for points, visible in (x, y))
+    order = mirrored(JOINTS13)
+    mirror = b[:, order] * np.array([-1, 1], np.float32)
+    i, j = path.T
+    rows, columns = (np.unique(np.linspace(0, len(side) - 1, 40).astype(int)) for side in (a, b))
+    grid = np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=-1).reshape(-1, 2).T
+    near, far = (_distance(a[m], shown[m], b[n], others[n]) for m, n in ((i, j), grid))
+    near2, far2 = (_distance(a[m], shown[m], mirror[n], others[n][:, order]) for m, n in ((i, j), grid))
+    ratios = near / max(far, 1e-9), near2 / max(far2, 1e-9)
+    upright = min(float((side[:, [1, 2], 1].mean(1) < 0).mean()) for side in (a, b))
+    legs = abs(float(shown[:, 9:].mean()) - float(others[:, 9:].mean()))
+    numbers = [near, min(near, near2), ratios[0], min(ratios), near - near2, upright, legs]
+    numbers.append(float(min(shown.mean(), others.mean())))
+    at = np.clip(np.rint(frames), 0, len(b) - 1).astype(int)
+    k = min(max(1, reach), (len(a) - 1) // 2)
+    for joints in _GROUPS.values():
+        mine, theirs, flipped = (side[:, joints] for side in (a, b[at], mirror[at]))
+        ways = [side[2 * k :] - side[: -2 * k] for side in (mine, theirs, flipped)]
+        same = _cosine(ways[0], ways[1])
+        numbers += [same, max(same, _cosine(ways[0], ways[2])), _cosine(ways[0][..., 1], ways[1][..., 1])]
+        places = [side - side.mean(0) for side in (mine, theirs, b[:, joints])]
+        extents = [max(float(np.abs(each).mean()), 1e-3) for each in (places[0], places[2])]
+        numbers += [_cosine(places[0], places[1]), _cosine(places[0][..., 1], places[1][..., 1])]
+        numbers.append(abs(float(np.log(extents[0] / extents[1]))))
+    return np.array(numbers, np.float64)
+
+
+def _in_torsos(points: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Center poses [T, 13, 2] between the hips, in torso lengths of the clip."""
+    hips = points[:, [7, 8]].mean(1, keepdims=True)
+    torso = float(np.median(np.linalg.norm(points[:, [1, 2]].mean(1) - hips[:, 0], axis=1)))
+    return np.asarray((points - hips) / max(torso, 1e-3), np.float32)
+
+
+def _distance(
+    a: NDArray[np.float32], shown: NDArray[np.bool_], b: NDArray[np.float32], others: NDArray[np.bool_]
+) -> float:
+    """Average the distance of the joints that both show over pairs of poses [L, 13, 2]."""
+    weight = (shown & others).astype(np.float64)
+    apart = (np.linalg.norm(a - b, axis=-1) * weight).sum(1) / np.maximum(weight.sum(1), 1)
+    return float(apart.mean())
+
+
+def _cosine(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
+    return float((a * b).sum() / max(np.sqrt(float(np.square(a).sum()) * float(np.square(b).sum())), 1e-12))
