@@ -1,13 +1,15 @@
 """Train the methods on a data set of key events, and measure them on people left out, beside controls.
 
 python -m benchmarks.domains ski_jump_poses ROOT --modality pose
-python -m benchmarks.domains lsa64_signs ROOT --modality both --store POSES
-python -m benchmarks.domains knot_tying ROOT --modality image
+python -m benchmarks.domains lsa64_signs ROOT --modality both --store POSES --steps 1000
+python -m benchmarks.domains knot_tying ROOT --modality image --people 9 --set "encoder.context=[-20,-10,0,10,20]"
 
 Every seed holds out other people, about half of the videos; --people fixes them, so that seeds differ by training
-alone. `both` trains a pose and an image head and measures them together and alone; POSES is a folder that `inphase data
-pose` filled. The table has the error of events carried between all pairs of the videos held out, in frames, mean and
-median, each the mean over the seeds: along the contrastive path of the pair, and where 20 other videos held out vote.
+alone. `both` trains a pose and an image head and measures them together, alone, and the pose head beside untrained
+image features; POSES is a folder that `inphase data pose` filled. The table has the error of events in frames, mean
+(least to greatest of the seeds) / median, the mean over the seeds: carried between all pairs of the videos held out,
+along the contrastive path of the pair; where the other videos held out vote; and carried to each of them from all
+videos of the people trained on, as labeled references, by the median of their votes.
 With --out results are kept as they come, and the same command resumes.
 """
 
@@ -18,26 +20,28 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from itertools import permutations
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from inphase.data.frame_source import load_videos, open_frame_source
-from inphase.evaluation.evaluate import measure
-from inphase.evaluation.scores import Score, select
+from inphase.align.consensus import align_pairwise
+from inphase.data.frame_source import FrameSource, load_videos, open_frame_source
+from inphase.evaluation.embedded_videos import EmbeddedVideo, embed_videos, join_videos, untrained
 from inphase.models import Encoder, load_encoder
 from inphase.models.embed_videos import load_joint_encoder
 from inphase.models.joint_encoder import PARTS, JointEncoder
 from inphase.runs import cache_features
-from inphase.training import list_recipes, read_recipe, train
+from inphase.training import read_recipe, train
 from inphase.training.recipe import Recipe
 
-METHODS = ("gta", "tcc", "lav", "tcn", "sal", "d3tw", "speednet", "lrprop", "scl", "vava")
+METHODS = ("gta", "tcc", "lav", "lrprop", "tcn", "scl", "vava", "sal", "d3tw", "speednet")
 CONTROLS = "controls"
 VOTERS = 20
-SETTINGS = ("linear", "contrastive", "consensus")
+ROUTES = ("image", "pose")  # as `join_videos` takes them
 Row = dict[str, object]
 
 
@@ -64,8 +68,7 @@ class Domain:
 
 def train_part(domain: Domain, method: str, seed: int, part: str) -> Encoder:
     """Train one head on the people who are not held out."""
-    own = f"{'signs' if domain.data == 'lsa64_signs' else domain.data}_{part}_{method}"
-    recipe = read_recipe(own if own in list_recipes() else f"golf_{part}_{method}", changes=domain.changes)
+    recipe = read_recipe(f"golf_{part}_{method}", changes=domain.changes)
     data = {key: value for key, value in domain.table(seed).items() if key != "store" or part == "pose"}
     recipe = replace(recipe, data=data, run={**recipe.run, "seed": seed, "steps": domain.steps})
     name = "-".join([domain.data, part, method, str(seed)])
@@ -77,31 +80,64 @@ def without_validation(recipe: Recipe) -> Recipe:
     return replace(recipe, validation={"fraction": 0.0})
 
 
-def errors_of(domain: Domain, encoder: Encoder, seed: int, *, untrained: bool = False) -> Iterator[Row]:
-    """Carry events between the videos held out; yield a row for each way to match frames."""
-    videos = load_videos(domain.table(seed), split="test")
+def embed_people(domain: Domain, encoder: Encoder, seed: int, split: str) -> list[EmbeddedVideo]:
+    """Embed the videos of the people held out, or of those trained on."""
+    videos = load_videos(domain.table(seed), split=split)
     source = open_frame_source(encoder, videos, store=None if encoder.modality == "image" else domain.store)
-    folder = domain.work / "features"
-    if isinstance(encoder, JointEncoder) and encoder.image.is_frozen:
-        image = cache_features(encoder.image, source.parts["image"], folder=folder)
-        source = replace(source, parts={**source.parts, "image": image})
-    elif encoder.is_frozen:
-        source = cache_features(encoder, source, folder=folder)
-    compare = ("untrained",) if untrained else ()
-    options = {"event_error": {"neighbors": VOTERS}}
-    found = measure(
-        encoder, test=lambda: source, train=lambda: source, tasks=("event_error",), options=options, compare=compare
+    if isinstance(encoder, JointEncoder):
+        return join_videos(encoder, *(embed_source(domain, encoder.parts[name], source.parts[name]) for name in ROUTES))
+    return embed_source(domain, encoder, source)
+
+
+def embed_source(domain: Domain, encoder: Encoder, source: FrameSource) -> list[EmbeddedVideo]:
+    if encoder.is_frozen:
+        source = cache_features(encoder, source, folder=domain.work / "features")
+    return embed_videos(
+        encoder,
+        source.videos,
+        read=source.read,
+        frame_count=source.frame_count,
+        precomputed=source.precomputed,
     )
-    for control in (None, *compare):
-        for setting in SETTINGS:
-            mean, median = (read_error(found.scores, metric, setting, control) for metric in ("mean", "median"))
-            if mean is not None:
-                yield {"control": control, "setting": setting, "mean": mean, "median": median}
 
 
-def read_error(scores: Sequence[Score], metric: str, setting: str, control: str | None) -> float | None:
-    found = select(scores, task="event_error", metric=metric, setting=setting, control=control)
-    return next((each.value for each in found if each.action is None and each.event is None), None)
+def errors_of(domain: Domain, encoder: Encoder, seed: int) -> Iterator[Row]:
+    """Carry events to the videos held out; yield a row for each way."""
+    parts = {split: embed_people(domain, encoder, seed, split) for split in ("test", "train")}
+    found: dict[str, list[float]] = defaultdict(list)
+    for action in sorted({each.video.action for each in parts["test"]}):
+        test, known = ([each for each in parts[split] if each.video.action == action] for split in ("test", "train"))
+        maps = align_pairwise([each.embedding for each in test])
+        for a, b in permutations(range(len(test)), 2):
+            start, target = test[a], test[b]
+            names = [name for name in start.video.events if name in target.video.events]
+            at, true = events_of(start, names), events_of(target, names)
+            places = {
+                "linear": at * (target.length / start.length),
+                "pair": maps.at(a, b, at),
+                "vote": np.median(maps.votes(a, b, at, neighbors=VOTERS), axis=0),
+            }
+            for setting, each in places.items():
+                found[setting] += np.abs(each - true).tolist()
+        found["references"] += errors_by_references(known, test)
+    for setting, values in found.items():
+        yield {"setting": setting, "mean": float(np.mean(values)), "median": float(np.median(values))}
+
+
+def errors_by_references(known: Sequence[EmbeddedVideo], test: Sequence[EmbeddedVideo]) -> list[float]:
+    """Carry events from all of the labeled videos, on all paths, and take the median."""
+    maps, errors = align_pairwise([each.embedding for each in (*known, *test)]), []
+    for b, target in enumerate(test, start=len(known)):
+        for name in target.video.events:
+            having = [(a, each) for a, each in enumerate(known) if name in each.video.events]
+            votes = [maps.votes(a, b, events_of(each, [name]), neighbors=VOTERS) for a, each in having]
+            if votes:
+                errors.append(abs(float(np.median(np.concatenate(votes))) - float(events_of(target, [name])[0])))
+    return errors
+
+
+def events_of(item: EmbeddedVideo, names: Sequence[str]) -> NDArray[np.float64]:
+    return np.array([item.video.events[name] - item.first for name in names], dtype=np.float64)
 
 
 def run(domain: Domain, method: str, seed: int) -> list[Row]:
@@ -116,39 +152,45 @@ def run(domain: Domain, method: str, seed: int) -> list[Row]:
     else:
         encoders = {part: train_part(domain, method, seed, part) for part in parts}
         if domain.modality == "both":
-            encoders["both"] = JointEncoder(**encoders)
-    rows: list[Row] = []
-    for modality, encoder in encoders.items():
-        untrained = method == "gta" and modality != "both"
-        for row in errors_of(domain, encoder.eval(), seed, untrained=untrained):
-            rows.append({"method": method, "seed": seed, "modality": modality, **row})
-    return rows
+            mixed = JointEncoder(pose=encoders["pose"], image=load_joint_encoder().image)
+            encoders |= {"both": JointEncoder(**encoders), "pose, and untrained image features": mixed}
+    if method == "gta":
+        encoders |= {f"{part}, untrained": untrained(encoders[part]) for part in parts}
+    return [
+        {"method": method, "seed": seed, "modality": modality, **row}
+        for modality, encoder in encoders.items()
+        for row in errors_of(domain, encoder.eval(), seed)
+    ]
 
 
 def name_row(row: Row) -> str:
     """Name the line of the table that a row belongs to."""
+    modality = str(row["modality"])
     if row["setting"] == "linear":
         return "linear stretch"
     if row["method"] == CONTROLS:
         kind = {"pose": "shipped pose encoder", "image": "untrained image features"}
-        return f"{kind.get(str(row['modality']), 'shipped: pose and untrained image features')}, nothing trained here"
-    return f"{row['control'] or row['method']}, {row['modality']}"
+        return f"{kind.get(modality, 'shipped: pose and untrained image features')}, nothing trained here"
+    return (
+        f"the heads before training: {modality.split(',')[0]}"
+        if "untrained" in modality.split(", ")[1:]
+        else (f"{row['method']}, {modality}")
+    )
 
 
 def lay_out(rows: Sequence[Row]) -> str:
-    """Lay the table out: mean over seeds (least to greatest) / median."""
+    """Lay the table out."""
     found: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for row in sorted(rows, key=lambda row: (row["setting"] != "linear", row["method"] != CONTROLS)):
         found[name_row(row)][str(row["setting"])].append((float(str(row["mean"])), float(str(row["median"]))))
-    lines = ["| | one pair | 20 videos vote |", "|---|---|---|"]
+    lines = ["| | one pair | others vote | from those trained on |", "|---|---|---|---|"]
     for name, cells in found.items():
         texts = []
-        for setting in ("linear", "contrastive", "consensus"):
-            if setting in cells:
-                means, medians = zip(*cells[setting], strict=True)
-                spread = f" ({min(means):.2f} to {max(means):.2f})" if max(means) - min(means) > 0.005 else ""
-                texts.append(f"{np.mean(means):.2f}{spread} / {np.mean(medians):.1f}")
-        lines.append(f"| {name} | {' | '.join(texts)} |" + (" |" if len(texts) < 2 else ""))
+        for setting in ("linear",) if "linear" in cells else ("pair", "vote", "references"):
+            means, medians = zip(*cells[setting], strict=True)
+            spread = f" ({min(means):.2f} to {max(means):.2f})" if max(means) - min(means) > 0.005 else ""
+            texts.append(f"{np.mean(means):.2f}{spread} / {np.mean(medians):.1f}")
+        lines.append(f"| {name} | {' | '.join([*texts, '', ''][:3])} |")
     return "\n".join(lines)
 
 

@@ -201,3 +201,25 @@ def test_other_videos_outvote_an_alignment_that_slips_by_a_repetition(monkeypatc
     embeddings = [arc(31)] * 4
     for partner in choose_partners(embeddings, embeddings[0].times, count=3):
         np.testing.assert_allclose(partner.seconds, embeddings[0].times)
+
+
+def test_deep_squats_of_other_people_give_the_depth_of_a_bent_body() -> None:
+    """Seven drawn people, whose bones are rigid, squat; the true alignment and the true body are known."""
+    query, *others = videos("squat", count=7)
+    assert query.progress is not None
+    whole, every = performance(query), 4
+    some = Performance(query.id, whole.points[::every], whole.seen[::every], whole.times[::every], JOINTS13)
+    maps = [
+        np.interp(query.progress[::every], other.progress, performance(other).times)
+        for other in others
+        if other.progress is not None
+    ]
+    true = about_hips(query)[::every]
+    trunk, thigh = true[:, [1, 2]].mean(1), true[:, [9, 10]].mean(1)
+    cosine = (trunk * thigh).sum(-1) / np.linalg.norm(trunk, axis=-1) / np.linalg.norm(thigh, axis=-1)
+    bent = np.degrees(np.arccos(cosine)) < 120
+    assert bent.sum() >= 3
+    found = reconstruct(gather(some, list(map(performance, others)), maps)).joints3d
+    assert distance(found[bent], true[bent]) < 0.066
+    lengths = np.linalg.norm(found[:, [9, 10, 11, 12]] - found[:, [7, 8, 9, 10]], axis=-1)
+    assert (lengths.std(0) / lengths.mean(0)).max() < 0.012, "legs keep their lengths"
