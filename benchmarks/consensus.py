@@ -5,8 +5,8 @@ python -m benchmarks.consensus signs ROOT [--people P001 P002 …]
 python -m benchmarks.consensus strangers ROOT [--limit FOLDERS]
 
 The last adds one to three clips of other actions to folders of six golf swings, and counts the swings whose verdict
-changes: where all clips vote, and where those that fit do (`inphase.apps.align_videos.synchronize`). ROOT holds golfdb,
-workout_reps and lsa64_signs.
+changes: where all clips vote, and where only trusted ones do (`inphase.apps.align_videos.synchronize`). ROOT holds
+golfdb, workout_reps and lsa64_signs.
 
 Poses and images are embedded once and cached in the cache folder of the user. Events are carried between all pairs of
 clips of different people; the clips between them are used without their labels. Errors are in frames.
@@ -145,7 +145,7 @@ def add_strangers(root: Path, encoder: JointEncoder, folders: int, *, swings: in
     strangers = [root / "workout_reps/videos/squat_14.mp4", root / "workout_reps/videos/push-up_9.mp4"]
     strangers += sorted((root / "lsa64_signs").rglob("*.mp4"))[3:4]
     rng, clips = np.random.default_rng(0), golfdb.load(root / "golfdb", split="train")
-    changed = {(way, number): [0, 0] for way in ("all vote", "those that fit") for number in (1, 2, 3)}
+    changed = {(way, number): [0, 0] for way in ("all clips", "trusted clips") for number in (1, 2, 3)}
     for folder in range(folders):
         view = ("face-on", "down-the-line")[folder % 2]
         ids = rng.choice([each.id for each in clips if each.notes["view"] == view], swings, replace=False)
@@ -153,7 +153,7 @@ def add_strangers(root: Path, encoder: JointEncoder, folders: int, *, swings: in
         embedded, _ = embed_each([*paths, *strangers], encoder=encoder, cache=open_cache(None))
         found = list(embedded.values())
         for way, number in changed:
-            agree = _let_all_vote if way == "all vote" else agree_on_reference
+            agree = _let_all_vote if way == "all clips" else agree_on_reference
             with patch("inphase.apps.align_videos.agree_on_reference", agree):
                 alone, beside = (synchronize(found[:count]) for count in (swings, swings + number))
             pairs = [

@@ -2,9 +2,9 @@
 
 python -m benchmarks.shipped [ENCODER …] --data DATA [--golf-poses STORE] [--sign-poses STORE]
 
-DATA holds golfdb, lsa64_signs, ski_jump_poses and utd_mhad; what is absent is left out. STORE is a folder that `inphase
+DATA holds golfdb, lsa64_signs, ski_jump_poses and utd_mhad; absent ones are left out. STORE is a folder that `inphase
 data pose` filled. Events are carried between 2,000 pairs of clips of different people; the error is in frames, mean
-and median. UTD-MHAD, seen by synthetic cameras, has no events: its error is the mean distance in frames from the
+and median. UTD-MHAD, projected by synthetic cameras, has no events: its error is the mean distance in frames from the
 alignment of the true bodies. Without ENCODER the shipped one is measured.
 """
 

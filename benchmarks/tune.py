@@ -1,4 +1,4 @@
-"""Tune every method alike on videos held out of training: the same rates and as many settings of its own for each.
+"""Tune every method alike on videos held out of training: the same learning rates, and as many settings of its own.
 
     GIVEN="--set data.root=PennAction --set validation.fraction=0.2 --set validation.videos=40 --set run.steps=375"
     python -m benchmarks.tune penn_pose $GIVEN --out penn.jsonl --processes 16

@@ -8,7 +8,7 @@ robot), and the second video reversed, as a sequence of embeddings and, for a fe
 mirrored are pairs whose events are known, so that they are right where the alignment is. Fitted on the players of
 GolfDB's splits 2 and 3 who are not in split 4, on half of the signers and the stage's validation set; measured on split
 4, the other signers and the stage's test set. PennAction has no events: only how often its pairs are trusted is
-measured. The probability below which nothing is trusted refuses a share of the wrong pairs of people left out of the
+measured. The threshold of "do not trust" refuses a fixed share of the wrong pairs of people left out of the
 fit. Embeddings without a pose have regressions of their own, without its numbers. `--write` stores all of them.
 """
 

@@ -43,8 +43,8 @@ DEVIATIONS = 1.4826
 # Costs of a batch of pairs, padding included, that a GPU holds in memory, with a dozen numbers each.
 GPU_CELLS = 2**25
 
-# An action repeats where the path, shifted by at least this many seconds and with this share of it inside, has this
-# share of its gain; a path whose ratio is above the last number has none to speak of.
+# An action repeats if its path, shifted by at least these seconds, with this share of it inside the matrix or more,
+# keeps this share of its gain. A path whose cost is above this share of the mean cost is not examined.
 MIN_CYCLE_SECONDS, MIN_CYCLE_OVERLAP, MIN_CYCLE_SHARE, MAX_CYCLE_RATIO = 0.25, 0.5, 0.6, 0.9
 
 FrameMap = NDArray[np.float64]  # [M]
@@ -324,7 +324,7 @@ def match_distances(
 
 
 def find_cycle(cost: NDArray[np.float64], path: NDArray[np.int64], rate: float) -> float | None:
-    """Find the shift of a path, in seconds, at which it costs nearly as little: the period of an action that repeats.
+    """Find the period of an action that repeats, in seconds: the least shift at which its path costs nearly as little.
 
     The gain of the path is the mean cost less its own. The shifted path must have most of that gain, and cost less than
     its neighbors. A path that gains little is not examined: any shift is as good.

@@ -253,7 +253,7 @@ def align_videos(
     if subsequence and named is not None:
         require_inside(recordings, named)
     fixed = [] if named is None else [recordings[named]]
-    # errors come before long work
+    # Read now, so that an error in the table comes before the long work.
     given = None if named is None or labels is None else labels_of(recordings[named], labels)
     recordings, embedded = embed_usable(
         recordings,
@@ -331,7 +331,7 @@ def synchronize(
 ) -> Synchronization:
     """Align all embeddings with the reference; three or more vote on each alignment (`inphase.align.consensus`).
 
-    Those whose alignment with the reference, their own or the one agreed on, is not to be trusted have no vote.
+    Embeddings have no vote if their direct alignment with the reference, or the one agreed on, is "do not trust".
 
     With `subsequence` the reference is a short action that is located inside each of the others. With `drop` frames
     without a counterpart are left out and get a time between those of their neighbors (see `match`). `smooth` above 0

@@ -3,8 +3,8 @@
 The template is one cycle of the action, whose end is joined to its start. From frame to frame the phase stays,
 advances, or, at a cost, leaves the cycle where the recording shows something else: such a frame is dropped, by the
 second state of Drop-DTW (`inphase.align.drop_dtw`). This is subsequence DTW with drops for any number of repetitions at
-once, and it follows changes of tempo. The template is then the mean of all frames of equal
-phase, and both steps are repeated (a barycenter). Without a clip, the window that resembles its successor most is the
+once, and it follows changes of tempo. The template is then the mean of all frames of equal phase, and both steps
+are repeated (a barycenter). Without a clip, the window that resembles its successor most is the
 first template, for every period that is tried; the period whose template explains the motion best wins. Two cycles in
 one template explain slightly more than one: the cost grows as (n / (n − 1))^`FEW_CYCLES` where only n cycles are found.
 """
@@ -242,8 +242,8 @@ def cut_sessions(
     """Replace every session by its repetitions of the action in video number `clip`: session#1, session#2, ….
 
     A session is a recording that lasts at least `MIN_SESSION` times as long as the clip; others are kept, and so are
-    the numbers in `whole`. Repetitions keep the clock of their recording: what is found in them is in seconds of the
-    file. A session without a repetition is recorded in `left_out`.
+    the numbers in `whole`. Repetitions keep the clock of their recording: their times are in seconds of the file.
+    A session without a repetition is recorded in `left_out`.
     """
     shortest = MIN_SESSION * videos[clip].duration
     sessions = {k for k, each in enumerate(videos) if each.duration >= shortest and k not in (clip, *whole)}

@@ -62,15 +62,8 @@ LabelTable = Path | str | Labels
 Votes = Callable[[int, int, NDArray[np.float64]], NDArray[np.float64]]
 Span = tuple[float, float]
 COMBINED_COLUMNS = (
-    "video",
-    "file",
-    "start",
-    "end",
-    "verdict",
-    "labels",
-    "mean_confidence",
-    "least_confident",
-    "reason",
+    *("video", "file", "start", "end", "verdict"),
+    *("labels", "mean_confidence", "least_confident", "reason"),
 )
 SUMMARY_COLUMNS = ("video", "verdict", ">labels", ">mean confidence", "least confident")
 # The viewer shows nine tracks: the labeled video and the first targets.

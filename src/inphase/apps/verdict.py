@@ -1,6 +1,6 @@
 """A verdict on an alignment: the probability that each moment is within a tenth of a second, and one for the whole.
 
-Any two videos have a cheapest path, whatever they show. These numbers show whether it is worth following, each for the
+Any two videos have a cheapest path, whatever they show. These numbers measure whether to trust it, each for the
 whole cost and for the cost of each modality:
 
     ratio     the mean cost along the path over the mean of all costs; near 1 where matched frames are like any others
@@ -44,17 +44,8 @@ Numbers = NDArray[np.float64]
 # The numbers of a cost, and those of the whole alignment and of a moment.
 COST_NUMBERS = ("ratio", "rank", "reversal", "nearest", "motion")
 WHOLE_NUMBERS = (
-    *(
-        "mass",
-        "disagreement",
-        "duration",
-        "gap_median",
-        "gap_near",
-        "gap_high",
-        "from_pose",
-        "from_image",
-        "from_nearer",
-    ),
+    *("mass", "disagreement", "duration"),
+    *("gap_median", "gap_near", "gap_high", "from_pose", "from_image", "from_nearer"),
     *("diagonal", "stall", "off_linear", "tempo_spread", "tempo_change", "flat", "steep"),
 )
 MOMENT_NUMBERS = ("mass", "rank", "ratio", "disagreement", "speed", "whole")
@@ -71,7 +62,7 @@ TOLERANCE_SECONDS, NEAREST_SECONDS, MOTION_SECONDS, TEMPERATURE = 0.1, 0.2, 0.4,
 TORSO = np.array([[0.5, 0], [0.5, 0], [0, 0.5], [0, 0.5]])
 # Longer pairs are judged on every second frame, every third, ….
 MAX_CELLS = 1_000_000
-# Numbers from which an alignment is odd enough to say so.
+# Thresholds of the cost ratio and of the nearest frames beyond which a reason is given.
 MIN_ODD_RATIO, MIN_NEAREST = 0.5, 0.4
 # Tempos between which a video is embedded again at that of the reference; those between which it may be slow motion.
 MIN_TEMPO, MAX_TEMPO, SLOW_MOTION, MAX_SLOW_MOTION = 1.7, 8.0, 2.5, 40.0
@@ -110,7 +101,7 @@ class Evidence:
 
     `kind` names the modalities that both videos support, `cost` the numbers of the whole cost by name. `cycle` is the
     period in seconds by which the path can be shifted at little cost, if there is one, `tempo` how many seconds of y
-    pass in a second of x, `upside_down` whether one of two people is.
+    pass in a second of x, `upside_down` whether one of the two people is upside down.
     """
 
     kind: str
@@ -217,7 +208,7 @@ def measure_tempo(x: Embedding, frames: Numbers, rates: Sequence[float]) -> floa
 
 
 def equalize_tempo(embedded: EmbeddedVideos, names: Sequence[str], *, reference: int) -> EmbeddedVideos:
-    """Embed videos of people again that run much slower or faster than the reference: in slow motion, say.
+    """Embed videos of people again that run much slower or faster than the reference, as in slow motion.
 
     Of a slow one every second frame is embedded, every third, …; frames of a fast one are interpolated. Frames then
     follow each other as fast as in the reference, and so do those of their context (docs/lab/verdict.md).

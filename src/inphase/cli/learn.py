@@ -97,7 +97,7 @@ def reproduce(
     data: str = "stage",
     root: Root = None,
     store: Store = None,
-    modality: Annotated[Modality, arg(help="pose, image or both; auto: image for FineGym, pose otherwise")] = "auto",
+    modality: Annotated[Modality, arg(help="auto: image for FineGym and LSA64's signs, pose otherwise")] = "auto",
     seeds: int = 3,
     budget: str = "small",
     out: Path | None = None,

@@ -25,7 +25,7 @@ from inphase.storage.processes import WorkerDied, map_in_processes
 WAVE = 1024
 # loky would replace a worker that grew by 300 MB, as one with a GPU always does; `VideoLimits` bound memory.
 WORKER_VARIABLES = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e12"}
-# Cores that decode for one process on a GPU: threads of one process wait for each other's interpreter.
+# Cores that decode for one process on a GPU: more threads would wait for its interpreter lock.
 GPU_CORES = 4
 
 Item = TypeVar("Item")

@@ -76,7 +76,7 @@ def load_videos(table: Table, *, split: str) -> list[Video]:
 def find_loader(name: str, root: Path | str | None) -> Callable[..., list[Video]]:
     """Find a data set by name; raise if it needs a folder and none is given.
 
-    A "folder" with a table of events is read by that table.
+    A "folder" with an events.csv is loaded as "events".
     """
     if name not in DATASETS:
         raise ValueError(f"no data set {name!r}: choose one of {', '.join(DATASETS)}")

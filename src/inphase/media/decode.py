@@ -226,7 +226,7 @@ class VideoFile:
         """Decode from the beginning up to the last wanted frame."""
         with open_container(self.path) as container:
             stream = video_stream(container, self.path)
-            # Where frames are read for two, networks take most of the time, and other recordings the other cores.
+            # Pose and images share these frames: networks take most of the time, other recordings use the other cores.
             if stream.width * stream.height >= MIN_THREADED_PIXELS and self.on_frame is None:
                 stream.thread_type = "AUTO"
             yield from self._pick(decoded(container, stream), wanted)

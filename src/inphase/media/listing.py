@@ -173,7 +173,7 @@ def estimate_work(
     for place in places:
         try:
             videos += videos_in([place])
-        except (ValueError, OSError):  # the command will name what is wrong with it
+        except (ValueError, OSError):  # the command reports it
             missing += 1
     for video in videos:
         with contextlib.suppress(ValueError, OSError, MediaError):

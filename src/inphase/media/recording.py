@@ -70,9 +70,9 @@ class ScaledCopies:
     """Copies of the frames of a recording at another size, made as another reader decodes them."""
 
     def __init__(self, recording: Recording, *, size: tuple[int, int], fps: float | None) -> None:
-        """Keep copies of the frames at `fps` that are decoded for another reader, as long as they are few.
+        """Copy the frames at `fps` that are decoded for another reader, if they take at most `MAX_COPY_BYTES`.
 
-        Only video files make copies: the images of a folder are read twice.
+        Only frames of video files are copied: the images of a folder are read twice.
         """
         from inphase.media.decode import UprightConverter
 
@@ -251,7 +251,7 @@ class NamedVideo:
 
     @property
     def row(self) -> tuple[str, str, str, str]:
-        """Return name, file, start and end of the part in seconds, for a table; the last two are empty for a file."""
+        """Return name, file, and start and end of the span in seconds, for a table; both are empty without a span."""
         start, end = ("", "") if self.span is None else (f"{second:.3f}" for second in self.span)
         return self.name, str(self.path), start, end
 

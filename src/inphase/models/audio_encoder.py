@@ -17,7 +17,7 @@ from inphase.models.encoder import Encoder, Modality, glorot_uniform, unit
 from inphase.storage.files import check_own_weights
 from inphase.storage.settings import Offsets, Width, Widths
 
-# Sound is embedded in windows of this length, this far apart, in seconds; so many in a forward pass.
+# Length of the windows of sound and the distance between them, in seconds; windows in a forward pass.
 WINDOW_SECONDS, HOP_SECONDS, WINDOWS = 1.0, 0.1, 64
 # Channels of VGGish's 3×3 convolutions, a 2×2 maximum after each group.
 VGGISH = ((64,), (128,), (256, 256), (512, 512))

@@ -291,7 +291,7 @@ class BatchedBackbone:
         return graph, maps
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Compute the maps of images [N, H, W, 3], together with those that wait in other threads."""
+        """Compute the maps of images [N, H, W, 3], together with the images of other threads that wait."""
         if len(images) > BATCH:
             return torch.cat([self(part) for part in torch.split(images, BATCH)])
         request = _Request(images)

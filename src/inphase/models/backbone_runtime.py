@@ -4,7 +4,7 @@ OpenVINO computes the maps of EfficientNet-Lite0 in about a third of torch's tim
 machine: the converted and the compiled model are cached, so that a later process starts in milliseconds.
 
 On a GPU the images of threads that embed videos side by side share batches of 256, which a CUDA graph computes in half
-precision with channels last: batches of other sizes take up to a hundred times as long.
+precision with channels last: small batches take much longer per image.
 
 Before a network is used, its maps of one image are compared with those of torch.
 """

@@ -121,7 +121,7 @@ class Encoder(nn.Module):
 def image_runtime() -> str:
     """Return the runtime of frozen backbones: "auto", "torch" or "bf16", by `INPHASE_IMAGE_RUNTIME`.
 
-    "auto" is OpenVINO where it is installed, and half precision on a GPU, which rounds as TF32 does there; "bf16" is
+    "auto" is OpenVINO where it is installed, and half precision on a GPU, about as precise as TF32 there; "bf16" is
     OpenVINO in half precision, which is faster on CPUs that compute in it and changes the maps by a few percent.
     """
     named = os.environ.get(RUNTIME_VARIABLE) or "auto"

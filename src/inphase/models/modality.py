@@ -83,8 +83,8 @@ def require_video_encoder(encoder: Encoder) -> None:
 def embed_pose(encoder: Encoder, pose: Pose, *, density: float = 1.0) -> Embedding:
     """Embed a tracked pose in the 13 joints of PennAction, at `density` times its frames, interpolated where above 1.
 
-    Below 1 every second frame is embedded, every third, …; the context keeps its number of frames: of a video in slow
-    motion it covers as much of the action as usual. Above 1 it is stretched, for the same reason.
+    Below 1 every second frame is embedded, every third, …. The context keeps its number of frames, so that in slow
+    motion it covers as much of the action as usual; above 1 it is stretched, for the same reason.
     """
     _require_joints13(encoder)
     points, visible = pose.joints13()

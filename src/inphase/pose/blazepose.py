@@ -201,7 +201,7 @@ def clamp(index, length):
     return 0 if index < 0 else length - 1 if index >= length else index
 
 
-# One signature for all images, also for protected ones.
+# One signature for all images, read-only ones included.
 _IMAGE = numba.types.Array(numba.uint8, 3, "C", readonly=True)
 _SAMPLE = numba.void(
     _IMAGE,

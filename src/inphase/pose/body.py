@@ -276,19 +276,11 @@ def _limb_angle(a: Points, b: Points, c: Points, *, unit: float) -> Degrees:
     return np.asarray(np.degrees(np.abs(np.arctan2(turn, (first * second).sum(1)))))
 
 
-# Joints of `JOINTS13` whose motion is compared, and the numbers of each group and of the postures.
+# Groups of joints of `JOINTS13` whose motion is compared; the names of all numbers of a comparison.
 _GROUPS = {"wrists": (5, 6), "arms": (3, 4, 5, 6), "body": tuple(range(13))}
 MOTION_NUMBERS = (
-    *(
-        "posture",
-        "mirrored_posture",
-        "posture_ratio",
-        "mirrored_posture_ratio",
-        "mirrored",
-        "upright",
-        "legs",
-        "visible",
-    ),
+    *("posture", "mirrored_posture", "posture_ratio", "mirrored_posture_ratio"),
+    *("mirrored", "upright", "legs", "visible"),
     *(
         f"{name}_{number}"
         for name in _GROUPS

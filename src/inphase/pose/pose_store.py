@@ -166,7 +166,7 @@ def cached_pose(
 ) -> Pose:
     """Estimate the pose in a recording like `estimate_pose`, with a cache; a negative result is cached too.
 
-    Estimation takes about a second of processor time per second of video. `recording` is the opened file, if it is
+    Estimation takes about half a second of CPU time per second of video. `recording` is the file, if it is already
     open; `estimate` replaces the call of `estimate_pose`.
     """
     how: dict[str, Any] = {"spans": tuple(spans), "fps": fps, "native_fps": native_fps, "estimator": estimator}

@@ -139,7 +139,7 @@ def _ablate(contrastive: bool, cycle: bool, minimum: str = "smooth") -> Changes:
 
 
 def _recognition_rows(setup: Setup) -> list[StudyRow]:
-    """Train every method in the three modes; pose has no backbone to train, nor have both, and a small budget none."""
+    """Train every method in the three modes; in one for pose, for both modalities and at a small budget."""
     if setup.modality != "image" or setup.budget == "small":
         return method_rows(_published_recognition("only_bn"))
     return [

@@ -275,8 +275,8 @@ def differences_from(setup: Setup, *, data: str) -> str:
     if setup.about.label != data:
         reasons.append(f"the paper's are of {data}, these of {setup.about.label}")
     if setup.modality != "image":
-        seen = "pose and images" if setup.modality == "both" else setup.modality
-        reasons.append(f"the paper's network embeds images, this one {seen}")
+        inputs = "pose and images" if setup.modality == "both" else setup.modality
+        reasons.append(f"the paper's network embeds images, this one {inputs}")
     elif setup.budget != "full":
         reasons.append("the paper trains a larger network for 150,000 steps")
     if setup.about.caveat:

@@ -229,7 +229,7 @@ class _Extraction:
     def _fill(
         self, fill: Callable[..., FillSummary], parts_of: Callable[[Video], list[tuple[str, Source]]]
     ) -> FillSummary:
-        """Fill the store with the parts of the videos; those that are broken are named by the videos."""
+        """Fill the store with the parts of the videos; broken parts are reported by the ids of their videos."""
         found = {key: (video.id, source) for video in self._videos for key, source in parts_of(video)}
         sources = {key: source for key, (_, source) in found.items()}
         filled = fill(self._run.store, sources, workers=self._workers, limits=self._limits, progress=self._progress)

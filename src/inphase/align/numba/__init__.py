@@ -84,7 +84,7 @@ def short_exp2(exponent):
 
 
 def exp2_for(exponent, like):
-    """Raise 2 to an exponent ≤ 0 as precisely as the type of `like`, an element of the table, is worth."""
+    """Raise 2 to an exponent ≤ 0 with the precision of the type of `like`, an element of the table."""
     raise NotImplementedError("for compiled functions")
 
 

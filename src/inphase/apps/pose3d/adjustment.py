@@ -29,7 +29,7 @@ Index = NDArray[np.int64]
 
 # Maximum number of adjustment steps.
 ROUNDS = 30
-# Scales of cameras beyond e to this power, as a step far off tries them, would overflow.
+# Bound on the logarithm of a camera's scale, so that a bad trial step does not overflow.
 MAX_LOG_SCALE = 20.0
 
 
