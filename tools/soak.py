@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+from inphase.storage.files import atomic_write
 from tests.crash.commands import COMMANDS
 from tests.crash.kills import Killed, Killer
 from tests.fuzz.cases import Damaged, Fuzzer
@@ -105,11 +106,19 @@ def plan(only: list[str], kills: int, cases: int, *, first: int = 0) -> Iterator
             return
 
 
+Found = dict[tuple[str, str], Counts]
+
+
 def run(
-    jobs: Iterator[tuple[str, str, list[int]]], *, workers: int, minutes: float, report: Callable[[str], None]
-) -> dict[tuple[str, str], Counts]:
-    """Run the jobs side by side until they or the minutes end."""
-    found: dict[tuple[str, str], Counts] = {}
+    jobs: Iterator[tuple[str, str, list[int]]],
+    found: Found,
+    *,
+    workers: int,
+    minutes: float,
+    report: Callable[[str], None],
+    save: Callable[[], None] = lambda: None,
+) -> None:
+    """Run the jobs side by side until they or the minutes end; count each in `found`, and save it."""
     began, running = time.monotonic(), dict[Future[list[Case]], tuple[str, str]]()
     with ProcessPoolExecutor(workers, mp_context=FORK_SERVER, max_tasks_per_child=1) as pool:
         while True:
@@ -119,7 +128,7 @@ def run(
                     break
                 running[pool.submit(attack, *job)] = job[:2]
             if not running:
-                return found
+                return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 key = running.pop(future)
                 counts = found.setdefault(key, Counts())
@@ -127,27 +136,31 @@ def run(
                     counts.add(case)
                     if case.problem:
                         report(f"{key[1]}, seed {case.seed}: {case.problem}")
+                save()
 
 
-def add_counts(file: Path, found: dict[tuple[str, str], Counts], run: str) -> tuple[dict[tuple[str, str], Counts], str]:
-    """Add the counts of earlier runs to those of this one, write the sum to `file`, and return it with all runs."""
-    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"runs": [], "counts": []}
-    runs = [*before["runs"], run]
-    for kind, name, cases, kills, endings, problems in before["counts"]:
-        counts = found.setdefault((kind, name), Counts())
-        counts.cases += cases
-        counts.kills += kills
-        counts.endings.update(endings)
-        counts.problems += [NotRun(seed, problem) for seed, problem in problems]
+def read_counts(file: Path | None) -> tuple[Found, list[str]]:
+    """Read the counts of earlier runs, and the lines that describe these; none where there is no file."""
+    if file is None or not file.exists():
+        return {}, []
+    content, found = json.loads(file.read_text(encoding="utf-8")), Found()
+    for kind, name, cases, kills, endings, problems in content["counts"]:
+        missed: list[Case] = [NotRun(seed, problem) for seed, problem in problems]
+        found[kind, name] = Counts(cases, kills, Counter(endings), missed)
+    return found, content["runs"]
+
+
+def write_counts(file: Path, found: Found, runs: list[str]) -> None:
+    """Write the counts of all runs."""
     rows = [
         (*key, counts.cases, counts.kills, counts.endings, [(case.seed, case.problem) for case in counts.problems])
         for key, counts in sorted(found.items())
     ]
-    file.write_text(json.dumps({"runs": runs, "counts": rows}, indent=1), encoding="utf-8")
-    return found, "; ".join(runs)
+    with atomic_write(file) as part:
+        part.write_text(json.dumps({"runs": runs, "counts": rows}, indent=1), encoding="utf-8")
 
 
-def write_page(found: dict[tuple[str, str], Counts], *, runs: str) -> None:
+def write_page(found: Found, *, runs: str) -> None:
     """Write the counts between the marks of docs/engineering/reliability.md."""
     kills = sum(counts.kills for counts in found.values())
     damaged = sum(counts.cases for (kind, _), counts in found.items() if kind == "damage")
@@ -187,19 +200,31 @@ def main() -> None:
     jobs = plan(given.only, given.kills, given.cases, first=given.first)
     if given.seeds:
         jobs = iter([("kill" if name in COMMANDS else "damage", name, given.seeds) for name in given.only])
+    found, runs = read_counts(given.counts)
     began = time.monotonic()
-    found = run(jobs, workers=given.workers, minutes=given.minutes, report=lambda line: print(line, flush=True))
-    taken = (time.monotonic() - began) / 60
+
+    def describe() -> list[str]:
+        taken = (time.monotonic() - began) / 60
+        command = f"`python -m tools.soak --minutes {given.minutes:g} --first {given.first}`"
+        version = platform.python_version()
+        return [*runs, f"{command} with {given.workers} processes, Python {version}, {taken:.0f} minutes"]
+
+    def save() -> None:
+        if given.counts:
+            write_counts(given.counts, found, describe())
+
+    run(
+        jobs,
+        found,
+        workers=given.workers,
+        minutes=given.minutes,
+        report=lambda line: print(line, flush=True),
+        save=save,
+    )
     for (kind, name), counts in sorted(found.items()):
         print(f"{kind} {name}: {counts.cases} cases, {counts.kills} kills, {len(counts.problems)} failures")
-    runs = (
-        f"`python -m tools.soak --minutes {given.minutes:g} --first {given.first}` with {given.workers} processes, "
-        f"Python {platform.python_version()}, {taken:.0f} minutes"
-    )
-    if given.counts:
-        found, runs = add_counts(given.counts, found, runs)
     if given.write:
-        write_page(found, runs=runs)
+        write_page(found, runs="; ".join(describe()))
     sys.exit(any(counts.problems for counts in found.values()))
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.shards import write_shard
+from inphase.storage.errors import StoreError
 from inphase.storage.files import DRAFT_SUFFIX, draft_file
 from tests.corpus.made import made_store, row, walk
 
@@ -50,10 +51,29 @@ def test_the_catalog_can_be_made_again(tmp_path: Path) -> None:
             assert store.catalog.totals() == (1, 30, 1)
 
 
-def test_the_draft_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+def test_damage_that_only_a_query_finds_ends_in_one_line(tmp_path: Path) -> None:
     made_store(tmp_path / "s", {"1": [row("a", walk(RNG))]})
-    draft = tmp_path / "s" / ".store.json.inphase-draft"
-    draft.mkdir()
+    catalog = tmp_path / "s" / "catalog.sqlite"
+    damaged = "catalog\\.sqlite was damaged and has been removed: run this again"
+
+    def count_in_damaged() -> None:
+        with EmbeddingStore(tmp_path / "s") as store:
+            content = catalog.read_bytes()
+            catalog.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+            store.catalog._db.execute("PRAGMA shrink_memory")  # what SQLite has read is read again
+            store.catalog.counts("action")
+
+    with pytest.raises(StoreError, match=damaged):
+        count_in_damaged()
+    with EmbeddingStore(tmp_path / "s") as store:
+        assert store.catalog.counts("action") == {"squat": 1}
+
+
+@pytest.mark.parametrize("name", [".store.json", "models/.0a.safetensors"])
+def test_the_draft_of_a_killed_process_is_removed(tmp_path: Path, name: str) -> None:
+    made_store(tmp_path / "s", {"1": [row("a", walk(RNG))]})
+    draft = tmp_path / "s" / f"{name}.inphase-draft"
+    draft.mkdir(parents=True)
     (draft / ".lock").touch()
     with EmbeddingStore(tmp_path / "s", create=True) as store:
         store.compact()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inphase.storage.cache import Cache, cache_key, content_hash, default_cache_folder
+from inphase.storage.cache import Cache, cache_key, content_hash, default_cache_folder, parse_index_line
 from inphase.storage.errors import MediaError
 
 
@@ -87,3 +87,9 @@ def test_the_bytes_of_a_file_are_hashed_once_until_it_changes(tmp_path: Path, mo
     assert content_hash(frames) != first[0]
     assert cache_key(film, "pose") != first[1]
     assert read == ["film", "a", "b", "a", "c", "film"]
+
+
+def test_an_index_line_of_many_brackets_is_damage() -> None:
+    for line in (b"[" * 100_000, b'{"id": ' * 100_000):
+        with pytest.raises(ValueError, match="nested too deeply"):
+            parse_index_line(line)

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from tests.crash.kills import Killed
 from tests.fuzz.cases import Damaged
 from tests.fuzz.inputs import TARGETS
 from tools import load, soak
-from tools.soak import BEGIN, CASES_AT_A_TIME, END, Counts, add_counts, plan, write_page
+from tools.soak import BEGIN, CASES_AT_A_TIME, END, Counts, plan, read_counts, run, write_counts, write_page
 
 
 def test_everything_is_attacked_and_no_seed_comes_twice() -> None:
@@ -36,18 +37,35 @@ def test_another_first_seed_gives_other_cases() -> None:
 
 
 def test_counts_of_several_runs_are_added(tmp_path: Path) -> None:
-    for run in ("first", "second"):
-        killed, damaged = Counts(), Counts()
-        killed.add(Killed("train", 0, 2))
+    file = tmp_path / "soak.json"
+    for name in ("first", "second"):
+        found, runs = read_counts(file)
+        found.setdefault(("kill", "train"), Counts()).add(Killed("train", 0, 2))
         for status, problem in ((0, ""), (1, "a traceback")):
-            damaged.add(Damaged("labels", 1, "labels.csv", ("transfer",), status, problem))
-        found = {("kill", "train"): killed, ("damage", "labels"): damaged}
-        total, runs = add_counts(tmp_path / "soak.json", found, run)
-    assert runs == "first; second"
+            case = Damaged("labels", 1, "labels.csv", ("transfer",), status, problem)
+            found.setdefault(("damage", "labels"), Counts()).add(case)
+        write_counts(file, found, [*runs, name])
+    total, runs = read_counts(file)
+    assert runs == ["first", "second"]
     assert total["kill", "train"].kills == 4
     assert total["damage", "labels"].cases == 4
     assert total["damage", "labels"].endings == {"result": 2, "bad": 2}
     assert [(case.seed, case.problem) for case in total["damage", "labels"].problems] == [(1, "a traceback")] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux")
+def test_counts_are_saved_after_every_job() -> None:
+    found, saved = dict[tuple[str, str], Counts](), list[int]()
+    run(
+        iter([("damage", "labels", [0]), ("damage", "labels", [1])]),
+        found,
+        workers=1,
+        minutes=1,
+        report=print,
+        save=lambda: saved.append(found["damage", "labels"].cases),
+    )
+    assert saved == [1, 2]
 
 
 def test_counts_are_written_between_the_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

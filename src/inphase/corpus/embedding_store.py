@@ -26,6 +26,7 @@ from inphase.corpus.shards import SUFFIX, ShardMergedError, ShardRow, read_facts
 from inphase.media.listing import ListedVideo
 from inphase.storage.errors import StoreError, import_extra
 from inphase.storage.files import atomic_write, explain_os_errors, is_draft, sweep_drafts
+from inphase.storage.settings import parse_json
 
 # Size from which a shard stays as it is, in bytes: a million videos of 100 frames are a few hundred such shards.
 SHARD_BYTES = 64 * 2**20
@@ -233,9 +234,13 @@ class EmbeddingStore:
         """Use the store."""
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """Close the catalog."""
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        """Close the catalog; remove it where a query found damage, since it is made again from the shards."""
         self.catalog.close()
+        if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+            file = self.folder / "catalog.sqlite"
+            file.unlink(missing_ok=True)
+            raise StoreError(f"{file} was damaged and has been removed: run this again, and it is made anew") from error
 
     def refresh(self) -> None:
         """Add new shards to the catalog, remove missing ones, and warn of unreadable ones."""
@@ -285,7 +290,7 @@ class EmbeddingStore:
 
     def fps(self, model: str) -> float | None:
         """Return the frames per second that were embedded with a model; None: all."""
-        found = json.loads(self.fps_file(model).read_text(encoding="utf-8"))
+        found = parse_json(self.fps_file(model).read_bytes())
         return None if found is None else float(found)
 
     def read(self, entries: Iterable[CatalogEntry]) -> Iterator[ShardRow]:
@@ -318,7 +323,7 @@ class EmbeddingStore:
                 for part in batch:
                     self.file(part.name).unlink(missing_ok=True)
                     gone += 1
-            for place in (self.folder, self.shards):
+            for place in (self.folder, self.shards, self.folder / "models"):
                 sweep_drafts(place)
             self.refresh()
             return gone

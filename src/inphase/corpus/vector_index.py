@@ -31,6 +31,7 @@ from inphase.storage.files import (
     verify_checksum,
     write_checksum,
 )
+from inphase.storage.settings import parse_json
 
 # Frames up to which all of them are compared: a few seconds.
 MAX_EXHAUSTIVE = 1_000_000
@@ -211,7 +212,7 @@ class Index:
         try:
             if verify_checksum(self._folder / "index.json") is False:
                 return None
-            found: dict[str, Any] = json.loads((self._folder / "index.json").read_text(encoding="utf-8"))
+            found: dict[str, Any] = parse_json((self._folder / "index.json").read_bytes())
             return found if self._trained(found["key"]).exists() else None
         except (OSError, ValueError, KeyError):
             return None

@@ -34,6 +34,7 @@ from inphase.runs import Run, hash_beginning
 from inphase.storage.cache import INDEX, Entry, is_complete, parse_index_line, read_arrays
 from inphase.storage.errors import MediaError, MissingExtraError, import_extra
 from inphase.storage.files import SHA256SUMS, atomic_write, find_changed, is_draft, verify_checksum
+from inphase.storage.settings import parse_json
 
 # A file and the function that returns what is wrong with it: empty if it is as it was written, None without a checksum.
 Check = tuple[Path, Callable[[], str | None]]
@@ -214,7 +215,7 @@ def _checks_of_embeddings(folder: Path) -> Iterator[Check]:
 def _check_mark(file: Path) -> str:
     fix = f"write {json.dumps(MARK)} into it"
     try:
-        return "" if json.loads(file.read_bytes()) == MARK else f"{CHANGED}: {fix}"
+        return "" if parse_json(file.read_bytes()) == MARK else f"{CHANGED}: {fix}"
     except (OSError, ValueError):
         return f"{CHANGED}, or it is missing: {fix}"
 
@@ -225,7 +226,7 @@ def _check_model(file: Path) -> str:
     if wrong := _must_match(file, fix=fix):
         return wrong
     try:
-        fps = json.loads(file.with_suffix(".json").read_bytes())
+        fps = parse_json(file.with_suffix(".json").read_bytes())
         same = model_name(load_encoder(file), fps) == file.stem
     except (OSError, ValueError, TypeError):
         same = False

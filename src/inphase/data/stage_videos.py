@@ -29,7 +29,7 @@ from inphase.stage.actions import ACTIONS
 from inphase.stage.physique import JOINTS
 from inphase.stage.take import FPS, Slate, Take, sample_take
 from inphase.storage.files import atomic_write, exclusive_lock
-from inphase.storage.settings import Count, Pixels
+from inphase.storage.settings import Count, Pixels, parse_json
 
 INDEX_FILE = "stage.json"
 VERSION = 2
@@ -234,7 +234,7 @@ def _read_video(root: Path, file: Path, slate: Slate, *, size: int) -> Video | N
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as labels:
             arrays = {name: labels[name] for name in ARRAYS}
-            about = json.loads(str(labels["about"]))
+            about = parse_json(str(labels["about"]))
             names, events, notes = tuple(about["phase_names"]), about["events"], about["notes"]
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         warn(Problem(str(file), f"unreadable labels ({error})", "remove it and write the stage again"), stacklevel=4)

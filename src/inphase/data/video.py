@@ -5,7 +5,6 @@ One signature, `Read`, serves images, poses and anything else by frame number.
 
 import csv
 import io
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from inphase.media.frames import Clip, read_clip
 from inphase.media.recording import open_recording, probe
 from inphase.media.sampling import Frames, choose
 from inphase.storage.files import choose_delimiter, read_cell
+from inphase.storage.settings import parse_json
 
 SPLITS = ("train", "val", "test")
 
@@ -121,9 +121,10 @@ def read_text(file: Path) -> str:
 
 def read_json(file: Path) -> Any:
     """Read a JSON document."""
+    text = read_text(file)
     try:
-        return json.loads(read_text(file))
-    except json.JSONDecodeError as error:
+        return parse_json(text)
+    except ValueError as error:
         raise ValueError(f"{file} is damaged or not JSON ({error}): copy it again") from None
 
 

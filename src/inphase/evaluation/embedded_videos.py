@@ -42,6 +42,7 @@ from inphase.models.weights import fingerprint
 from inphase.progress import Progress, stage_progress, summarize
 from inphase.runs import Run
 from inphase.storage.files import CHECKSUM, atomic_write, exclusive_lock, verify_checksum, write_checksum
+from inphase.storage.settings import parse_json
 
 Label = TypeVar("Label", bound=np.generic)
 
@@ -228,7 +229,7 @@ class _CachedEmbeddings(ExitStack):
             if verify_checksum(file) is False:
                 return None
             with safe_open(file, framework="np") as opened:
-                about = json.loads((opened.metadata() or {})["about"])
+                about = parse_json((opened.metadata() or {})["about"])
                 embedding = Embedding(opened.get_tensor("values"), opened.get_tensor("times"))
             context = Context(tuple(about["context"]), about["edges"])
             return EmbeddedVideo(video, embedding, length=length, first=about["first"], context=context)

@@ -322,10 +322,13 @@ def _line(record: dict[str, Any]) -> bytes:
 
 def parse_index_line(line: bytes, *, strict: bool = False) -> dict[str, Any]:
     """Read a line of an index; raise ValueError if its checksum does not match or, where `strict`, is missing."""
-    record: dict[str, Any] = json.loads(line)
-    written = record.pop("sum", None)
-    if written != _line_sum(record) and (strict or written is not None):
-        raise ValueError("its checksum does not match its contents")
+    try:
+        record: dict[str, Any] = json.loads(line)
+        written = record.pop("sum", None)
+        if written != _line_sum(record) and (strict or written is not None):
+            raise ValueError("its checksum does not match its contents")
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     return record
 
 
