@@ -3,6 +3,7 @@
 python -m benchmarks.pose cost FOLDER [COUNT]      # CPU time a frame, in one run: MediaPipe's solution, and ours
 python -m benchmarks.pose parity FOLDER [COUNT]    # distance of our joints from those of MediaPipe, in torso lengths
 python -m benchmarks.pose choice FOLDER [COUNT]    # bystanders tracked instead of the person of the clip
+python -m benchmarks.pose again GOLFDB [SPLIT]     # event errors with and without the second, closer estimate
 python -m benchmarks.pose export FOLDER            # write the converted networks, for a machine without OpenVINO
 python -m benchmarks.pose gpu FOLDER [DEVICE]      # frames/s of the converted networks on a GPU, read from FOLDER
 
@@ -10,20 +11,29 @@ FOLDER holds videos, COUNT of which are spread over the folder. Run with OMP_NUM
 """
 
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from inphase.align.consensus import align_pairwise
+from inphase.data import golfdb
 from inphase.media.frames import Clip, read_clip
+from inphase.models.embed_videos import load_joint_encoder
+from inphase.models.modality import embed_pose
 from inphase.pose.blazepose import BlazePose
 from inphase.pose.networks import DETECTOR, LANDMARKS, convert, find_model, load_network, read_graph
 from inphase.pose.pose import Body, Region
+from inphase.pose.pose_store import cached_pose
 from inphase.pose.tracking import track_person
+from inphase.storage.cache import open_cache
 
 HIPS = [BlazePose.joints.index("left_hip"), BlazePose.joints.index("right_hip")]
 SHOULDERS = [BlazePose.joints.index("left_shoulder"), BlazePose.joints.index("right_shoulder")]
@@ -133,6 +143,31 @@ def measure_choice(name: str, follow: Follow, clips: list[Clip], *, scale: float
     print(f"{'':<22}{np.mean(found):.1%} of the frames found")
 
 
+def measure_again(root: Path, split: str) -> None:
+    """Print event errors by pose alone: with the first estimate only, and with the second of implausible tracks."""
+    videos, names = golfdb.load(root, split=split), golfdb.EVENTS[1:-1]
+    events = [np.array([video.events[name] for name in names], float) for video in videos]
+    with tempfile.TemporaryDirectory() as folder, patch("inphase.pose.estimator.MIN_PLAUSIBILITY", 0.0):
+        once = [cached_pose(str(video.path), cache=open_cache(Path(folder))) for video in videos]
+    again = [cached_pose(str(video.path), cache=open_cache(None)) for video in videos]
+    shapes = [(a.keypoints.shape, b.keypoints.shape) for a, b in zip(once, again, strict=True)]
+    replaced = [
+        m != n or bool(np.abs(a.keypoints - b.keypoints).max() > 1)
+        for (m, n), a, b in zip(shapes, once, again, strict=True)
+    ]
+    named = ", ".join(video.id for video, new in zip(videos, replaced, strict=True) if new)
+    print(f"{len(videos)} clips, {sum(replaced)} poses replaced ({named})")
+    print("| poses | mean | median | within 0.1 s | mean to replaced clips |\n|---|---|---|---|---|")
+    encoder = load_joint_encoder().pose
+    for name, poses in (("first estimate only", once), ("with the second estimate", again)):
+        maps = align_pairwise([embed_pose(encoder, pose) for pose in poses])
+        players = [video.notes["player"] for video in videos]
+        pairs = [(a, b) for a, b in permutations(range(len(videos)), 2) if players[a] != players[b]]
+        errors = np.array([np.abs(maps.at(a, b, events[a]) - events[b]) for a, b in pairs])
+        some = errors[[replaced[b] for _, b in pairs]].mean() if any(replaced) else np.nan
+        print(f"| {name} | {errors.mean():.2f} | {np.median(errors):.1f} | {np.mean(errors <= 3.5):.1%} | {some:.2f} |")
+
+
 def export(folder: Path) -> None:
     import openvino
 
@@ -184,13 +219,15 @@ def main(what: str, folder: Path, rest: list[str]) -> None:
         measure_cost(read_some(folder, int(rest[0]) if rest else 12))
     elif what == "parity":
         measure_parity(read_some(folder, int(rest[0]) if rest else 12))
+    elif what == "again":
+        measure_again(folder, rest[0] if rest else "val")
     elif what == "choice":
         clips = read_some(folder, int(rest[0]) if rest else 20)
         for name, follow in (("MediaPipe's solution", solution), ("inphase", ours())):
             for scale in (1.0, 0.7):
                 measure_choice(name, follow, clips, scale=scale)
     else:
-        raise SystemExit(f"unknown measurement {what!r}: cost, parity, choice, export or gpu")
+        raise SystemExit(f"unknown measurement {what!r}: cost, parity, choice, again, export or gpu")
 
 
 if __name__ == "__main__":

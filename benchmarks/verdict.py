@@ -9,13 +9,17 @@ mirrored are pairs whose events are known, so that they are right where the alig
 GolfDB's splits 2 and 3 who are not in split 4, on half of the signers and the stage's validation set; measured on split
 4, the other signers and the stage's test set. PennAction has no events: only how often its pairs are trusted is
 measured. The threshold of "do not trust" refuses a fixed share of the wrong pairs of people left out of the
-fit. Embeddings without a pose have regressions of their own, without its numbers. `--write` stores all of them.
+fit. Embeddings without a pose have regressions of their own, without its numbers. `--write` stores all of them, or
+those of `--modalities`.
+
+Pairs are aligned and judged as `inphase align` does: at equal tempo, and by every rule of a verdict beside its
+probability. One upside down is refused; one that repeats, or has improbable moments, is not good.
 """
 
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +39,9 @@ from inphase.apps import verdict
 from inphase.data import penn_action, stage_videos
 from inphase.data.frame_source import select_joints
 from inphase.data.video import Video
-from inphase.models.embed_videos import embed_each, load_joint_encoder
+from inphase.models.embed_videos import EmbeddedVideos, embed_each, load_joint_encoder
 from inphase.models.embedding import Embedding
+from inphase.models.encoder import Encoder
 from inphase.models.joint_encoder import JointEncoder
 from inphase.models.modality import embed_pose
 from inphase.pose.body import MOTION_NUMBERS
@@ -49,6 +54,8 @@ WRONG = ("another action", "nobody in view", "reversed", "reversed, filmed")
 MODALITIES = {"pose_image": (0, 1), "pose": (0,), "image": (1,)}
 # Strength of the regularization; parts of the people that are left out in turn, how often; share of pairs to refuse.
 STRENGTH, FOLDS, REPEATS, REFUSED = 0.3, 8, 3, 0.96
+# Draws of pairs for the fit; first frames of the parts of videos without people, for the fit and for the test.
+FIT_DRAWS, NOBODY = 3, {"fit": (60, 160, 260), "test": (60,)}
 WEIGHTS = Path(verdict.__file__).with_suffix(".toml")
 
 
@@ -74,11 +81,20 @@ class Sample:
     close: bool | None
     frames: NDArray[np.int64]
     right: NDArray[np.bool_]
+    x: Embedding
     people: tuple[str, str] = ("", "")
 
     def numbers(self, count: int | None = None) -> NDArray[np.float64]:
         """Return the numbers of the whole, the first `count` of them."""
         return self.evidence.whole[:count]
+
+    def judge(self, fitted: dict[str, dict[str, Any]], key: str | None) -> verdict.Verdict:
+        """Judge by the weights of the pair's modalities, or by those of a key: without joints as if it had no pose."""
+        evidence, weights = self.evidence, fitted[key or self.evidence.kind]
+        count = len(weights["whole"]) - 1
+        if count < len(evidence.whole):
+            evidence = replace(evidence, whole=evidence.whole[:count], upside_down=False)
+        return verdict.decide(self.x, evidence, weights)
 
 
 def rewrite(source: Path, target: Path, change: str, *, first: int = 0, count: int | None = None) -> Path:
@@ -127,8 +143,8 @@ def list_clips(given: argparse.Namespace, part: str) -> Iterator[tuple[Path, str
                     continue
                 target = given.work / f"{data}-{change.replace(', ', '-').replace(' ', '-')}-{each.path.name}"
                 yield rewrite(each.path, target, change), data, each.action, each.person, each.events, change
-    for path in knots:
-        target = rewrite(path, given.work / f"nobody-{path.name}", "", first=60, count=100)
+    for path, first in product(knots, NOBODY[part]):
+        target = rewrite(path, given.work / f"nobody-{first}-{path.name}", "", first=first, count=100)
         yield target, "knots", "knot", path.stem, np.empty(0, np.int64), "nobody in view"
 
 
@@ -174,7 +190,7 @@ def keep_routes(item: Item, numbers: Sequence[int]) -> Item | None:
     return replace(item, embedding=replace(single, routes=()) if modality == "pose" else single)
 
 
-def draw_samples(items: Sequence[Item], *, pairs: int, seed: int) -> list[Sample]:
+def draw_samples(items: Sequence[Item], encoder: Encoder, *, pairs: int, seed: int) -> list[Sample]:
     """Align pairs of every kind, `pairs` of each in each data set."""
     rng = np.random.default_rng(seed)
     plain = [each for each in items if not each.change]
@@ -187,34 +203,37 @@ def draw_samples(items: Sequence[Item], *, pairs: int, seed: int) -> list[Sample
             other = [each for each in plain if each.action != a.action]
             if same:
                 b = same[rng.integers(len(same))]
-                samples.append(measure("right", a, b, rng))
-                samples.append(measure("reversed", a, b, rng))
+                samples.append(measure("right", a, b, rng, encoder))
+                samples.append(measure("reversed", a, b, rng, encoder))
             if other:
-                samples.append(measure("another action", a, other[rng.integers(len(other))], rng))
+                samples.append(measure("another action", a, other[rng.integers(len(other))], rng, encoder))
         for change in dict.fromkeys(each.change for each in items if each.change):
             changed = [each for each in items if each.change == change and each.data in (data, "knots")]
             for _ in range(pairs // 2 if changed else 0):
                 b = changed[rng.integers(len(changed))]
                 fits = [a for a in own if a.person != b.person and (a.action == b.action or b.data != data)]
-                samples.append(measure(change, fits[rng.integers(len(fits))], b, rng))
+                samples.append(measure(change, fits[rng.integers(len(fits))], b, rng, encoder))
     return [each for each in samples if each is not None]
 
 
-def measure(kind: str, a: Item, b: Item, rng: np.random.Generator) -> Sample | None:
+def measure(kind: str, a: Item, b: Item, rng: np.random.Generator, encoder: Encoder) -> Sample | None:
     x, y = a.embedding, b.embedding
     if kind == "reversed":
         y = replace(y, values=np.ascontiguousarray(y.values[::-1]), pose=None if y.pose is None else reverse(y.pose))
+    times = y.times
+    y = verdict.equalize_tempo(EmbeddedVideos([x, y], encoder, ""), ("", ""), reference=0).embeddings[1]
     found = match(x, y)
     evidence = verdict.gather(x, y, found)
     if evidence is None:
         return None
     if kind in WRONG:
         frames = np.sort(rng.choice(len(x), min(6, len(x)), replace=False))
-        return Sample(a.data, kind, evidence, False, frames, np.zeros(len(frames), bool), (a.person, b.person))
-    gap = float(np.median(np.diff(y.times)))
-    right = np.abs(found.frame_map()[a.events] - b.events) * gap <= verdict.TOLERANCE_SECONDS + gap / 2
+        return Sample(a.data, kind, evidence, False, frames, np.zeros(len(frames), bool), x, (a.person, b.person))
+    seconds = found.time_map(x.times, y.times)[a.events]
+    gap = float(np.median(np.diff(times)))
+    right = np.abs(seconds - times[b.events]) <= verdict.TOLERANCE_SECONDS + gap / 2
     close = None if not len(right) else bool(right.mean() >= 0.5)
-    return Sample(a.data, kind, evidence, close, a.events, right, (a.person, b.person))
+    return Sample(a.data, kind, evidence, close, a.events, right, x, (a.person, b.person))
 
 
 def reverse(pose: Pose) -> Pose:
@@ -262,14 +281,14 @@ def chances_of(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArr
 
 
 def report(
-    samples: Sequence[Sample], whole: NDArray[np.float64], local: NDArray[np.float64], title: str, doubtful: float
+    samples: Sequence[Sample], fitted: dict[str, dict[str, Any]], title: str, *, key: str | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Print how each kind is judged, and how probabilities relate to shares; return those of the moments."""
-    chances = chances_of(np.stack([each.numbers(len(whole) - 1) for each in samples]), whole)
-    chances = np.clip(chances, *chances_of(np.array([[-1.0], [1.0]]), np.array([0.0, verdict.MAX_SCORE])))
+    verdicts = [each.judge(fitted, key) for each in samples]
+    chances = np.array([each.probability for each in verdicts])
+    judged = np.array([each.judgment for each in verdicts])
     close = np.array([each.close is True for each in samples])
     wrong = np.array([each.kind in (*WRONG, "upside down") for each in samples])
-    refused = (chances < doubtful) | np.array([each.evidence.upside_down for each in samples])
     groups = {
         f"{d}: {k}": np.array([(each.data, each.kind) == (d, k) for each in samples])
         for d, k in dict.fromkeys((e.data, e.kind) for e in samples)
@@ -279,13 +298,14 @@ def report(
     print(f"\n{title}\n\n| pairs | number | close | do not trust | check | good |\n|---|---|---|---|---|---|")
     for name, inside in groups.items():
         if inside.any():
-            low, high = refused[inside].mean(), np.mean((chances >= verdict.GOOD)[inside] & ~refused[inside])
-            shares = " | ".join(f"{share:.1%}" for share in (low, 1 - low - high, high))
+            named = ("do_not_trust", "check", "good")
+            shares = " | ".join(f"{np.mean(judged[inside] == judgment):.1%}" for judgment in named)
             print(f"| {name} | {inside.sum()} | {close[inside].mean():.0%} | {shares} |")
     known = np.array([each.close is not None for each in samples])
     print_bins("the whole", chances[known], close[known])
-    rows, right = moment_rows([each for each in samples if len(each.frames)], whole)
-    moments = chances_of(rows, local)
+    having = [(each, found) for each, found in zip(samples, verdicts, strict=True) if len(each.frames)]
+    moments = np.concatenate([found.moments[each.frames] for each, found in having])
+    right = np.concatenate([each.right for each, _ in having])
     print_bins("a moment", moments, right)
     return moments, right
 
@@ -354,6 +374,46 @@ def print_cycles(root: Path, encoder: JointEncoder) -> None:
         print(f"| {action} | {np.mean(found):.0%} |")
 
 
+def fit_modality(
+    kind: str, parts: dict[str, tuple[list[Item], int]], penn: list[Item], encoder: JointEncoder, *, pairs: int
+) -> tuple[dict[str, dict[str, Any]], tuple[NDArray[np.float64], NDArray[np.bool_]]]:
+    """Fit the regressions of some modalities, with and without joints, and print how they judge.
+
+    Return the weights by name, and the probabilities and the outcomes of the moments.
+    """
+    samples = {}
+    part: Encoder = encoder if kind == "pose_image" else encoder.parts[kind]
+    for name, (items, seed) in parts.items():
+        kept = [one for each in items if (one := keep_routes(each, MODALITIES[kind])) is not None]
+        draws = [
+            draw_samples(kept, part, pairs=pairs, seed=seed + 10 * k) for k in range(FIT_DRAWS if name == "fit" else 1)
+        ]
+        samples[name] = list(chain.from_iterable(draws))
+    known = [each for each in samples["fit"] if each.close is not None]
+    counts = {kind: None if kind == "image" else len(known[0].numbers()) - len(MOTION_NUMBERS)}
+    counts |= {} if kind == "image" else {f"{kind}_joints": None}
+    if kind == "pose":
+        samples["test"] += draw_samples(penn, part, pairs=pairs, seed=2)
+    fitted = {}
+    for key, count in counts.items():
+        rows = np.stack([each.numbers(count) for each in known])
+        whole = fit(rows, np.array([each.close for each in known]))
+        local = fit(*moment_rows([each for each in known if len(each.frames)], whole))
+        doubtful = find_doubtful(known, count)
+        fitted[key] = {"whole": whole, "moment": local, "doubtful": doubtful}
+        title = f"## {key.replace('_', ' and ')}, not to be trusted below {doubtful:.2f}"
+        drawn = report(samples["test"], fitted, title, key=key)
+    return fitted, drawn
+
+
+def report_all(items: Sequence[Item], encoder: JointEncoder, fitted: dict[str, dict[str, Any]], *, pairs: int) -> None:
+    """Print how videos are judged by the modalities that each pair of them supports, as `inphase align` does."""
+    samples = draw_samples([each for each in items if each.embedding.routes], encoder, pairs=pairs, seed=3)
+    kinds = [each.evidence.kind for each in samples]
+    title = ", ".join(f"{kinds.count(kind)} by {kind.replace('_', ' and ')}" for kind in dict.fromkeys(kinds))
+    report(samples, fitted, f"## As `inphase align` judges: {title}")
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("golfdb", "signs", "knots", "penn"):
@@ -362,34 +422,21 @@ def main() -> None:
     arguments.add_argument("--figure", type=Path)
     arguments.add_argument("--write", action="store_true", help="store the weights in the package")
     arguments.add_argument("--pairs", type=int, default=150)
+    arguments.add_argument("--modalities", nargs="*", choices=tuple(MODALITIES), default=tuple(MODALITIES))
     given = arguments.parse_args()
     torch.set_num_threads(1)
     given.work.mkdir(parents=True, exist_ok=True)
     encoder = load_joint_encoder()
-    drawn: dict[str, tuple[NDArray[np.float64], NDArray[np.bool_]]] = {}
-    parts, fitted = {}, dict[str, dict[str, Any]]()
+    drawn, parts, fitted = {}, {}, dict[str, dict[str, Any]]()
     for part, split, seed in (("fit", "val", 0), ("test", "test", 1)):
         stage = embed_labels(stage_videos.load(split=split, videos=6), "stage", encoder)
         parts[part] = [*embed_clips(given, part, encoder), *stage], seed
     penn = embed_labels(penn_action.load(given.penn, split="test")[::4], "PennAction", encoder)
-    for kind, numbers in MODALITIES.items():
-        samples = {}
-        for part, (items, seed) in parts.items():
-            kept = [one for each in items if (one := keep_routes(each, numbers)) is not None]
-            samples[part] = draw_samples(kept, pairs=given.pairs, seed=seed)
-        known = [each for each in samples["fit"] if each.close is not None]
-        counts = {kind: None if kind == "image" else len(known[0].numbers()) - len(MOTION_NUMBERS)}
-        counts |= {} if kind == "image" else {f"{kind}_joints": None}
-        if kind == "pose":
-            samples["test"] += draw_samples(penn, pairs=given.pairs, seed=2)
-        for key, count in counts.items():
-            rows = np.stack([each.numbers(count) for each in known])
-            whole = fit(rows, np.array([each.close for each in known]))
-            local = fit(*moment_rows([each for each in known if len(each.frames)], whole))
-            doubtful = find_doubtful(known, count)
-            fitted[key] = {"whole": whole, "moment": local, "doubtful": doubtful}
-            title = f"## {key.replace('_', ' and ')}, not to be trusted below {doubtful:.2f}"
-            drawn[kind.replace("_", " and ")] = report(samples["test"], whole, local, title, doubtful)
+    for kind in given.modalities:
+        found, drawn[kind.replace("_", " and ")] = fit_modality(kind, parts, penn, encoder, pairs=given.pairs)
+        fitted |= found
+    fitted = {**verdict.FITTED, **fitted}
+    report_all(parts["test"][0], encoder, fitted, pairs=given.pairs)
     if given.write:
         write_weights(fitted)
     if given.figure:

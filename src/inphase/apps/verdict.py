@@ -17,7 +17,7 @@ moment. Both were fitted on right pairs and wrong ones of several domains (`pyth
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -126,17 +126,20 @@ def judge(x: Embedding, y: Embedding, alignment: Alignment) -> Verdict:
     evidence = gather(x, y, alignment)
     if evidence is None:
         return Verdict("do_not_trust", 0.0, ("Nothing moves in one of the videos.",), np.zeros(m))
-    weights = np.array(FITTED[evidence.kind]["whole"])
-    score = float(np.clip(weights[0] + evidence.whole @ weights[1:], -MAX_SCORE, MAX_SCORE))
+    return decide(x, evidence, FITTED[evidence.kind])
+
+
+def decide(x: Embedding, evidence: Evidence, weights: Mapping[str, Any]) -> Verdict:
+    """Turn the numbers of an alignment of x into a verdict, by weights like those of `FITTED`."""
+    whole, local, doubtful = np.array(weights["whole"]), np.array(weights["moment"]), weights["doubtful"]
+    score = float(np.clip(whole[0] + evidence.whole @ whole[1:], -MAX_SCORE, MAX_SCORE))
     probability = _logistic(score)
-    local = np.array(FITTED[evidence.kind]["moment"])
-    moments = _logistic(
-        local[0] + np.column_stack([evidence.moments, np.full(len(evidence.moments), score)]) @ local[1:]
-    )
-    step = -(-m // len(moments))
-    moments = np.interp(np.arange(m), np.arange(len(moments)) * step, moments)
+    rows = np.column_stack([evidence.moments, np.full(len(evidence.moments), score)])
+    moments = _logistic(local[0] + rows @ local[1:])
+    step = -(-len(x) // len(moments))
+    moments = np.interp(np.arange(len(x)), np.arange(len(moments)) * step, moments)
     stretches = tuple(_stretches(x, moments))
-    refused = probability < FITTED[evidence.kind]["doubtful"] or evidence.upside_down
+    refused = probability < doubtful or evidence.upside_down
     judgment: Judgment = "do_not_trust" if refused else "check"
     if probability >= GOOD and not stretches and evidence.cycle is None and not refused:
         judgment = "good"
