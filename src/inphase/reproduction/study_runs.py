@@ -5,7 +5,7 @@ OUT/runs/<method>-<hash of the recipe>-s<seed>/    a run folder, as `inphase tra
     measured/<hash>.json                           the scores of one set of videos, tasks and options
     measured/<hash>.partial.json                   the same where some tasks failed, which are run again
 OUT/controls/<hash>/measured/…                     the scores of an untrained network, of position and of clamping
-OUT/features/<hash>/…                              features of frozen backbones, shared by runs
+OUT/features/<hash of the data>/…                  features of frozen backbones, shared by runs
 """
 
 import hashlib
@@ -205,7 +205,7 @@ def run_job(job: TrainingJob, out: Path, progress: Progress) -> None:
     errors = []
     for each in job.measurements:
         if not (folder / each.file).is_file():
-            features = _features_folder(out, each.data, job.recipe.encoder)
+            features = _features_folder(out, each.data)
             try:
                 _measure(encoder, each, folder, features=features, compare=compare, progress=progress)
             # Any error of one measurement is reported once the others are done.
@@ -228,7 +228,7 @@ def _train(recipe: Recipe, folder: Path, *, out: Path, progress: Progress) -> No
     begin = time.perf_counter()
 
     try:
-        train(recipe, folder, progress=progress, features=_features_folder(out, recipe.data, recipe.encoder))
+        train(recipe, folder, progress=progress, features=_features_folder(out, recipe.data))
         before = {**before, "steps": steps}
     finally:
         # The seconds of an interrupted run add up.
@@ -238,9 +238,9 @@ def _train(recipe: Recipe, folder: Path, *, out: Path, progress: Progress) -> No
             _write(folder / TRAINED, {**before, "seconds": took, "machine": describe_machine(), "gpu": gpu})
 
 
-def _features_folder(out: Path, data: Table, encoder: Table) -> Path:
-    """Return the folder of a frozen backbone's features of a data set."""
-    return out / "features" / _digest([data, encoder])
+def _features_folder(out: Path, data: Table) -> Path:
+    """Return the folder of the features of a data set; its files are named by the network that computes them."""
+    return out / "features" / _digest(data)
 
 
 def read_trained(folder: Path) -> dict[str, Any]:
