@@ -325,6 +325,8 @@ def test_features_of_a_frozen_network_are_computed_once_for_all_runs_and_measure
     for methods, seeds in (("gta",), 1), (("gta", "tcn"), 2):
         for name in ("synchronization", "few-shot"):
             reproduce(name, tmp_path, modality="image", seeds=seeds, methods=methods, changes=small)
+    plain = (*small, "encoder.normalize=false")  # another head on the same features
+    reproduce("synchronization", tmp_path, modality="image", seeds=1, methods=("gta",), changes=plain)
     assert len(computed) == len(set(computed)) > 4
 
 
