@@ -1,9 +1,9 @@
 """Insert the tables of reports into docs/lab/reproduce.md, so that no number is copied by hand.
 
-    python -m benchmarks.reproduce_table reproduced/*/*/report.json [--page docs/lab/reproduce.md]
+    python -m benchmarks.reproduce_table reproduced/*/*/report.json [--page docs/lab/reproduce.md] [--suffix newer]
 
-A report is identified by its study, data set, modality and budget: a new report replaces the previous one of the same
-key and leaves the others unchanged.
+A report is identified by its study, data set, modality and budget, and a suffix where one is given: a new report
+replaces the previous one of the same key and leaves the others unchanged.
 """
 
 import argparse
@@ -21,16 +21,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("reports", type=Path, nargs="+")
     parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--suffix", default="", help="keep these reports beside others of the same key")
     chosen = parser.parse_args()
     text = chosen.page.read_text(encoding="utf-8")
     for file in chosen.reports:
-        text = insert(text, json.loads(file.read_text(encoding="utf-8")))
+        text = insert(text, json.loads(file.read_text(encoding="utf-8")), suffix=chosen.suffix)
     chosen.page.write_text(text, encoding="utf-8")
 
 
-def insert(page: str, report: dict[str, Any]) -> str:
+def insert(page: str, report: dict[str, Any], *, suffix: str = "") -> str:
     """Insert a report into a page: replace the one of the same key, or append it."""
-    key = key_of(report["about"]["command"])
+    key = f"{key_of(report['about']['command'])} {suffix}".rstrip()
     block = f"{BEGIN.format(key=key)}\n{lay_out(report)}\n{END}\n"
     own = re.compile(re.escape(BEGIN.format(key=key)) + r"\n.*?" + re.escape(END) + r"\n", re.DOTALL)
     if own.search(page):

@@ -37,6 +37,9 @@ def test_a_report_finds_its_place_and_keeps_it() -> None:
     other = {**REPORT, "about": {**REPORT["about"], "command": "inphase reproduce few-shot --data stage"}}
     both = insert(once, other)
     assert both.count("<!-- report ") == 2
+    beside = insert(both, REPORT, suffix="newer")
+    assert beside.count("<!-- report ablation stage pose small") == 2
+    assert insert(beside, REPORT, suffix="newer") == beside
     better = {**REPORT, "title": "Ablation again"}
     again = insert(both, better)
     assert again.count("<!-- report ") == 2
