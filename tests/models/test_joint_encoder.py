@@ -44,6 +44,14 @@ def test_the_cost_is_the_sum_of_the_routes_weighted_by_visible_joints(encoder: J
     np.testing.assert_allclose(found, by_image + 0.75 * by_pose, atol=1e-4)
 
 
+def test_a_part_without_normalization_has_the_weight_of_one_with_it(encoder: JointEncoder) -> None:
+    rng = np.random.default_rng(3)
+    image, pose = units(rng, 6, encoder.routes[1].width), units(rng, 6, 6)
+    raw = JointEncoder(pose=PoseEncoder(hidden=(8,), dimension=6, normalize=False), image=encoder.image)
+    long = Embedding(3 * pose.values, pose.times)
+    np.testing.assert_allclose(raw.join(image, long).values, encoder.join(image, pose).values, atol=1e-6)
+
+
 def test_a_clip_without_a_person_is_aligned_by_its_images(encoder: JointEncoder) -> None:
     rng = np.random.default_rng(1)
     images = [units(rng, length, encoder.routes[1].width) for length in (8, 5)]

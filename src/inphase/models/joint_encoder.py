@@ -72,18 +72,25 @@ class JointEncoder(Encoder):
             if embedding is None:
                 values = np.zeros((len(clock), dimension_of(part)), np.float32)
             else:
-                values = embedding.values * np.sqrt(support[name] / part.beta)[:, None].astype(np.float32)
+                rows = embedding.values if part.normalizes else _unit_rows(embedding.values)
+                values = rows * np.sqrt(support[name] / part.beta)[:, None].astype(np.float32)
             columns.append(values)
             routes.append(Route(values.shape[1], part.beta))
-        rows = np.concatenate(columns, axis=1)
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         shown = None if pose is None else pose.pose
-        return Embedding(rows / np.maximum(lengths, 1e-12), clock, self.modality, pose=shown, routes=tuple(routes))
+        return Embedding(
+            _unit_rows(np.concatenate(columns, axis=1)), clock, self.modality, pose=shown, routes=tuple(routes)
+        )
 
     @property
     def routes(self) -> tuple[Route, ...]:
         """The routes of its embeddings."""
         return tuple(Route(dimension_of(part), part.beta) for part in self.parts.values())
+
+
+def _unit_rows(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Normalize rows to unit length; rows of zeros stay zeros."""
+    lengths = np.linalg.norm(values, axis=1, keepdims=True)
+    return values / np.maximum(lengths, 1e-12)
 
 
 def is_still(embedding: Embedding) -> bool:
