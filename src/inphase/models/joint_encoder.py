@@ -90,7 +90,8 @@ class JointEncoder(Encoder):
 def _unit_rows(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """Normalize rows to unit length; rows of zeros stay zeros."""
     lengths = np.linalg.norm(values, axis=1, keepdims=True)
-    return values / np.maximum(lengths, 1e-12)
+    rows: NDArray[np.float32] = values / np.maximum(lengths, 1e-12)
+    return rows
 
 
 def is_still(embedding: Embedding) -> bool:
