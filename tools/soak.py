@@ -31,7 +31,7 @@ from tests.processes import FORK_SERVER
 
 PAGE = Path(__file__).parents[1] / "docs" / "engineering" / "reliability.md"
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
-CASES_AT_A_TIME = {"kill": 10, "damage": 50}
+CASES_AT_A_TIME = {"kill": 20, "damage": 100}
 
 
 @dataclass(frozen=True)

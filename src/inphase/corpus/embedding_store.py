@@ -73,7 +73,11 @@ class Catalog:
         with suppress(OSError):
             os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o666))
         self._db = sqlite3.connect(file, timeout=60)
-        self._db.executescript(_TABLES)
+        try:
+            self._db.executescript(_TABLES)
+        except sqlite3.DatabaseError:
+            self._db.close()
+            raise
         # A temporary database of its own: a transaction left open here locks no other process out.
         self._listed = sqlite3.connect("")
         self._listed.execute("CREATE TABLE listed (id TEXT PRIMARY KEY) WITHOUT ROWID")
