@@ -5,15 +5,21 @@ import os
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import settings
 
+from tests.processes import share_server, start_server
+
 # The same examples every time: a test that fails by chance is noise. Compiling a kernel is no reason to time out.
 settings.register_profile("inphase", max_examples=30, deadline=None, derandomize=True, database=None)
 settings.load_profile("inphase")
+
+# As in `empty_cache`: processes that are forked from the server have its environment.
+SERVER_VARIABLES = {"INPHASE_IMAGE_RUNTIME": "torch"}
 
 CUDA = pytest.param(
     "cuda",
@@ -32,6 +38,21 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all tests are collected
     if hasattr(config, "cache") and config.cache is not None:
         os.environ.setdefault("MPLCONFIGDIR", str(config.cache.mkdir("matplotlib")))
+    if "fork_server" in (given := getattr(config, "workerinput", {})):
+        share_server(given["fork_server"])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Let the worker processes of pytest-xdist share a fork server, which takes seconds to start."""
+    if "XDG_CACHE_HOME" not in SERVER_VARIABLES:
+        folder = TemporaryDirectory()
+        node.config.add_cleanup(folder.cleanup)
+        SERVER_VARIABLES["XDG_CACHE_HOME"] = folder.name
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SERVER_VARIABLES.items():
+            patch.setenv(name, value)
+        node.workerinput["fork_server"] = start_server()
 
 
 def pytest_collection_finish() -> None:

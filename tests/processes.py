@@ -6,15 +6,17 @@ server itself never computes anything, so its children may use autograd and thre
 
 import ctypes
 import multiprocessing
+import multiprocessing.forkserver
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
+from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 FORK_SERVER = multiprocessing.get_context("forkserver")
 FORK_SERVER.set_forkserver_preload(
@@ -41,7 +43,20 @@ FORK_SERVER.set_forkserver_preload(
 )
 Result = TypeVar("Result")
 
+_SERVER: Any = vars(multiprocessing.forkserver)["_forkserver"]
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET of <linux/sched.h>
+
+
+def start_server() -> str:
+    """Start the fork server if it does not run; return its address."""
+    _SERVER.ensure_running()
+    return str(_SERVER._forkserver_address)
+
+
+def share_server(address: str) -> None:
+    """Use the fork server of another process, which outlives this one."""
+    _SERVER._forkserver_address, _SERVER._forkserver_alive_fd = address, os.pipe()[1]
+    _SERVER.ensure_running = resource_tracker.ensure_running
 
 
 def start_command(
@@ -67,6 +82,12 @@ def call_in_process(function: Callable[..., Result], *arguments: object) -> Resu
     """Call a function in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=FORK_SERVER) as pool:
         return pool.submit(function, *arguments).result()
+
+
+def hang() -> None:
+    """Never return and hold the lock of the interpreter, as a codec in C may; the CPU stays free for other tests."""
+    while True:
+        ctypes.PyDLL(None).sleep(3600)
 
 
 def kill_group(process: BaseProcess) -> None:

@@ -96,7 +96,7 @@ print(json.dumps(found))
 """
 NEEDED = {  # the extra that a command needs
     "fit clips --modality image --out run": "train",
-    "reproduce recognition --data stage --out study": "train",
+    "reproduce recognition --data stage --methods gta --out study": "train",
     "embed clips --out store": "corpus",
     "align clips --modality pose --out aligned": "pose",
     "data pose folder clips poses": "pose",

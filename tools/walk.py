@@ -21,12 +21,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import CodeType, FrameType
 
 import inphase
 
 PACKAGE = Path(inphase.__file__).parent
+PREFIX = str(PACKAGE)
 # Bodies of modules, classes, comprehensions and lambdas belong to the function around them.
 ANONYMOUS = {"<module>", "<lambda>", "<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"}
 
@@ -58,11 +60,10 @@ class Walk:
 
     def record(self, frame: FrameType, event: str, _: object) -> None:
         """Note a call or a return of a function of the package; a profile function of `sys.setprofile`."""
-        if event not in ("call", "return"):
-            return
         code = frame.f_code
-        ours = code.co_filename.startswith(str(PACKAGE)) and code.co_filename.endswith(".py")
-        if not ours or code.co_name in ANONYMOUS or is_import(frame):
+        if not code.co_filename.startswith(PREFIX) or event not in ("call", "return"):
+            return
+        if not code.co_filename.endswith(".py") or code.co_name in ANONYMOUS or is_import(frame):
             return
         file = str(Path(code.co_filename).relative_to(PACKAGE))
         with self._lock:
@@ -98,7 +99,7 @@ def is_import(frame: FrameType) -> bool:
     """Report whether a module of the package is being imported: decorators and registries run then."""
     caller = frame.f_back
     while caller is not None:
-        if caller.f_code.co_name == "<module>" and caller.f_code.co_filename.startswith(str(PACKAGE)):
+        if caller.f_code.co_name == "<module>" and caller.f_code.co_filename.startswith(PREFIX):
             return True
         caller = caller.f_back
     return False
@@ -147,6 +148,7 @@ def align(folder: Path) -> Callable[[], object]:
 
 def train(folder: Path) -> Callable[[], object]:
     """Prepare `inphase train demo_pose` for two steps."""
+    import_module("lightning.fabric")  # not to be followed: it takes seconds
     recipe = inphase.read_recipe("demo_pose", changes=["run.steps=2", "validation.every=0", "data.videos=4"])
     train_recipe = inphase.train
     return lambda: train_recipe(recipe, folder / "run")

@@ -12,12 +12,13 @@ from inphase.apps.pose3d import read_reconstruction
 from inphase.data import stage_videos
 from inphase.data.frame_source import select_joints
 from inphase.data.video import Video
-from inphase.models import AudioEncoder, PoseEncoder, save_encoder
+from inphase.models import PoseEncoder, save_encoder
 from inphase.models.embed_videos import EmbeddedVideos, embed_videos
 from inphase.playback import read_playback
 from inphase.pose import pose_store
 from inphase.pose.pose import JOINTS13, Pose
 from inphase.storage.errors import NoPersonError
+from tests.apps.test_retrieve_sound import ears
 from tests.commands import type_command as run
 from tests.media.recordings import write_video
 
@@ -153,7 +154,7 @@ def test_what_is_missing_is_named(
 def test_an_encoder_of_something_else_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    save_encoder(tmp_path / "audio.safetensors", AudioEncoder())
+    save_encoder(tmp_path / "audio.safetensors", ears())
     words = ["--data", "stage", "--action", "squat", "--model", str(tmp_path / "audio.safetensors")]
     assert run(monkeypatch, "pose3d", *words) == 1
     assert "does not embed poses" in capsys.readouterr().err

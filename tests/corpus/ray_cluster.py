@@ -2,7 +2,7 @@
 
 The codec never returns from the video hang.mp4, and ends its process at crash.mp4.
 
-A script of its own: Ray's warnings are not ours, and it leaves threads behind. Writes what came of it as JSON.
+A program of its own: Ray's warnings are not ours, and it leaves threads behind. Writes what came of it as JSON.
 """
 
 import json
@@ -25,15 +25,17 @@ from inphase.corpus.embed_corpus import embed_corpus
 from inphase.corpus.engines import RayCluster
 from inphase.models.embed_videos import embed_video
 from inphase.storage.processes import VideoLimits
+from tests.processes import hang
 
 
 def spoil(start: Any, device: str) -> Any:
-    """Spoil the codec of this worker."""
+    """Spoil the codec of this worker. A worker takes seconds to start: the second crash at a video is its last."""
     work, module = start(device), cast("Any", embed_corpus_module)
+    module.MAX_CRASHES = 2
 
     def embed_or_fail(encoder: Any, file: Path, **rest: Any) -> Any:
         if file.name == "hang.mp4":
-            sum(range(10**13))  # in C, holding the lock of the interpreter
+            hang()
         if file.name == "crash.mp4":
             os.abort()
         return embed_video(encoder, file, **rest)
@@ -56,8 +58,10 @@ def with_actors() -> set[str]:
     return {actor["Address"]["NodeID"] for actor in actors if actor["State"] == "ALIVE"}
 
 
-def main(place: Path) -> None:
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 80_000_000})
+def main() -> None:
+    place = Path(sys.argv[1])
+    head = {"num_cpus": 0, "object_store_memory": 80_000_000, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     nodes = [cluster.add_node(num_cpus=1, object_store_memory=80_000_000) for _ in range(2)]
     cluster.wait_for_nodes()
     ray.init(address=cluster.address, log_to_driver=False)
@@ -89,7 +93,3 @@ def main(place: Path) -> None:
     (place / "result.json").write_text(json.dumps(result))
     ray.shutdown()
     cluster.shutdown()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -2,9 +2,6 @@ import errno
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -18,15 +15,17 @@ from inphase.corpus import embed_corpus as embed_corpus_module
 from inphase.corpus.embed_corpus import EmbeddedCorpus, EmbedJob, EmbedJobResult, embed_corpus
 from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.engines import Processes
-from inphase.models import AudioEncoder, Embedding, load_encoder
+from inphase.models import Embedding, load_encoder
 from inphase.models.embed_videos import embed_video
 from inphase.storage.cache import content_hash
 from inphase.storage.errors import StoreError
 from inphase.storage.files import DRAFT_SUFFIX, exclusive_lock, is_draft
 from inphase.storage.processes import FATAL, VideoLimits
+from tests.apps.test_retrieve_sound import ears
 from tests.commands import type_command as run
 from tests.corpus.made import small_corpus, small_encoder
 from tests.media.recordings import write_video
+from tests.processes import hang, kill_group, start_command
 
 pytestmark = pytest.mark.slow
 
@@ -178,10 +177,10 @@ def test_an_interruption_loses_one_shard_at_most(place: Path) -> None:
 
 
 def test_two_corpora_share_a_store_and_one_corpus_has_one_writer(place: Path, tmp_path: Path) -> None:
-    embed(place)
+    assert embed(place).broken == {}
     small_corpus(tmp_path / "golf", actions={"swing": 1})
     encoder = load_encoder(place / "model.safetensors")
-    embed_corpus(tmp_path / "golf", place / "store", model=encoder, workers=0)
+    assert embed_corpus(tmp_path / "golf", place / "store", model=encoder, workers=0).broken == {}
     assert len(contents(place / "store")) == 6
     writers = list((place / "store" / "writers").iterdir())
     with (
@@ -195,6 +194,7 @@ def test_two_corpora_share_a_store_and_one_corpus_has_one_writer(place: Path, tm
     with pytest.raises(ValueError, match=r"golf/swing/00\.mp4 already names .*, and now "):
         embed_corpus(tmp_path / "elsewhere" / "golf", place / "store", model=encoder, workers=0)
     # Where it was moved, it is the same.
+    assert content_hash(tmp_path / "golf/swing/00.mp4") == content_hash(tmp_path / "elsewhere/golf/swing/00.mp4")
     shutil.rmtree(tmp_path / "golf")
     assert embed_corpus(tmp_path / "elsewhere" / "golf", place / "store", model=encoder, workers=0).done == 0
 
@@ -247,22 +247,20 @@ def test_a_video_named_twice_is_embedded_once(place: Path) -> None:
 
 def test_an_encoder_of_another_modality_is_refused_before_anything_is_written(place: Path) -> None:
     with pytest.raises(ValueError, match="embeds sound"):
-        embed_corpus(place / "gym", place / "store", model=AudioEncoder(), workers=0)
+        embed_corpus(place / "gym", place / "store", model=ears(), workers=0)
     assert not (place / "store").exists()
 
 
 def test_a_killed_command_goes_on(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """SIGKILL takes the command and its processes at once, as a power cut does."""
     words = ["embed", str(place / "gym"), "--model", str(place / "model.safetensors"), "--out", str(place / "store")]
     words += ["--workers", "1", "--shard-videos", "1", "--device", "cpu"]
-    command = [sys.executable, "-c", "from inphase.cli import main; main()", *words]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, env=environment, start_new_session=True, stdout=subprocess.DEVNULL) as process:
-        while process.poll() is None and not shards(place):
-            time.sleep(0.005)
-        os.killpg(process.pid, signal.SIGKILL)
+    process = start_command(*words, environment={"OMP_NUM_THREADS": "1"}, log=tmp_path / "log")
+    while process.is_alive() and not shards(place):
+        time.sleep(0.005)
+    kill_group(process)
     done = len(contents(place / "store"))
     assert 1 <= done <= 5
     assert run(monkeypatch, *words[:-4], "--shard-videos", "1", "--workers", "0") == 0
@@ -322,7 +320,7 @@ def hang_at(path: str, start: Callable[[str], Callable[[EmbedJob], EmbedJobResul
         if file.name == "00.mp4" and "vault" in str(file):
             raise AttributeError("a bug")
         if str(file) == path:
-            sum(range(10**13))  # in C, holding the lock of the interpreter
+            hang()
         return embed_video(encoder, file, **rest)
 
     module.embed_video = embed_or_hang

@@ -2,7 +2,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,8 +15,17 @@ from inphase.corpus.embedding_store import EmbeddingStore
 from inphase.corpus.engines import Threads
 from inphase.storage.processes import FATAL
 from tests.corpus.made import small_corpus, small_encoder
+from tests.processes import kill_group, start_command
 
-ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path]),  # workers import what this process can
+    # Ray's workers give way to everything else on a machine by default, and would wait for a busy one for ever.
+    "RAY_worker_niceness": "0",
+    # A node that is gone is noticed in seconds; one that is busy still has as long to answer.
+    "RAY_health_check_period_ms": "1000",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 FILE = "alignments.parquet"
 
 
@@ -30,11 +38,12 @@ def test_nodes_and_videos_that_fail_lose_nothing_and_nothing_is_there_twice(tmp_
     (tmp_path / "gym" / "beam" / "broken.mp4").write_bytes(b"no video at all")
     for name in ("hang", "crash"):
         shutil.copy(tmp_path / "gym" / "beam" / "00.mp4", tmp_path / "gym" / "beam" / f"{name}.mp4")
-    command = [sys.executable, "-m", "tests.corpus.ray_cluster", str(tmp_path)]
-    # Ray's workers give way to everything else on a machine by default, and would wait for a busy one for ever.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1500)
-    assert done.returncode == 0, done.stderr[-3000:]
+    log = tmp_path / "log"
+    process = start_command(tmp_path, program="tests.corpus.ray_cluster", environment=ENVIRONMENT, log=log)
+    process.join(timeout=1500)
+    kill_group(process)
+    printed = log.read_text(encoding="utf-8", errors="replace")
+    assert process.exitcode == 0, printed[-3000:]
     came = json.loads((tmp_path / "result.json").read_text())
     assert came["alive"] == 2  # of three with the head
     assert came["killed_at"][0] < 15
@@ -49,7 +58,7 @@ def test_nodes_and_videos_that_fail_lose_nothing_and_nothing_is_there_twice(tmp_
         same = align_action(store, "vault", tmp_path / "here", engine=Threads(workers=1, device="cpu"))
     _require_equal_alignments(tmp_path / "here", tmp_path / "aligned" / "vault")
     assert same.reference.id in (tmp_path / "aligned" / "report.html").read_text(encoding="utf-8")
-    assert re.search(r"vault: 6 videos, reference .*; 15 pairs in .* pairs/s", done.stdout), done.stdout
+    assert re.search(r"vault: 6 videos, reference .*; 15 pairs in .* pairs/s", printed), printed
 
 
 def _require_equal_alignments(here: Path, there: Path) -> None:

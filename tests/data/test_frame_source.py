@@ -19,8 +19,9 @@ from inphase.data.frame_source import (
 from inphase.data.stream import GroupStream
 from inphase.data.video import Problem, Video
 from inphase.media.frame_store import Source, fill_store
-from inphase.models import AudioEncoder, ImageEncoder, PoseEncoder
+from inphase.models import ImageEncoder, PoseEncoder
 from inphase.pose.pose import JOINTS13
+from tests.apps.test_retrieve_sound import ears
 from tests.media.recordings import write_video
 
 
@@ -67,7 +68,7 @@ def test_images_are_read_at_the_encoders_size_from_files_or_a_store(tmp_path: Pa
 def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
     videos = stage_videos.load(split="test", videos=1, actions=["squat"])
     with pytest.raises(ValueError, match="have no audio frames"):
-        open_frame_source(AudioEncoder(), videos)
+        open_frame_source(ears(), videos)
     with pytest.raises(ValueError, match="the encoder takes 4 numbers"):
         open_frame_source(PoseEncoder(joints=JOINTS13, space=3), videos, store=tmp_path)
     with pytest.raises(ValueError, match="no 3-D joints: all 1 videos"):

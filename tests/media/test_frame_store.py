@@ -22,6 +22,7 @@ from inphase.storage.errors import StoreError
 from inphase.storage.files import DRAFT_SUFFIX, is_draft, write_blocks
 from inphase.storage.processes import VideoLimits
 from tests.media.recordings import numbers_of, write_images, write_video
+from tests.processes import hang
 
 pytestmark = pytest.mark.slow
 
@@ -316,7 +317,7 @@ def write_or_fail(source: Source, file: Path) -> tuple[int, str, str]:
     """Write a file of one byte, or fail in the way that the name of the source says."""
     match source.path.stem:
         case "hang":
-            sum(range(10**13))  # in C, holding the lock of the interpreter
+            hang()
         case "crash":
             os.abort()
         case "memory":

@@ -8,7 +8,7 @@ import pytest
 
 from inphase.media.frames import Clip, decode_ahead, read_clip
 from inphase.media.recording import Recording
-from inphase.models import AudioEncoder, Encoder, ImageEncoder, PoseEncoder, embed
+from inphase.models import Encoder, ImageEncoder, PoseEncoder, embed
 from inphase.models import embed_videos as module
 from inphase.models import modality as modality_module
 from inphase.models.embed_videos import embed_each, embed_video, embed_videos
@@ -18,6 +18,7 @@ from inphase.models.weights import fingerprint
 from inphase.pose.pose import JOINTS13, Pose
 from inphase.storage.cache import Cache
 from inphase.storage.errors import DamagedMediaWarning, MediaError, MissingExtraError, NoPersonError
+from tests.apps.test_retrieve_sound import ears
 from tests.media.recordings import write_video
 from tests.pose.people import make_pose
 
@@ -101,7 +102,7 @@ def test_that_nobody_is_there_is_kept_too(video: Path, tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("encoder", "wrong"),
     [
-        (lambda: AudioEncoder(), "embeds sound"),
+        (ears, "embeds sound"),
         (lambda: PoseEncoder(joints=[f"{s}_{j}" for s in ("left", "right") for j in ("hip", "shoulder")]), "JOINTS13"),
     ],
 )

@@ -81,14 +81,22 @@ class Results:
             raise ValueError(next(iter(self.refused.values())))
         return found
 
+    @cached_property
+    def _recipes(self) -> dict[tuple[str, str, str | None], Recipe]:
+        """The recipes made so far, by row, column and action: a report asks for each of them dozens of times."""
+        return {}
+
     def recipe(self, row: StudyRow, column: Column, action: str | None) -> Recipe:
         """Make the recipe of the network of a cell."""
-        alone: Changes = {"data": {"actions": [action]}} if action is not None else {}
-        changes = {
-            table: {**row.changes.get(table, {}), **column.train.get(table, {}), **alone.get(table, {})}
-            for table in {**row.changes, **column.train, **alone}
-        }
-        return make_recipe(self.setup, row.method, changes)
+        cell = (row.label, column.head, action)
+        if cell not in self._recipes:
+            alone: Changes = {"data": {"actions": [action]}} if action is not None else {}
+            changes = {
+                table: {**row.changes.get(table, {}), **column.train.get(table, {}), **alone.get(table, {})}
+                for table in {**row.changes, **column.train, **alone}
+            }
+            self._recipes[cell] = make_recipe(self.setup, row.method, changes)
+        return self._recipes[cell]
 
     def jobs(self) -> list[TrainingJob]:
         """List the runs of all rows seed by seed, so that a stopped study has complete rows; the controls are first."""
