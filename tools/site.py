@@ -9,6 +9,7 @@ import io
 import os
 import re
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -18,7 +19,6 @@ import griffe
 
 import inphase
 from inphase import align, cli, losses, playback, plot
-from inphase.training.recipe import list_recipes
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -108,11 +108,12 @@ def recipes_page() -> str:
     """Return a page with every recipe file that ships."""
     lines = ["# Shipped recipes", "", "A name in a heading is an argument of `inphase train`.", ""]
     for path in sorted(RECIPES.glob("*.toml")):
-        variants = [name for name in list_recipes() if name.startswith(f"{path.stem}_")]
+        text = path.read_text(encoding="utf-8").rstrip()
+        variants = tomllib.loads(text).get("variants", {})
         lines += [f"## {path.stem}", ""]
         if variants:
-            lines += ["Names: " + ", ".join(f"`{name}`" for name in variants), ""]
-        lines += ["```toml", path.read_text(encoding="utf-8").rstrip(), "```", ""]
+            lines += ["Names: " + ", ".join(f"`{path.stem}_{name}`" for name in sorted(variants)), ""]
+        lines += ["```toml", text, "```", ""]
     return "\n".join(lines)
 
 
