@@ -224,29 +224,27 @@ def align_videos(
     is both: images, and pose for each video that shows a person. Three or more videos vote on each alignment.
     `reference` is a number from 1, a name, or "medoid" for the video with the least sum of distances to the others; by
     default the first video, with `subsequence` the shortest, which is then located inside each of the others. With
-    `session` the shortest is a clip of one repetition, and longer recordings are cut into their repetitions of it,
-    each aligned by itself (`cut_sessions`). `drop`
-    leaves out frames without a counterpart, at the start, the end or between: the share of all pairs of frames that are
-    cheaper than dropping one, so that less drops more (`match`). `smooth` above 0 removes changes of speed that last
-    less than this many seconds. `fps` is the number of frames per second to embed. `cache` is the folder of cached
-    embeddings, by default `~/.cache/inphase`. `pose_estimator` is a name in `POSE_ESTIMATORS` or an import path
-    "module:Class". A video that cannot be read or embedded is left out, unless it is the reference or fewer than two
-    remain. `labels`, a CSV table or `Labels`, are those of the reference; `joints`, `freeze`, `slow`, `height` and
-    `max_mb` are the look of aligned.mp4 (`VideoStyle`). `joints` are estimated also if images are embedded.
+    `session` the shortest is a clip of one repetition, and longer recordings are cut into their repetitions of it, each
+    aligned by itself (`cut_sessions`). `drop` leaves out frames without a counterpart, at the start, the end or
+    between: the share of all pairs of frames that are cheaper than dropping one, so that less drops more (`match`).
+    `smooth` above 0 removes changes of speed that last less than this many seconds. `fps` is the number of frames per
+    second to embed. `cache` is the folder of cached embeddings, by default `~/.cache/inphase`. `pose_estimator` is a
+    name in `POSE_ESTIMATORS` or an import path "module:Class". A video that cannot be read or embedded is left out,
+    unless it is the reference or fewer than two remain. `labels`, a CSV table or `Labels`, are those of the reference;
+    `joints`, `freeze`, `slow`, `height` and `max_mb` are the look of aligned.mp4 (`VideoStyle`). `joints` are estimated
+    also if images are embedded.
     """
     if isinstance(videos, str | Path):
         raise ValueError(f"give a list of videos to align, got one path: {videos}")
     paths = [Path(video) for video in videos]
     require_few(paths)
-    if not 0 <= smooth < math.inf:
-        raise ValueError(f"smooth must not be negative, got {smooth:g}")
-    style = VideoStyle(slow=slow, height=height, joints=joints, freeze=freeze, max_mb=max_mb)
-    if drop is not None and not 0 < drop <= 1:
-        raise ValueError(f"drop must be above 0 and at most 1, the share of pairs cheaper than a drop; got {drop:g}")
+    _check_numbers(smooth=smooth, drop=drop)
     if session and (subsequence or reference == "medoid"):
         raise ValueError("session needs a reference that shows the action once: use neither subsequence nor medoid")
     if freeze and labels is None:
         raise ValueError("freeze needs key positions: give the labels of the reference too")
+    style = VideoStyle(slow=slow, height=height, joints=joints, freeze=freeze, max_mb=max_mb)
+    shared: dict[str, Any] = {"cache": open_cache(cache), "pose_estimator": pose_estimator, "progress": progress}
     wish, required = require_reference(str(reference), paths, shortest=subsequence or session)
     recordings, left_out = open_usable(paths, required=required)
     named = find_reference(wish, recordings, shortest=subsequence or session)
@@ -256,15 +254,7 @@ def align_videos(
     # Read now, so that an error in the table comes before the long work.
     given = None if named is None or labels is None else labels_of(recordings[named], labels)
     recordings, embedded = embed_usable(
-        recordings,
-        left_out,
-        required=fixed,
-        model=model,
-        modality=modality,
-        fps=fps,
-        cache=open_cache(cache),
-        pose_estimator=pose_estimator,
-        progress=progress,
+        recordings, left_out, required=fixed, model=model, modality=modality, fps=fps, **shared
     )
     chosen = recordings.index(fixed[0]) if fixed else medoid(embedded.embeddings)
     if not (subsequence or session) and drop is None:
@@ -273,13 +263,7 @@ def align_videos(
     if subsequence and named is None:
         require_inside(recordings, chosen)
     if joints:
-        embeddings = add_poses(
-            [each.path for each in recordings],
-            embeddings,
-            cache=open_cache(cache),
-            pose_estimator=pose_estimator,
-            progress=progress,
-        )
+        embeddings = add_poses([each.path for each in recordings], embeddings, **shared)
     if session:
         clip = recordings[chosen]
         recordings, embeddings = cut_sessions(recordings, embeddings, left_out, clip=chosen)
@@ -305,6 +289,13 @@ def require_few(videos: Sequence[object]) -> None:
     if not 2 <= len(videos) <= MAX_VIDEOS:
         more = ": for more, use `inphase embed` and `inphase align-all`" if len(videos) > 1 else ""
         raise ValueError(f"name 2 to {MAX_VIDEOS} videos to align, got {len(videos)}{more}")
+
+
+def _check_numbers(*, smooth: float, drop: float | None) -> None:
+    if not 0 <= smooth < math.inf:
+        raise ValueError(f"smooth must not be negative, got {smooth:g}")
+    if drop is not None and not 0 < drop <= 1:
+        raise ValueError(f"drop must be above 0 and at most 1, the share of pairs cheaper than a drop; got {drop:g}")
 
 
 @dataclass(frozen=True, eq=False)
