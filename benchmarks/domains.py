@@ -68,7 +68,8 @@ class Domain:
 
 def train_part(domain: Domain, method: str, seed: int, part: str) -> Encoder:
     """Train one head on the people who are not held out."""
-    recipe = read_recipe(f"golf_{part}_{method}", changes=domain.changes)
+    changes = [each.removeprefix(f"{part}:") for each in domain.changes if each.split(":")[0] not in {*PARTS} - {part}]
+    recipe = read_recipe(f"golf_{part}_{method}", changes=changes)
     data = {key: value for key, value in domain.table(seed).items() if key != "store" or part == "pose"}
     recipe = replace(recipe, data=data, run={**recipe.run, "seed": seed, "steps": domain.steps})
     name = "-".join([domain.data, part, method, str(seed)])
@@ -205,7 +206,8 @@ def main() -> None:
     arguments.add_argument("--people", type=int, help="the seed that chooses the people held out")
     arguments.add_argument("--steps", type=int, default=400)
     arguments.add_argument("--test", type=float, default=0.5)
-    arguments.add_argument("--set", action="append", default=[], help="a change to the recipes, TABLE.KEY=VALUE")
+    changes = "a change to the recipes, TABLE.KEY=VALUE, or to that of a part, image:TABLE.KEY=VALUE"
+    arguments.add_argument("--set", action="append", default=[], help=changes)
     arguments.add_argument("--processes", type=int, default=1)
     arguments.add_argument("--out", type=Path, help="a file of results, one JSON object per line")
     given = arguments.parse_args()

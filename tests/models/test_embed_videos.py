@@ -135,6 +135,12 @@ def test_pooled_features_are_unit_vectors_about_the_mean_of_the_video(video: Pat
     np.testing.assert_allclose(seen.values, rest / np.linalg.norm(rest, axis=1, keepdims=True), atol=1e-4)
 
 
+def test_pooled_features_keep_their_temperature_in_the_cache(video: Path, tmp_path: Path) -> None:
+    encoder, cache = PooledFeatures(size=64, grid=2, weights=None), Cache(tmp_path / "cache")
+    for seen in (embed_video(encoder, video, cache=cache), embed_video(encoder, video, cache=cache)):
+        assert [tuple(route) for route in seen.routes] == [(seen.values.shape[1], 0.05)]
+
+
 def test_pooled_features_of_one_frame_are_a_unit_vector(tmp_path: Path) -> None:
     seen = embed_video(PooledFeatures(size=64, weights=None), write_video(tmp_path / "one.mp4", count=1))
     assert np.linalg.norm(seen.values) == pytest.approx(1)

@@ -116,7 +116,8 @@ def _embed_image_file(
     key = _image_key(encoder, path, cache, fps)
     cached = cache.get(key)
     if cached is not None and {"values", "times"} <= cached.keys():
-        embedding = Embedding(cached["values"], cached["times"], encoder.modality)
+        routes = encoder.routes if isinstance(encoder, PooledFeatures) else ()
+        embedding = Embedding(cached["values"], cached["times"], encoder.modality, routes=routes)
         if progress is not None:
             progress(len(embedding), len(embedding))
         return embedding

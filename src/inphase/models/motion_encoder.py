@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from inphase.media.sampling import Edges
 from inphase.models.backbone import build_backbone
-from inphase.models.embedding import Embedding
+from inphase.models.embedding import Embedding, Route
 from inphase.models.encoder import Encoder, Modality, compute_maps, finish, unit
 from inphase.storage.settings import Grid, Offsets, Pixels, Width, Widths
 
@@ -101,7 +101,12 @@ class PooledFeatures(GridFeatures):
         # A single frame or a still recording has no rest: every frame gets the same unit vector.
         still = np.full_like(rest, 1 / np.sqrt(rest.shape[1]))
         values = np.where(length > 1e-6, rest / np.maximum(length, 1e-6), still)
-        return replace(embedding, values=values)
+        return replace(embedding, values=values, routes=self.routes)
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """All columns, at the temperature of these features."""
+        return (Route(self.channels * self.grid**2, self.beta),)
 
 
 class MotionEncoder(GridFeatures):
