@@ -16,7 +16,7 @@ from inphase.media.frames import Clip, decode_ahead, stream_clips
 from inphase.media.recording import ScaledCopies, open_recording
 from inphase.media.sampling import choose
 from inphase.models.audio_encoder import WINDOWS
-from inphase.models.embedding import Embedding, embed, rate_of, resample
+from inphase.models.embedding import Embedding, Route, embed, rate_of, resample
 from inphase.models.encoder import Encoder, image_precision
 from inphase.models.joint_encoder import JointEncoder
 from inphase.models.motion_encoder import PooledFeatures
@@ -116,7 +116,8 @@ def _embed_image_file(
     key = _image_key(encoder, path, cache, fps)
     cached = cache.get(key)
     if cached is not None and {"values", "times"} <= cached.keys():
-        routes = encoder.routes if isinstance(encoder, PooledFeatures) else ()
+        pooled = isinstance(encoder, PooledFeatures)
+        routes = (Route(cached["values"].shape[1], encoder.beta),) if pooled else ()
         embedding = Embedding(cached["values"], cached["times"], encoder.modality, routes=routes)
         if progress is not None:
             progress(len(embedding), len(embedding))

@@ -101,12 +101,7 @@ class PooledFeatures(GridFeatures):
         # A single frame or a still recording has no rest: every frame gets the same unit vector.
         still = np.full_like(rest, 1 / np.sqrt(rest.shape[1]))
         values = np.where(length > 1e-6, rest / np.maximum(length, 1e-6), still)
-        return replace(embedding, values=values, routes=self.routes)
-
-    @property
-    def routes(self) -> tuple[Route, ...]:
-        """All columns, at the temperature of these features."""
-        return (Route(self.channels * self.grid**2, self.beta),)
+        return replace(embedding, values=values, routes=(Route(values.shape[1], self.beta),))
 
 
 class MotionEncoder(GridFeatures):
