@@ -106,6 +106,15 @@ def test_nothing_is_trained_twice_and_studies_share_runs(tmp_path: Path, trained
     assert len(trained) == 3
 
 
+def test_the_ablation_shares_the_run_of_the_whole_gta(tmp_path: Path) -> None:
+    ablation, others = (
+        {job.folder for job in Results(STUDIES[name], setup(*methods), tmp_path).jobs()}
+        for name, methods in (("ablation", ()), ("synchronization", ("gta",)))
+    )
+    assert others <= ablation
+    assert len(ablation) == 7
+
+
 def test_a_study_that_was_stopped_goes_on(tmp_path: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     counted: Callable[..., Path] = vars(runs_module)["train"]
 
