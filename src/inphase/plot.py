@@ -162,8 +162,8 @@ def plot_reliability(
 def plot_metrics(runs: Mapping[str, Path | str], *, metric: str = "loss", axes: "Axes | None" = None) -> "Axes":
     """Draw a metric by training step for each run folder: a learning curve."""
     axes = _new_axes(axes, size=(6, 3.6))
-    looks = zip(_repeat(COLORS, len(runs)), _repeat(DASHES, len(runs)), strict=True)
-    for (name, folder), (color, dashes) in zip(runs.items(), looks, strict=True):
+    styles = zip(_repeat(COLORS, len(runs)), _repeat(DASHES, len(runs)), strict=True)
+    for (name, folder), (color, dashes) in zip(runs.items(), styles, strict=True):
         file = Path(folder) / "metrics.jsonl"
         rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
         found = [(row["step"], row[metric]) for row in rows if row.get(metric) is not None]

@@ -44,22 +44,22 @@ def test_a_folder_without_people_is_learned_by_image(
     changes = ("encoder.size=[32, 32]", "encoder.hidden=[8]", "batch.actions=1", "batch.frames=6")
     small = [word for change in changes for word in ("--set", change)]
     assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small) == 0
-    said, err = capsys.readouterr()
+    printed, err = capsys.readouterr()
     assert "Using images (a person was found in only 0 of 10 videos)." in err
-    assert "On held-out clips, frames matched there and back now return to within" in said
-    assert "frames (before, with the shipped model: " in said
-    assert "untrained" not in said
-    words = shlex.split(said.splitlines()[-1])
+    assert "On held-out clips, frames matched there and back now return to within" in printed
+    assert "frames (before, with the shipped model: " in printed
+    assert "untrained" not in printed
+    words = shlex.split(printed.splitlines()[-1])
     assert words[words.index("--model") + 1] == str(out)
     encoder = load_encoder(out)
     assert (encoder.modality, encoder.shape) == ("image", (32, 32, 3))  # what was decoded is as large as what is seen
     assert (out / "evaluation" / "report.html").exists()
     assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small, "--details") == 0
-    said, err = capsys.readouterr()
+    printed, err = capsys.readouterr()
     assert "This run is finished" in err
     for column in ("this run", "shipped", "untrained", "time only"):
-        assert column in said
-    assert said.index("time only") < said.index("On held-out clips")
+        assert column in printed
+    assert printed.index("time only") < printed.index("On held-out clips")
 
 
 def test_what_cannot_be_fitted_is_refused(
@@ -95,7 +95,7 @@ def test_the_demo_learns_measures_and_aligns(
     monkeypatch.setattr("inphase.reproduction.demo.TEST_VIDEOS", 2)
     monkeypatch.setattr("inphase.reproduction.demo.PAIR_SIZE", 64)
     assert run(monkeypatch, "demo", "--out", tmp_path / "demo") == 0
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for row in (
         "linear stretch",
         "time alone",
@@ -103,8 +103,8 @@ def test_the_demo_learns_measures_and_aligns(
         "trained, by pose",
         "trained, by image",
     ):
-        assert row in said
-    assert "inphase view" in said
+        assert row in printed
+    assert "inphase view" in printed
     assert (tmp_path / "demo" / "aligned" / "aligned.mp4").stat().st_size > 1000
     assert (tmp_path / "demo" / "aligned" / "playback.json").exists()
     page = (tmp_path / "demo" / "tour.html").read_text(encoding="utf-8")

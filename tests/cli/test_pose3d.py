@@ -39,8 +39,8 @@ def test_a_collection_becomes_a_body_in_space(
     out = tmp_path / "out"
     words = ["--data", "stage", "--action", "squat", "--views", "5", "--model", str(model), "--out", str(out)]
     assert run(monkeypatch, "pose3d", *words) == 0
-    said = capsys.readouterr().out
-    assert "from 5 views" in said
+    printed = capsys.readouterr().out
+    assert "from 5 views" in printed
     found = read_reconstruction(out / "pose3d.npz")
     assert found.joints3d.shape == (len(found.times), 13, 3)
     assert len(found.names) == 5
@@ -73,8 +73,8 @@ def test_own_videos_of_any_kind_are_followed_once_and_played(
     for _ in range(2):
         assert run(monkeypatch, "pose3d", *map(str, files), *words) == 0
     assert sorted(followed) == sorted(files), "what was found the first time is kept"
-    assert "left out: " in (said := capsys.readouterr()).err
-    assert "nobody.mp4 shows no person" in " ".join(said.err.split())
+    assert "left out: " in (printed := capsys.readouterr()).err
+    assert "nobody.mp4 shows no person" in " ".join(printed.err.split())
     tracks = read_playback(tmp_path / "out").tracks
     assert len({track.name for track in tracks}) == 4, "those called alike are told apart"
     assert all(track.media is not None and track.media.endswith(".mp4") for track in tracks)

@@ -74,9 +74,9 @@ def test_search_finds_moments_and_videos(
     (folder / "broken.mp4").write_bytes(b"no video")
     words = ("--in", folder, "--model", place / "model.safetensors", "--out", place / "out", "--top", 2)
     assert run(monkeypatch, "search", str(query), *map(str, words)) == 0
-    said = capsys.readouterr()
-    assert "left out" in said.err
-    assert "broken.mp4" in said.err
+    printed = capsys.readouterr()
+    assert "left out" in printed.err
+    assert "broken.mp4" in printed.err
     (result,) = read_playback(place / "out").results
     assert [hit.name for hit in result.hits] == ["same", "other"]
     assert len(read_playback(place / "out").tracks) == 3

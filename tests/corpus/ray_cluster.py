@@ -2,7 +2,7 @@
 
 The codec never returns from the video hang.mp4, and ends its process at crash.mp4.
 
-A program of its own: Ray's warnings are not ours, and it leaves threads behind. Writes what came of it as JSON.
+A program of its own: Ray's warnings are not ours, and it leaves threads behind. Writes the result as JSON.
 """
 
 import json
@@ -76,7 +76,7 @@ def main() -> None:
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    came = embed_corpus(
+    embedded = embed_corpus(
         place / "gym",
         place / "store",
         model=place / "model.safetensors",
@@ -89,7 +89,13 @@ def main() -> None:
     sys.argv = ["inphase", "align-all", str(place / "store"), "--action", "vault", "--out", str(place / "aligned")]
     sys.argv += ["--ray", cluster.address, "--device", "cpu"]
     inphase_command()
-    result = {"done": came.done, "failed": came.failed, "broken": came.broken, "killed_at": killed, "alive": alive}
+    result = {
+        "done": embedded.done,
+        "failed": embedded.failed,
+        "broken": embedded.broken,
+        "killed_at": killed,
+        "alive": alive,
+    }
     (place / "result.json").write_text(json.dumps(result))
     ray.shutdown()
     cluster.shutdown()

@@ -152,9 +152,9 @@ def test_the_page_names_what_does_not_fit(
 
     out = tmp_path / "page"
     assert run(monkeypatch, "align-all", str(folder), "--out", str(out), "--device", "cpu") == 0
-    said = capsys.readouterr().out
-    assert "pairs/s" in said
-    assert "2 do not fit: squat/wrong" in said
+    printed = capsys.readouterr().out
+    assert "pairs/s" in printed
+    assert "2 do not fit: squat/wrong" in printed
     overview = (out / "report.html").read_text(encoding="utf-8")
     assert '<a href="squat/report.html">squat</a>' in overview
     assert "squat/wrong1" in overview

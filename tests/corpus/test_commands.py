@@ -99,7 +99,7 @@ def test_moments_and_videos_are_found_in_a_store(
     assert run(monkeypatch, *query, "--action", "beam") == 0
     out = capsys.readouterr().out
     assert {row[1] for row in table(out)} == {"gym/beam/0.mp4", "gym/beam/1.mp4"}
-    # A file that went after it was embedded is found still, and said to be gone.
+    # A file that went after it was embedded is found still, and reported as missing.
     shutil.move(place / "gym" / "beam" / "0.mp4", place / "away.mp4")
     try:
         assert run(monkeypatch, *query, "--action", "beam") == 0
@@ -111,7 +111,7 @@ def test_moments_and_videos_are_found_in_a_store(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "printed"),
     [
         (["search", "gym/vault/1.mp4", "--in", "store", "--action", "swim"], "no video in store has the action 'swim'"),
         (
@@ -133,9 +133,9 @@ def test_moments_and_videos_are_found_in_a_store(
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_to_do(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], printed: str
 ) -> None:
     assert run(monkeypatch, *words) == 1
     error = capsys.readouterr().err
-    assert said in error.replace("\n", " ")
+    assert printed in error.replace("\n", " ")
     assert "Traceback" not in error

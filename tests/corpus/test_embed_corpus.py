@@ -55,7 +55,7 @@ def place(tmp_path: Path) -> Path:
 def test_a_corpus_becomes_a_store(place: Path) -> None:
     (place / "gym" / "beam" / "broken.mp4").write_bytes(b"no video at all")
     reported: list[tuple[str, int, int]] = []
-    came = embed_corpus(
+    result = embed_corpus(
         place / "gym",
         place / "store",
         model=place / "model.safetensors",
@@ -63,12 +63,12 @@ def test_a_corpus_becomes_a_store(place: Path) -> None:
         shard_videos=2,
         progress=lambda *now: reported.append(now),
     )
-    assert (came.new, came.done, came.failed, came.kept) == (6, 6, 1, 0)
+    assert (result.new, result.done, result.failed, result.kept) == (6, 6, 1, 0)
     assert reported == [("embedding gym", done, 6) for done in (2, 4, 6)]
-    assert list(came.broken) == ["gym/beam/broken.mp4"]
-    counts, broken = came.write(place / "counts")
-    assert json.loads(counts.read_text(encoding="utf-8")) == came.to_dict()
-    assert came.to_dict()["frames"] == 12 + 13 + 14 + 12 + 13
+    assert list(result.broken) == ["gym/beam/broken.mp4"]
+    counts, broken = result.write(place / "counts")
+    assert json.loads(counts.read_text(encoding="utf-8")) == result.to_dict()
+    assert result.to_dict()["frames"] == 12 + 13 + 14 + 12 + 13
     assert "gym/beam/broken.mp4" in broken.read_text(encoding="utf-8")
     found = contents(place / "store")
     assert {id: frames for id, (frames, _) in found.items()} == {
@@ -96,16 +96,16 @@ def test_only_what_is_missing_or_changed_is_done(place: Path) -> None:
     (place / "gym" / "beam" / "broken.mp4").write_bytes(b"no video at all")
     embed(place)
     before = shards(place)
-    came = embed(place)
-    assert (came.done, came.kept) == (0, 6)
+    result = embed(place)
+    assert (result.done, result.kept) == (0, 6)
     assert shards(place) == before
     # The same bytes at another time are the same video; other bytes are not, nor is a mended file.
     os.utime(place / "gym" / "vault" / "00.mp4", (1, 1))
     write_video(place / "gym" / "vault" / "01.mp4", count=20)
     write_video(place / "gym" / "beam" / "broken.mp4", count=7)
     write_video(place / "gym" / "beam" / "new.mp4", count=8)
-    came = embed(place)
-    assert (came.kept, came.changed, came.new, came.done, came.failed) == (4, 2, 1, 3, 0)
+    result = embed(place)
+    assert (result.kept, result.changed, result.new, result.done, result.failed) == (4, 2, 1, 3, 0)
     found = contents(place / "store")
     assert found["gym/vault/01.mp4"][0] == 20
     assert found["gym/beam/broken.mp4"] == (7, "")
@@ -123,14 +123,14 @@ def test_contents_that_were_compared_once_are_not_hashed_again(place: Path, monk
 def test_a_changed_model_is_noticed(place: Path) -> None:
     embed(place)
     small_encoder(place / "other.safetensors", seed=1)
-    came = embed(place, model="other.safetensors")
-    assert (came.kept, came.changed, came.done) == (0, 5, 5)
+    result = embed(place, model="other.safetensors")
+    assert (result.kept, result.changed, result.done) == (0, 5, 5)
     with EmbeddingStore(place / "store") as store:
         store.model()  # one alone: what the other made is gone
         assert store.catalog.totals()[0] == 5
     # Fewer frames per second are another model.
-    came = embed_corpus(place / "gym", place / "store", model=place / "other.safetensors", workers=0, fps=10.0)
-    assert came.changed == 5
+    result = embed_corpus(place / "gym", place / "store", model=place / "other.safetensors", workers=0, fps=10.0)
+    assert result.changed == 5
     assert contents(place / "store")["gym/vault/00.mp4"][0] < 12
 
 
@@ -155,9 +155,9 @@ def test_an_embedding_that_is_not_finite_is_recorded_and_not_stored(
         return Embedding(values, found.times)
 
     monkeypatch.setattr(embed_corpus_module, "embed_video", embed_with_nan)
-    came = embed(place)
-    assert (came.done, came.failed) == (5, 1)
-    assert "beam/00.mp4 has an embedding that is not finite" in came.broken["gym/beam/00.mp4"]
+    result = embed(place)
+    assert (result.done, result.failed) == (5, 1)
+    assert "beam/00.mp4 has an embedding that is not finite" in result.broken["gym/beam/00.mp4"]
 
 
 def test_an_interruption_loses_one_shard_at_most(place: Path) -> None:
@@ -171,8 +171,8 @@ def test_an_interruption_loses_one_shard_at_most(place: Path) -> None:
     model = place / "model.safetensors"
     with pytest.raises(KeyboardInterrupt):
         embed_corpus(place / "gym", place / "store", model=model, engine=Stopping(), shard_videos=1)
-    came = embed(place)
-    assert (came.kept, came.new, came.done) == (2, 3, 3)
+    result = embed(place)
+    assert (result.kept, result.new, result.done) == (2, 3, 3)
     assert len(contents(place / "store")) == 5
 
 
@@ -211,8 +211,8 @@ def test_a_store_is_read_while_it_is_filled(place: Path) -> None:
                 yield done
 
     model = place / "model.safetensors"
-    came = embed_corpus(place / "gym", place / "store", model=model, engine=Meanwhile(), shard_videos=2)
-    assert (came.done, found) == (5, [2, 4, 5])
+    result = embed_corpus(place / "gym", place / "store", model=model, engine=Meanwhile(), shard_videos=2)
+    assert (result.done, found) == (5, [2, 4, 5])
 
 
 def test_a_disk_that_fails_is_no_fault_of_the_video(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,13 +223,13 @@ def test_a_disk_that_fails_is_no_fault_of_the_video(place: Path, monkeypatch: py
 
     with monkeypatch.context() as patch:
         patch.setattr("inphase.corpus.embed_corpus.content_hash", fail)
-        came = embed(place)
-    assert (came.done, came.failed) == (5, 2)
-    assert came.broken["gym/vault/01.mp4"] == f"{place / 'gym/vault/01.mp4'} cannot be read: Input/output error"
-    assert contents(place / "store")["gym/vault/01.mp4"] == (0, came.broken["gym/vault/01.mp4"])
+        result = embed(place)
+    assert (result.done, result.failed) == (5, 2)
+    assert result.broken["gym/vault/01.mp4"] == f"{place / 'gym/vault/01.mp4'} cannot be read: Input/output error"
+    assert contents(place / "store")["gym/vault/01.mp4"] == (0, result.broken["gym/vault/01.mp4"])
     # The file has not changed, and is tried again.
-    came = embed(place)
-    assert (came.kept, came.done, came.failed) == (3, 2, 0)
+    result = embed(place)
+    assert (result.kept, result.done, result.failed) == (3, 2, 0)
 
 
 def test_a_store_whose_making_was_interrupted_is_a_store(place: Path) -> None:
@@ -264,9 +264,9 @@ def test_a_killed_command_goes_on(
     done = len(contents(place / "store"))
     assert 1 <= done <= 5
     assert run(monkeypatch, *words[:-4], "--shard-videos", "1", "--workers", "0") == 0
-    said = capsys.readouterr().out
-    assert f"{5 - done} videos embedded" in said
-    assert f"{done} kept" in said
+    printed = capsys.readouterr().out
+    assert f"{5 - done} videos embedded" in printed
+    assert f"{done} kept" in printed
     assert len(contents(place / "store")) == 5
     assert not [path for path in (place / "store" / "shards").iterdir() if is_draft(path)]
 
@@ -297,8 +297,8 @@ def start_faulty(
 def test_a_video_that_ends_its_process_is_found_and_the_others_are_kept(place: Path) -> None:
     engine = FaultyCodec("gym/vault/01.mp4")
     model = place / "model.safetensors"
-    came = embed_corpus(place / "gym", place / "store", model=model, engine=engine, shard_videos=3)
-    assert (came.done, came.failed, came.broken) == (5, 1, {"gym/vault/01.mp4": FATAL})
+    result = embed_corpus(place / "gym", place / "store", model=model, engine=engine, shard_videos=3)
+    assert (result.done, result.failed, result.broken) == (5, 1, {"gym/vault/01.mp4": FATAL})
     assert contents(place / "store") == {
         "gym/vault/00.mp4": (12, ""),
         "gym/vault/01.mp4": (0, FATAL),
@@ -340,10 +340,10 @@ class HangingCodec:
 def test_a_video_that_takes_too_long_is_recorded_and_the_others_are_kept(place: Path, tmp_path: Path) -> None:
     given: Any = {"model": place / "model.safetensors", "shard_videos": 3, "cache": tmp_path / "cache"}
     engine, limits = HangingCodec(str(place / "gym/beam/01.mp4")), VideoLimits(seconds=5)
-    came = embed_corpus(place / "gym", place / "store", engine=engine, limits=limits, **given)
-    assert (came.done, came.failed) == (5, 2)
-    assert "took longer than 5 s" in came.broken["gym/beam/01.mp4"]
-    assert "00.mp4 cannot be read (AttributeError: a bug)" in came.broken["gym/vault/00.mp4"]
+    result = embed_corpus(place / "gym", place / "store", engine=engine, limits=limits, **given)
+    assert (result.done, result.failed) == (5, 2)
+    assert "took longer than 5 s" in result.broken["gym/beam/01.mp4"]
+    assert "00.mp4 cannot be read (AttributeError: a bug)" in result.broken["gym/vault/00.mp4"]
     assert {frames for frames, reason in contents(place / "store").values() if not reason} == {12, 13, 14}
     assert not [path for path in (place / "store" / "writers").rglob("*") if path.name != "lock" and path.is_file()]
     again = embed_corpus(place / "gym", place / "store", engine=engine, limits=limits, **given)

@@ -37,8 +37,8 @@ def test_an_engine_from_outside_embeds_and_aligns(tmp_path: Path, monkeypatch: p
     model = small_encoder(tmp_path / "model.safetensors")
     corpus = small_corpus(tmp_path / "gym", actions={"vault": 5})
     engine = Backwards(workers=None, device="cpu")
-    came = embed_corpus(corpus, tmp_path / "store", model=model, engine=engine, shard_videos=2)
-    assert (came.done, came.failed, engine.ran) == (5, 0, 3)
+    result = embed_corpus(corpus, tmp_path / "store", model=model, engine=engine, shard_videos=2)
+    assert (result.done, result.failed, engine.ran) == (5, 0, 3)
     aligned = align_corpus(tmp_path / "store", tmp_path / "out", engine=engine)
     assert engine.ran == 3 + 1 + 3  # a block of pairs, a window of each shard
     here = align_corpus(tmp_path / "store", tmp_path / "here", workers=1, device="cpu")

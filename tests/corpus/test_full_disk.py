@@ -1,4 +1,4 @@
-"""A disk that is full is said in one line, whatever is being written; with room again the same command goes on."""
+"""A disk that is full is printed in one line, whatever is being written; with room again the same command goes on."""
 
 import os
 import subprocess
@@ -51,9 +51,9 @@ def run_as_room_grows(
         leave_room(disk, room)
         if run(monkeypatch, *words) == 0:
             return number
-        said = " ".join(capsys.readouterr().err.split())
-        assert "full" in said or "make room" in said, said
-        assert "Traceback" not in said
+        printed = " ".join(capsys.readouterr().err.split())
+        assert "full" in printed or "make room" in printed, printed
+        assert "Traceback" not in printed
     raise AssertionError("a megabyte is not enough")
 
 
@@ -86,7 +86,7 @@ def test_an_index_and_alignments_are_written_when_there_is_room(
     made_store(disk / "store", {"1": rows[:6], "2": rows[6:]})
     with EmbeddingStore(disk / "store") as store:
         pass  # the catalog
-    said = []
+    printed = []
     for room in ROOMS:
         leave_room(disk, room)
         try:
@@ -94,9 +94,9 @@ def test_an_index_and_alignments_are_written_when_there_is_room(
                 Index(store, exact=10)
             break
         except MediaError as error:
-            said.append(str(error))
-    assert said
-    assert all("full" in each for each in said)
+            printed.append(str(error))
+    assert printed
+    assert all("full" in each for each in printed)
     assert run_as_room_grows(disk, monkeypatch, capsys, "align-all", disk / "store", "--out", disk / "out") > 2
     distances = np.load(disk / "out" / "squat" / "distances.npy")
     assert distances.shape == (12, 12)

@@ -44,12 +44,12 @@ def test_nodes_and_videos_that_fail_lose_nothing_and_nothing_is_there_twice(tmp_
     kill_group(process)
     printed = log.read_text(encoding="utf-8", errors="replace")
     assert process.exitcode == 0, printed[-3000:]
-    came = json.loads((tmp_path / "result.json").read_text())
-    assert came["alive"] == 2  # of three with the head
-    assert came["killed_at"][0] < 15
-    assert (came["done"], came["failed"]) == (15, 3)
-    assert "took longer than 5 s" in came["broken"]["gym/beam/hang.mp4"]
-    assert came["broken"]["gym/beam/crash.mp4"] == FATAL
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["alive"] == 2  # of three with the head
+    assert result["killed_at"][0] < 15
+    assert (result["done"], result["failed"]) == (15, 3)
+    assert "took longer than 5 s" in result["broken"]["gym/beam/hang.mp4"]
+    assert result["broken"]["gym/beam/crash.mp4"] == FATAL
     with EmbeddingStore(tmp_path / "store") as store:
         names = [fact.id for fact in store.catalog.current(embedded=False)]
         assert len(names) == len(set(names)) == 15

@@ -126,9 +126,9 @@ def test_of_two_that_search_at_once_one_builds_the_index(folder: Path) -> None:
             return index.built, str(index.method)
 
     with ThreadPoolExecutor(2) as pool:
-        (one, said), (other, also_said) = pool.map(search, range(2))
+        (one, printed), (other, also_said) = pool.map(search, range(2))
     assert sorted([one, other]) == [0, 3]
-    assert said == also_said
+    assert printed == also_said
 
 
 @pytest.mark.parametrize("exact", [10**6, 10])

@@ -70,7 +70,7 @@ def _summarize_run(folder: Path) -> dict[str, Any]:
 
 
 def _write_kicks(folder: Path) -> None:
-    stage_videos.write(folder / "stage", split="train", actions=["kick"], videos=3, level="plain", size=32)
+    stage_videos.write(folder / "stage", split="train", actions=["kick"], videos=2, level="plain", size=32)
     (folder / "kicks").mkdir()
     for number, film in enumerate(sorted((folder / "stage").rglob("*.mp4"))):
         film.rename(folder / "kicks" / f"{number}.mp4")

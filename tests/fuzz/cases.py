@@ -73,17 +73,17 @@ class Fuzzer:
 
 def judge(ended: Ended) -> str:
     """Describe what is wrong with the end of a command; nothing, if it succeeded or printed one line."""
-    said = _COLOR.sub("", ended.output)
-    last = " | ".join(said.strip().splitlines()[-MAX_LINES:])[-900:]
+    text = _COLOR.sub("", ended.output)
+    last = " | ".join(text.strip().splitlines()[-MAX_LINES:])[-900:]
     if ended.status == -24:
         return f"a hang, or more than {CPU_LIMIT} seconds of CPU: {last}"
     if ended.status < 0:
         return f"ended by signal {-ended.status}: {last}"
-    if "Traceback (most recent call last)" in said:
+    if "Traceback (most recent call last)" in text:
         return f"a traceback: {last}"
     if ended.status not in (0, 1, 2):
         return f"exit status {ended.status}: {last}"
-    if ended.status and not said.strip():
+    if ended.status and not text.strip():
         return f"exit status {ended.status} without a word"
     return ""
 

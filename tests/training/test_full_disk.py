@@ -44,9 +44,9 @@ def recipe(tmp_path: Path) -> Path:
 
 def red_line(capsys: pytest.CaptureFixture[str]) -> str:
     """Return what a command printed on standard error, in one line."""
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    return " ".join(said.split())
+    text = capsys.readouterr().err
+    assert "Traceback" not in text
+    return " ".join(text.split())
 
 
 def test_training_goes_on_when_the_disk_has_room(
@@ -62,8 +62,8 @@ def test_training_goes_on_when_the_disk_has_room(
         if type_command(monkeypatch, "train", recipe, "--out", disk / "run") == 0:
             break
         failures += 1
-        said = red_line(capsys)
-        assert "disk is full" in said or "No space left" in said, said
+        text = red_line(capsys)
+        assert "disk is full" in text or "No space left" in text, text
         if (disk / "run" / "state.safetensors").exists():
             load_encoder(disk / "run")
     assert failures > 2
@@ -90,8 +90,8 @@ def test_a_limit_of_file_sizes_ends_training_in_one_line(
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
         code = type_command(monkeypatch, "train", recipe, "--out", tmp_path / "run")
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-        said = red_line(capsys)
-        assert (code, "disk is full" in said or "File too large" in said) == (1, True), said
+        text = red_line(capsys)
+        assert (code, "disk is full" in text or "File too large" in text) == (1, True), text
     assert type_command(monkeypatch, "train", recipe, "--out", tmp_path / "run") == 0
     assert fingerprint(load_encoder(tmp_path / "run")) == whole
 

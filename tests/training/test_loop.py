@@ -106,9 +106,9 @@ def test_a_killed_run_ends_as_an_uninterrupted_one(out: Path, tmp_path: Path) ->
 def test_a_finished_run_is_gone_on_with_when_more_steps_are_asked_for(out: Path, tmp_path: Path) -> None:
     train(make_recipe(run={"steps": 5}), out)
     before = weights(out)
-    said: list[Status] = []
-    train(make_recipe(run={"steps": 5}), out, on_status=said.append)
-    assert "finished" in said[0].messages[0]
+    printed: list[Status] = []
+    train(make_recipe(run={"steps": 5}), out, on_status=printed.append)
+    assert "finished" in printed[0].messages[0]
     assert same(weights(out), before)
     train(make_recipe(), out)
     train(make_recipe(), tmp_path / "whole")
@@ -200,15 +200,15 @@ def test_weights_that_are_no_numbers_are_not_saved(out: Path, monkeypatch: pytes
 
 
 def test_a_collapse_is_reported(out: Path) -> None:
-    said: list[str] = []
+    printed: list[str] = []
     # Without the contrast between frames nothing keeps them apart: the paper's ablation.
     recipe = make_recipe(
         loss={"cost": "cosine", "cycle_weight": 0.0, "align_weight": 1.0},
         optimizer={"lr": 0.05},
         run={"steps": 300, "log_every": 50},
     )
-    train(recipe, out, on_status=lambda status: said.extend(status.messages))
-    (collapse,) = (message for message in said if "collapsed" in message)  # once, not at every step
+    train(recipe, out, on_status=lambda status: printed.extend(status.messages))
+    (collapse,) = (message for message in printed if "collapsed" in message)  # once, not at every step
     assert "two have a cosine of" in collapse
     assert read_metrics(out)[-1]["variance"] < 0.02
 

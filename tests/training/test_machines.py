@@ -109,10 +109,10 @@ def test_two_machines_train_as_one_and_a_lost_one_is_reported(machines: tuple[st
         assert running[0].exitcode not in (None, 0), "the first machine goes on alone"
     finally:
         end(*running)
-    said = logs[0].read_text(encoding="utf-8", errors="replace")
-    assert "lost contact with another process" in said, said[-2000:]
-    assert "run the same command on all of them again" in said
-    assert "the checkpoint of step" in said
+    printed = logs[0].read_text(encoding="utf-8", errors="replace")
+    assert "lost contact with another process" in printed, printed[-2000:]
+    assert "run the same command on all of them again" in printed
+    assert "the checkpoint of step" in printed
 
     reached = max(row["step"] for row in read_metrics(out))
     steps = reached + 8

@@ -23,7 +23,7 @@ POLICY = b"default-src 'self'"
 
 
 class Answer:
-    """An answer as it came over the wire."""
+    """An answer as it arrives over the wire."""
 
     def __init__(self, raw: bytes) -> None:
         head, _, self.body = raw.partition(b"\r\n\r\n")

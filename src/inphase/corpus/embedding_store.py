@@ -244,7 +244,9 @@ class EmbeddingStore:
         if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
             file = self.folder / "catalog.sqlite"
             file.unlink(missing_ok=True)
-            raise StoreError(f"{file} was damaged and has been removed: run this again, and it is made anew") from error
+            raise StoreError(
+                f"{file} was damaged and has been removed: run this again, and it is made again"
+            ) from error
 
     def refresh(self) -> None:
         """Add new shards to the catalog, remove missing ones, and warn of unreadable ones."""

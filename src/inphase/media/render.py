@@ -330,8 +330,8 @@ def _samples_at(tape: list[Sound], seconds: NDArray[np.float64]) -> NDArray[np.f
         return np.zeros(len(seconds) - 1, np.float32)
     samples = np.concatenate([block.samples for block in tape])
     times = tape[0].start + np.arange(len(samples)) / tape[0].rate
-    heard = np.interp(seconds[:-1], times, samples, left=0, right=0)
-    return np.where(np.diff(seconds) != 0, heard, 0).astype(np.float32)
+    resampled = np.interp(seconds[:-1], times, samples, left=0, right=0)
+    return np.where(np.diff(seconds) != 0, resampled, 0).astype(np.float32)
 
 
 def make_playable(source: Path | str, target: Path | str, *, progress: Progress | None = None) -> None:

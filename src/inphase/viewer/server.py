@@ -43,7 +43,7 @@ ADDRESS = "127.0.0.1"
 MAX_CONNECTIONS = 512
 MAX_REQUEST_SECONDS = 15.0  # from the connection, or the last response, to the end of a request
 MAX_UNREAD_SECONDS = 120.0  # of a response that the other side stopped to read, as a paused video does
-INTERVAL = 1.0  # between two looks at a connection
+INTERVAL = 1.0  # seconds between two checks of a connection
 TYPES = {
     **VIDEO_TYPES,
     **AUDIO_TYPES,

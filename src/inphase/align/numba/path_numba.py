@@ -174,29 +174,29 @@ def track_template(
     is the cheapest one (Viterbi). O(T K D) time, T · K bytes.
     """
     announce_compilation(_fill_tracks)
-    came, left = np.zeros((len(x), len(template)), np.uint8), np.full(len(x), len(template), np.int64)
-    last, total = _fill_tracks(x, template, rest, pace, switch, came, left)
-    return cast("NDArray[np.int64]", _trace_bins(came, left, last)), float(total)
+    moves, left = np.zeros((len(x), len(template)), np.uint8), np.full(len(x), len(template), np.int64)
+    last, total = _fill_tracks(x, template, rest, pace, switch, moves, left)
+    return cast("NDArray[np.int64]", _trace_bins(moves, left, last)), float(total)
 
 
 @compiled
-def _fill_tracks(x, template, rest, pace, switch, came, left):
-    frames, bins = came.shape
-    score, before = np.zeros(bins), np.empty(bins)
-    outside = 0.0
+def _fill_tracks(x, template, rest, pace, switch, moves, left):
+    frames, bins = moves.shape
+    score, before, outside = np.zeros(bins), np.empty(bins), 0.0
     for t in range(frames):
         before[:] = score
         lowest = before.argmin()
         enter = outside + (switch if t else 0.0)
         for k in range(bins):
-            best, step = enter, MAX_ADVANCE + 1
+            best, step, origin = enter, MAX_ADVANCE + 1, k
             for advance in range(MAX_ADVANCE + 1 if t else 0):
-                value = before[(k - advance) % bins] + pace * abs(advance - 1)
+                value = before[origin] + pace * abs(advance - 1)
                 if value < best:
                     best, step = value, advance
+                origin = (origin or bins) - 1
             for d in range(x.shape[1]):
                 best += (x[t, d] - template[k, d]) ** 2
-            score[k], came[t, k] = best, step
+            score[k], moves[t, k] = best, step
         if t and before[lowest] + switch < outside:
             outside, left[t] = before[lowest] + switch, lowest
         outside += rest[t]
@@ -205,16 +205,16 @@ def _fill_tracks(x, template, rest, pace, switch, came, left):
 
 
 @compiled
-def _trace_bins(came, left, last):
-    frames, bins = came.shape
+def _trace_bins(moves, left, last):
+    frames, bins = moves.shape
     path = np.empty(frames, np.int64)
     k = last
     for t in range(frames - 1, -1, -1):
         path[t] = k
         if k == bins:
             k = left[t]
-        elif came[t, k] == MAX_ADVANCE + 1:
+        elif moves[t, k] == MAX_ADVANCE + 1:
             k = bins
         else:
-            k = (k - came[t, k]) % bins
+            k = (k - moves[t, k]) % bins
     return path

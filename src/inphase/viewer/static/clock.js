@@ -2,7 +2,7 @@
 // of them are put exactly where they belong.
 import { start } from "./player.js";
 
-const STEERING = 12; // milliseconds between looks at where the videos are
+const STEERING = 12; // milliseconds between checks of the position of the videos
 
 // What a page needs of time: `time`, `playing`, `speed`, `loop`, and the events "time" and "state".
 export class Clock extends EventTarget {
