@@ -86,7 +86,7 @@ def make_track(
 
 
 def add_certainty(tracks: Sequence[VideoTrack], verdicts: Sequence[Verdict], clock: Seconds) -> list[VideoTrack]:
-    """Give every track the certainty of its verdict; `clock` are the seconds of the reference's frames."""
+    """Add the certainty of its verdict to every track; `clock` are the seconds of the reference's frames."""
     made = []
     for track, found in zip(tracks, verdicts, strict=True):
         if found.judgment is not None and found.probability is not None:

@@ -164,7 +164,7 @@ def embed_corpus(
 
 
 def model_name(encoder: Encoder, fps: float | None) -> str:
-    """Hash what decides an embedding beside the video: the encoder, and the frames per second that are embedded."""
+    """Hash the settings of an embedding: the encoder, and the frames per second that are embedded."""
     network = fingerprint(encoder, source=image_precision())
     return network if fps is None else hashlib.blake2b(f"{network} {fps}".encode(), digest_size=16).hexdigest()
 

@@ -112,7 +112,7 @@ def verify_store(folder: Path | str, *, progress: Progress | None = None) -> Ver
 
 
 def find_checks(folder: Path) -> tuple[str, list[Check]]:
-    """Find out what a folder is, and list the checks of its files."""
+    """Determine the kind of a folder, and list the checks of its files."""
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder: name a store, a run folder or a cache")
     if (folder / "store.json").exists() or (folder / "shards").is_dir():

@@ -81,7 +81,7 @@ class Evaluation:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "Evaluation":
-        """Read what `to_dict` returned."""
+        """Read a dictionary that `to_dict` made."""
         return cls(**{**content, "scores": [Score.from_dict(row) for row in content["scores"]]})
 
 

@@ -252,7 +252,7 @@ def read_description(file: Path, *, key: str = KEY) -> Description:
 
 
 class EncoderDescription(msgspec.Struct):
-    """What builds an encoder: the name of its class and the keyword arguments."""
+    """The name of an encoder's class and the keyword arguments of its constructor."""
 
     name: str
     config: dict[str, Any]

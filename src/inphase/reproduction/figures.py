@@ -295,7 +295,7 @@ _WORDS = {"textcoords": "offset points", "va": "center", "fontsize": "small"}
 
 @needs_matplotlib
 def draw_scatter(results: Results) -> tuple[Figure, ...]:
-    """Draw τ, which rewards order in time, against the error of nearest neighbors, which people see."""
+    """Draw τ, which rewards order in time, against the error of nearest neighbors, which viewers notice."""
     from matplotlib.figure import Figure as Drawing
 
     tau = next((column for column in results.columns if column.metric == "tau"), None)

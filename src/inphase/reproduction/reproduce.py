@@ -103,7 +103,7 @@ def reproduce(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Train and measure what a table or figure of the paper needs and `out` does not hold yet.
+    """Reproduce a table or figure of the paper: train and measure the runs that `out` does not hold yet.
 
     `study` is a name of `STUDIES` or of a figure in `FIGURES`, as "minima", or a `Study` of your own. `data` is a name
     of `STUDY_DATA`, read from the folder `root` and, where given, from a `store` of its poses or frames. `modality` is

@@ -242,7 +242,7 @@ class ArrayStore(Mapping[str, Item]):
         return self._entries[id].frames
 
     def source(self, id: str) -> str:
-        """Return what identifies the decoded file and the settings of a readable recording; empty for another id."""
+        """Return the identity of a readable recording, its file and its settings; empty for another id."""
         return self._entries[id].source if id in self._entries else ""
 
     def verify(self) -> list[str]:

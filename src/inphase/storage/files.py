@@ -358,7 +358,7 @@ def format_table(rows: Iterable[Sequence[object]]) -> str:
 
 
 def choose_delimiter(heading: str) -> str:
-    """Return what separates the cells of a table by its first line: a comma, or semicolon or tab where it has more.
+    """Return the delimiter of a table by its first line: a comma, or semicolon or tab where it has more of them.
 
     Spreadsheets write semicolons where numbers have a decimal comma.
     """

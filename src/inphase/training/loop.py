@@ -70,7 +70,7 @@ def train(
     on_status: OnStatus | None = None,
     progress: Progress | None = None,
 ) -> Trained:
-    """Train a recipe, or the one of a name or path, into the run folder `out`; an unfinished run there is resumed.
+    """Train a recipe, given as an object, a name or a path, into the run folder `out`; resume an unfinished run there.
 
     The parts of a joint encoder are trained one after the other into the folders `pose` and `image` of `out`.
     `validate` measures the encoder on the validation videos, at the end and as often as the recipe asks. `features` is

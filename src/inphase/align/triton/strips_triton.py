@@ -24,7 +24,7 @@ def rows_of(i_strip, wide: tl.constexpr):
 
 @triton.jit
 def cells(row, t, m, n):
-    """Give the columns at steps t, t + 1, … of each lane, and which of them are cells of the table."""
+    """Return the columns at steps t, t + 1, … of each lane, and which of them are cells of the table."""
     column = t + tl.arange(0, STEPS)[None, :] - tl.arange(0, LANES)[:, None]
     end = tl.where(row < m, n, 0)
     return column, column.to(tl.uint32) < end.to(tl.uint32)  # one comparison: negative numbers become large
