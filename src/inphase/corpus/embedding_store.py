@@ -222,12 +222,16 @@ class EmbeddingStore:
             self.shards.mkdir(exist_ok=True)
         self.catalog = _open_catalog(folder / "catalog.sqlite")
         try:
-            self.refresh()
-        except sqlite3.DatabaseError:  # damaged where only a write or a whole list shows it
+            try:
+                self.refresh()
+            except sqlite3.DatabaseError:  # damaged where only a write or a whole list shows it
+                self.catalog.close()
+                (folder / "catalog.sqlite").unlink()
+                self.catalog = _open_catalog(folder / "catalog.sqlite")
+                self.refresh()
+        except BaseException:
             self.catalog.close()
-            (folder / "catalog.sqlite").unlink()
-            self.catalog = _open_catalog(folder / "catalog.sqlite")
-            self.refresh()
+            raise
 
     @property
     def shards(self) -> Path:
