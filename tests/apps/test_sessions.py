@@ -20,6 +20,7 @@ from tests.apps.test_repetitions import DURATIONS, EDGES, FPS, NUMBERS, embed_ph
 from tests.commands import type_command as run
 from tests.media.recordings import numbered, write_video
 from tests.models.test_embed_videos import small
+from tests.pose.people import needs_networks
 
 
 def name(stem: str, seconds: float) -> NamedVideo:
@@ -133,6 +134,7 @@ def test_align_takes_a_session(
     assert "no session" in capsys.readouterr().err
 
 
+@needs_networks
 @pytest.mark.slow
 def test_transfer_and_compare_take_a_session(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
