@@ -2,9 +2,11 @@
 
 python -m benchmarks.repetitions ROOT [--cache DIR] [--details]
 python -m benchmarks.repetitions ROOT --people
+python -m benchmarks.repetitions ROOT --periods
 
-ROOT holds both folders. Settings were chosen on every other video of each index.csv, the first included ("chosen on");
-the others are the "other half". It is no clean test set: settings that tied on the first half were decided by it.
+ROOT holds both folders, and for --periods those of GolfDB, LSA64 and PennAction. Settings were chosen on every other
+video of each index.csv, the first included ("chosen on"); the others are the "other half". It is no clean test set:
+settings that tied on the first half were decided by it.
 Features: EfficientNet-Lite0, nothing trained. Per group: videos whose count is within one of the truth;
 the median distance from a true boundary to the nearest found one, in seconds; precision and recall at an
 overlap (intersection over union) of 0.5.
@@ -15,6 +17,11 @@ overlap (intersection over union) of 0.5.
 
 With --people, the clip is the first true cycle of another person: all pairs of workout videos of one action with two
 or more repetitions, by images and, where both videos show a person, by body pose (`inphase align … --session`).
+
+With --periods: how many videos a verdict calls repeating (`inphase.models.embedding.find_period`), and in how many the
+period is within a quarter of the truth: videos of two or more repetitions, single repetitions cut out of them, golf
+swings and signs, and PennAction's clips by their labeled joints. Chosen on the first half of each: every other video,
+GolfDB's splits 2 and 3, half of the signers, PennAction's training videos.
 
 In workout_reps a mark is the start position; the last repetition ends a median period later, or with the video. In
 quva_repetition a mark is the end of a cycle, and the first begins with the video.
@@ -29,15 +36,20 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.consensus import read_golf, read_signs
+from benchmarks.verdict import embed_labels
 from inphase.apps.sessions import Repetition, cut_embedding, find_spans, principal_basis, shared_part
+from inphase.data import penn_action
 from inphase.models import Embedding, Encoder
-from inphase.models.embed_videos import embed_video, load_joint_encoder
+from inphase.models.embed_videos import embed_each, embed_video, load_joint_encoder
+from inphase.models.embedding import find_period
 from inphase.models.joint_encoder import has_route
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.storage.cache import open_cache
 
 PACKS = ("workout_reps", "quva_repetition")
 Span = tuple[float, float]
+MIN_FRAMES = 12  # of a single repetition
 
 
 @dataclass(frozen=True)
@@ -144,13 +156,55 @@ def find_by_others(sessions: Sequence[Session]) -> Iterator[tuple[str, Session, 
                 yield name, session, [(each.start, each.end) for each in find_spans(whole, like)]
 
 
+def list_groups(root: Path, cache: Path | None) -> Iterator[tuple[str, bool, Embedding, float | None]]:
+    """Embed the videos of --periods: group, whether constants were chosen on it, and the true period in seconds."""
+    encoder, kept = load_joint_encoder(), open_cache(cache)
+    for session in read_sessions(root, cache, encoder=encoder):
+        lengths = [end - start for start, end in session.spans if np.isfinite(end)]
+        if len(session.boundaries) > 1:
+            yield f"{session.pack}, whole", session.chosen_on, session.embedding, float(np.mean(lengths))
+            for start, end in session.spans:
+                part = session.embedding.part(start, end)
+                if len(part) >= MIN_FRAMES:
+                    yield f"{session.pack}, one repetition", session.chosen_on, part, None
+    signs = read_signs(root / "lsa64_signs", ())
+    signers = sorted({each.person for each in signs})
+    clips = [("signs", signers.index(each.person) % 2 == 0, each.path) for each in signs]
+    for split in ("train", "val", "test"):
+        clips += [("golf", split != "test", each.path) for each in read_golf(root / "golfdb", split, None)]
+    embedded, _ = embed_each([path for _, _, path in clips], encoder=encoder, cache=kept)
+    yield from ((name, chosen_on, embedded[path], None) for name, chosen_on, path in clips if path in embedded)
+    for split in penn_action.SPLITS:
+        videos = penn_action.load(root / "penn_action", split=split, actions=penn_action.ALL_ACTIONS)
+        for action in penn_action.ALL_ACTIONS:
+            for item in embed_labels([each for each in videos if each.action == action], "PennAction", encoder):
+                yield f"PennAction {action}", split == "train", item.embedding, None
+
+
+def print_periods(root: Path, cache: Path | None) -> None:
+    """Print how many videos of each group are called repeating, and in how many the period is right."""
+    groups: dict[tuple[str, bool], list[tuple[float | None, float | None]]] = {}
+    for name, chosen_on, embedding, truth in list_groups(root, cache):
+        groups.setdefault((name, chosen_on), []).append((find_period(embedding), truth))
+    print("| videos | half | called repeating | period right |\n|---|---|---|---|")
+    for (name, chosen_on), rows in groups.items():
+        found = sum(period is not None for period, _ in rows)
+        known = [abs(period / truth - 1) < 0.25 for period, truth in rows if period and truth]
+        right = f"{sum(known)} of {len(rows)}" if rows[0][1] else ""
+        print(f"| {name} | {'chosen on' if chosen_on else 'other half'} | {found} of {len(rows)} | {right} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path)
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--details", action="store_true")
     parser.add_argument("--people", action="store_true")
+    parser.add_argument("--periods", action="store_true")
     given = parser.parse_args()
+    if given.periods:
+        print_periods(given.root, given.cache)
+        return
     if given.people:
         sessions = list(read_sessions(given.root, given.cache, encoder=load_joint_encoder(), packs=PACKS[:1]))
         ways = list(find_by_others(sessions))

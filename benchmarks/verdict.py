@@ -33,7 +33,6 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.consensus import read_golf, read_signs
-from inphase.align.consensus import find_cycle
 from inphase.align.matching import match
 from inphase.apps import verdict
 from inphase.data import penn_action, stage_videos
@@ -358,22 +357,6 @@ def write_weights(fitted: dict[str, dict[str, Any]]) -> None:
     WEIGHTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def print_cycles(root: Path, encoder: JointEncoder) -> None:
-    """Print for each action of PennAction how many pairs are called periodic."""
-    rng = np.random.default_rng(0)
-    videos = penn_action.load(root, split="test", actions=penn_action.ALL_ACTIONS)
-    print("\n| action | periodic |\n|---|---|")
-    for action in penn_action.ALL_ACTIONS:
-        items = embed_labels([each for each in videos if each.action == action][:14], "PennAction", encoder)
-        found = []
-        for _ in range(25):
-            x, y = (items[k].embedding for k in rng.choice(len(items), 2, replace=False))
-            aligned = match(x, y)
-            cost = np.asarray(aligned.cost_matrix, np.float64)
-            found.append(find_cycle(cost, aligned.path, 30.0) is not None)
-        print(f"| {action} | {np.mean(found):.0%} |")
-
-
 def fit_modality(
     kind: str, parts: dict[str, tuple[list[Item], int]], penn: list[Item], encoder: JointEncoder, *, pairs: int
 ) -> tuple[dict[str, dict[str, Any]], tuple[NDArray[np.float64], NDArray[np.bool_]]]:
@@ -441,7 +424,6 @@ def main() -> None:
         write_weights(fitted)
     if given.figure:
         draw_reliability(given.figure, drawn)
-    print_cycles(given.penn, encoder)
 
 
 if __name__ == "__main__":

@@ -205,13 +205,34 @@ def test_an_action_that_repeats_is_to_be_checked_and_its_period_named() -> None:
     x, y = both(periods, noise=0.05), both(np.roll(periods, 3), noise=0.05, seed=5)
     found = judge(x, y, match(x, y))
     assert found.judgment in ("check", "do_not_trust")
+    assert "The action repeats every 0.5 s: the videos may be off by a repetition." in found.reasons
     evidence = gather(x, y, match(x, y))
     assert evidence is not None
-    assert evidence.cycle == pytest.approx(0.5, abs=0.04)
-    assert any("The action repeats every 0.5 s" in reason for reason in found.reasons)
+    assert evidence.periods == pytest.approx((0.5, 0.5), abs=0.04)
     once = gather(X, Y, match(X, Y))
     assert once is not None
-    assert once.cycle is None
+    assert once.periods == (None, None)
+
+
+def test_repetitions_alone_turn_good_into_check() -> None:
+    """The numbers of a path that is off by a whole repetition are as good as those of the right one."""
+    periods = np.concatenate([np.linspace(0, 0.9, 15, endpoint=False)] * 6)
+    x, y = both(periods), both(periods)
+    found = judge(x, y, match(x, y))
+    assert found.probability is not None
+    assert found.probability >= verdict.GOOD
+    assert (found.judgment, len(found.reasons)) == ("check", 1)
+
+
+@pytest.mark.parametrize(("swap", "which"), [(False, "The video"), (True, "The reference")])
+def test_a_session_beside_a_clip_is_named_with_the_option_that_cuts_it(swap: bool, which: str) -> None:
+    clip = np.linspace(0, 0.9, 45, endpoint=False)
+    pair = both(clip), both(np.concatenate([clip] * 3), noise=0.05)
+    x, y = pair[::-1] if swap else pair
+    reason = (
+        f"{which} shows the action again every 1.5 s: cut it into repetitions (--session, or session=True in Python)."
+    )
+    assert reason in judge(x, y, match(x, y)).reasons
 
 
 def test_slow_motion_is_measured_and_named_among_the_reasons() -> None:
@@ -222,7 +243,7 @@ def test_slow_motion_is_measured_and_named_among_the_reasons() -> None:
     reasons = list(verdict._reasons(evidence))
     assert reasons[0] == (
         f"The video runs {evidence.tempo:.1f} times slower than the other: it may be slow motion, or a session of "
-        "several repetitions (option session)."
+        "several repetitions (--session, or session=True in Python)."
     )
 
 

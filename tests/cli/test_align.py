@@ -116,6 +116,7 @@ def test_a_folder_is_aligned_without_its_unusable_clips_and_again_with_fewer(
     assert [row["video"] for row in rows] == [*"0123456789", "broken"]
     assert [row["file"] for row in rows[:2]] == [str(clips / "0.mp4"), str(clips / "1.mp4")]
     assert "cannot be opened" in rows[-1]["reason"]
+    assert (float(rows[1]["start"]), float(rows[1]["end"])) == pytest.approx((0.0, 20 / 30), abs=0.05)
     assert len(seconds_of(place)[0]) == 10 + 9, (
         "the seconds of all videos, and the probabilities of all but the reference"
     )

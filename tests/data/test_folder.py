@@ -47,6 +47,18 @@ def test_folders_of_images_are_videos_but_images_beside_videos_are_not(tmp_path:
     assert [video.sound is None for video in videos] == [False, True, False]
 
 
+def test_repetitions_are_named_by_their_session_as_in_other_commands(tmp_path: Path) -> None:
+    root = fill(tmp_path / "videos", "serve/monday.mp4", "serve/friday.mp4", "serve/friday.mov")
+    table = tmp_path / "repetitions.csv"
+    lines = [f"serve/{name},{start},{start + 1}" for name in ("monday.mp4", "friday.mp4", "friday.mov") for start in (0, 2)]
+    table.write_text("\n".join(["video,start,end", *lines]), encoding="utf-8")
+    videos = folder.load(root, split="all", repetitions=str(table))
+    assert [video.id for video in videos][:3] == ["serve/monday#1", "serve/monday#2", "serve/friday.mp4#1"]
+    assert len({video.id for video in videos}) == 6
+    assert videos[1].spans == ((2.0, 3.0),)
+    assert videos[1].path == root / "serve" / "monday.mp4"
+
+
 def test_other_files_are_counted_and_hidden_ones_are_not(tmp_path: Path) -> None:
     fill(tmp_path, "a.mp4", "notes.txt", "more.txt", "README", ".DS_Store", "wave/deep/er/b.mp4")
     with pytest.warns(Problem, match=r"2 \.txt, 1 folder, 1 no suffix ignored"):

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from inphase.media.frames import Clip
 from inphase.media.sampling import Context, context_frames
-from inphase.models.embedding import Embedding, embed
+from inphase.models.embedding import Embedding, embed, find_period
 from inphase.models.encoder import Encoder, Modality
+from tests.apps.curves import on_curve
 
 OFFSETS = [(0,), (-15, 0), (-8, -4, 0, 4, 8), (3,), (-40, 40)]
 
@@ -141,3 +142,27 @@ def test_the_context_reaches_equally_far_in_seconds() -> None:
     np.testing.assert_array_equal(embed(encoder, shown).values, twice)
     single = embed(encoder, clip(1))
     assert len(single) == 1
+
+
+@pytest.mark.parametrize("cycles", [1.8, 3.0, 6.5])
+def test_a_motion_that_repeats_has_a_period(cycles: float) -> None:
+    moments = np.arange(round(40 * cycles)) / 40 % 1
+    assert find_period(on_curve(0.9 * moments, noise=0.3)) == pytest.approx(40 / 30, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "moments",
+    [
+        np.linspace(0, 1, 90),
+        np.concatenate([np.zeros(30), np.linspace(0, 1, 45), np.ones(30)]),  # rests before and after
+        np.concatenate([np.linspace(0, 1, 40), np.linspace(1, 0, 40)]),  # there and back
+        np.zeros(60),
+    ],
+)
+def test_an_action_shown_once_has_no_period(moments: NDArray[np.float64]) -> None:
+    assert find_period(on_curve(moments)) is None
+
+
+def test_the_period_of_a_long_recording_is_found_on_fewer_frames() -> None:
+    moments = np.arange(9000) / 60 % 1
+    assert find_period(on_curve(0.9 * moments)) == pytest.approx(2.0, abs=0.1)

@@ -43,10 +43,6 @@ DEVIATIONS = 1.4826
 # Costs of a batch of pairs, padding included, that a GPU holds in memory, with a dozen numbers each.
 GPU_CELLS = 2**25
 
-# An action repeats if its path, shifted by at least these seconds, with this share of it inside the matrix or more,
-# keeps this share of its gain. A path whose cost is above this share of the mean cost is not examined.
-MIN_CYCLE_SECONDS, MIN_CYCLE_OVERLAP, MIN_CYCLE_SHARE, MAX_CYCLE_RATIO = 0.25, 0.5, 0.6, 0.9
-
 FrameMap = NDArray[np.float64]  # [M]
 
 
@@ -321,24 +317,3 @@ def match_distances(
         tables = accumulate(costs.double(), kind="hard")
         distances.append(1 - path_similarity(tables, torch.bmm(a, b.mT), m, n))
     return torch.cat(distances).clamp_min(0).float().cpu().numpy()
-
-
-def find_cycle(cost: NDArray[np.float64], path: NDArray[np.int64], rate: float) -> float | None:
-    """Find the period of an action that repeats, in seconds: the least shift at which its path costs nearly as little.
-
-    The gain of the path is the mean cost less its own. The shifted path must have most of that gain, and cost less than
-    its neighbors. A path that gains little is not examined: any shift is as good.
-    """
-    i, j = path.T
-    mean, least = float(cost.mean()), max(2, round(MIN_CYCLE_SECONDS * rate))
-    if cost[i, j].mean() > MAX_CYCLE_RATIO * mean:
-        return None
-    shares = {}
-    for shift in [*range(-(cost.shape[1] // 2), 1 - least), *range(least, cost.shape[1] // 2 + 1)]:
-        inside = (j + shift >= 0) & (j + shift < cost.shape[1])
-        if inside.mean() >= MIN_CYCLE_OVERLAP:
-            gain = mean - float(cost[i[inside], j[inside]].mean())
-            shares[shift] = (mean - float(cost[i[inside], j[inside] + shift].mean())) / max(gain, 1e-12)
-    peaks = [k for k, value in shares.items() if value >= max(shares.get(k - 1, np.inf), shares.get(k + 1, np.inf))]
-    found = [abs(k) / rate for k in peaks if shares[k] >= MIN_CYCLE_SHARE]
-    return min(found, default=None)

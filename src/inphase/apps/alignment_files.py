@@ -378,7 +378,7 @@ def _short(name: str, *, length: int = 44) -> str:
     return name if len(name) <= length else f"…{name[1 - length :]}"
 
 
-VERDICT_COLUMNS = ("video", "file", "verdict", "probability", "offset", "from", "to", "distance", "reason")
+VERDICT_COLUMNS = ("video", "file", "verdict", "probability", "offset", "start", "end", "distance", "reason")
 
 
 def _describe_row(

@@ -26,13 +26,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inphase.align.consensus import find_cycle
 from inphase.align.cost import BETA
 from inphase.align.matching import match, pair_cost
 from inphase.align.path import Alignment, shortest_path, soft_posterior
 from inphase.media.recording import NamedVideo
 from inphase.models.embed_videos import EmbeddedVideos, change_density
-from inphase.models.embedding import Embedding, rate_of
+from inphase.models.embedding import Embedding, find_period, rate_of
 from inphase.models.joint_encoder import PARTS
 from inphase.playback.document import Judgment
 from inphase.pose.body import compare_motion
@@ -66,6 +65,8 @@ MAX_CELLS = 1_000_000
 MIN_ODD_RATIO, MIN_NEAREST = 0.5, 0.4
 # Tempos between which a video is embedded again at that of the reference; those between which it may be slow motion.
 MIN_TEMPO, MAX_TEMPO, SLOW_MOTION, MAX_SLOW_MOTION = 1.7, 8.0, 2.5, 40.0
+# How a recording of several repetitions is cut, on the command line and in Python.
+SESSION_OPTION = "--session, or session=True in Python"
 # Stretches to check: the shortest one to name, the least motion in it, and how many a sentence names at most.
 MIN_STRETCH_SECONDS, MIN_MOTION, MAX_NAMED = 0.2, 0.3, 4
 
@@ -99,9 +100,9 @@ class Verdict:
 class Evidence:
     """The numbers that a verdict rests on: of the whole alignment [F], and of each frame of x [M, G] without the whole.
 
-    `kind` names the modalities that both videos support, `cost` the numbers of the whole cost by name. `cycle` is the
-    period in seconds by which the path can be shifted at little cost, if there is one, `tempo` how many seconds of y
-    pass in a second of x, `upside_down` whether one of the two people is upside down.
+    `kind` names the modalities that both videos support, `cost` the numbers of the whole cost by name. `periods` are
+    those of x and y in seconds, None where the motion does not repeat, `tempo` is how many seconds of y pass in a
+    second of x, `upside_down` whether one of the two people is upside down.
     """
 
     kind: str
@@ -109,7 +110,7 @@ class Evidence:
     moments: Numbers
     cost: dict[str, float]
     disagreement: float
-    cycle: float | None
+    periods: tuple[float | None, float | None]
     tempo: float
     upside_down: bool = False
 
@@ -141,11 +142,10 @@ def decide(x: Embedding, evidence: Evidence, weights: Mapping[str, Any]) -> Verd
     stretches = tuple(_stretches(x, moments))
     refused = probability < doubtful or evidence.upside_down
     judgment: Judgment = "do_not_trust" if refused else "check"
-    if probability >= GOOD and not stretches and evidence.cycle is None and not refused:
+    repeats = list(_describe_repeats(evidence))
+    if probability >= GOOD and not stretches and not repeats and not refused:
         judgment = "good"
-    reasons = list(_reasons(evidence)) if refused or probability < GOOD else []
-    if evidence.cycle is not None:
-        reasons.append(f"The action repeats every {evidence.cycle:.1f} s: the videos may be off by a repetition.")
+    reasons = [*(_reasons(evidence) if refused or probability < GOOD else ()), *repeats]
     if stretches and judgment == "check":
         reasons.append(_name_stretches(stretches))
     return Verdict(judgment, float(probability), tuple(reasons), moments, stretches)
@@ -192,7 +192,7 @@ def gather(x: Embedding, y: Embedding, alignment: Alignment) -> Evidence | None:
         local,
         named,
         float(gap.mean()),
-        cycle=find_cycle(cost, path, rates[1]),
+        periods=(find_period(x), find_period(y)),
         upside_down=len(set(upright)) > 1,
         tempo=measure_tempo(replace(x, values=x.values[::step], times=x.times[::step]), frames, rates),
     )
@@ -372,8 +372,17 @@ def _describe_tempo(evidence: Evidence) -> Iterator[str]:
     slower = max(evidence.tempo, 1 / max(evidence.tempo, 1e-6))
     if SLOW_MOTION <= slower <= MAX_SLOW_MOTION:
         which = "The video" if evidence.tempo > 1 else "The reference"
-        cause = "it may be slow motion, or a session of several repetitions (option session)"
+        cause = f"it may be slow motion, or a session of several repetitions ({SESSION_OPTION})"
         yield f"{which} runs {slower:.1f} times slower than the other: {cause}."
+
+
+def _describe_repeats(evidence: Evidence) -> Iterator[str]:
+    x, y = evidence.periods
+    if x is not None and y is not None:
+        yield f"The action repeats every {y:.1f} s: the videos may be off by a repetition."
+    elif x is not None or y is not None:
+        which, period = ("The reference", x) if y is None else ("The video", y)
+        yield f"{which} shows the action again every {period:.1f} s: cut it into repetitions ({SESSION_OPTION})."
 
 
 def describe_doubts(videos: Sequence[NamedVideo], verdicts: Sequence[Verdict]) -> list[str]:

@@ -9,7 +9,7 @@ A video is a file or a folder of numbered images. In the CSV files it is named b
 suffix: `serve/my first.mp4`.
 
 Sessions, recordings of several repetitions, are cut by a table of video, start and end (seconds), whose lines are
-videos of their own: `session.mp4#1`, `session.mp4#2`, ….
+videos of their own: `session#1`, `session#2`, …, or `session.mp4#1` beside a `session.mov`.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from warnings import warn
 
 from inphase.data.video import SPLITS, Problem, Video, check_split, read_table
@@ -51,23 +51,26 @@ def load(root: Path | str, *, split: str, val: float = 0.1, test: float = 0.2, r
         warn(Problem(str(root), what, "convert them if they are videos", harmless=True), stacklevel=2)
     given = read_splits(root, names=found)
     timed, names = read_phases(root, names=found)
+    stems = Counter(PurePosixPath(name).with_suffix("") for name in parts)
     videos = []
     for name, (path, action) in found.items():
+        stem = PurePosixPath(name).with_suffix("")
+        part_name = name if stems[stem] > 1 else str(stem)
         whole = Video(name, action, "", path=path, phase_names=names, sound=path if path.is_file() else None)
         whole = replace(whole, intervals=tuple(timed.get(name, ())))
         numbered = enumerate(parts.get(name, ()), start=1)
-        for each in [_cut(whole, number, *span) for number, span in numbered] or [whole]:
+        for each in [_cut(whole, f"{part_name}#{number}", *span) for number, span in numbered] or [whole]:
             belongs = given.get(name) or split_by_name(each.id, val=val, test=test)
             if split in ("all", belongs):
                 videos.append(replace(each, split=belongs))
     return videos
 
 
-def _cut(video: Video, number: int, start: float, end: float) -> Video:
+def _cut(video: Video, name: str, start: float, end: float) -> Video:
     """Return a part of a video, without sound, as a video of its own."""
     inside = [(max(a, start) - start, min(b, end) - start, phase) for a, b, phase in video.intervals]
     intervals = tuple((a, b, phase) for a, b, phase in inside if a < b)
-    return replace(video, id=f"{video.id}#{number}", spans=((start, end),), intervals=intervals, sound=None)
+    return replace(video, id=name, spans=((start, end),), intervals=intervals, sound=None)
 
 
 def read_repetitions(file: Path) -> dict[str, list[tuple[float, float]]]:

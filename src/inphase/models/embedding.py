@@ -15,6 +15,10 @@ from inphase.media.sampling import Context, context_frames
 from inphase.models.encoder import Encoder
 from inphase.pose.pose import Pose
 
+# A motion repeats if its autocorrelation has a peak this high, this far above the dip before it, at a shift of at least
+# these seconds and at most this share of the recording. At most so many frames are correlated.
+PERIOD_PEAK, PERIOD_RISE, PERIOD_SECONDS, PERIOD_SHARE, PERIOD_FRAMES = 0.25, 0.15, 0.25, 0.6, 2000
+
 # Frames [T, …] and the second of each [T]: poses [T, J, 3], spectra [T, 96, 64] …
 Stretch = tuple[NDArray[Any], NDArray[np.float64]]
 
@@ -113,6 +117,23 @@ def rate_of(times: NDArray[np.float64]) -> float | None:
     """Measure frames per second by the median gap between `times`; None if there are fewer than two frames."""
     gap = float(np.median(np.diff(times))) if len(times) > 1 else 0.0
     return 1 / gap if gap > 0 else None
+
+
+def find_period(embedding: Embedding) -> float | None:
+    """Find the period of a motion that repeats, in seconds: the first peak of its autocorrelation after a dip."""
+    step = -(-len(embedding) // PERIOD_FRAMES)
+    rows = embedding.values[::step].astype(np.float64)
+    rows -= rows.mean(0)
+    length, rate = len(rows), (rate_of(embedding.times) or 1.0) / step
+    products = rows @ rows.T
+    energy = np.concatenate([[0.0], np.cumsum(np.diag(products))])
+    shifts = np.arange(int(PERIOD_SHARE * length) + 2)
+    norms = np.sqrt((energy[-1] - energy[shifts]) * energy[length - shifts])
+    found = np.array([np.trace(products, shift) for shift in shifts]) / np.maximum(norms, 1e-12)
+    inner = found[1:-1]
+    high = (inner >= found[:-2]) & (inner >= found[2:]) & (inner >= PERIOD_PEAK)
+    high &= (inner - np.minimum.accumulate(inner) >= PERIOD_RISE) & (shifts[1:-1] >= PERIOD_SECONDS * rate)
+    return float(shifts[1:-1][high][0] / rate) if high.any() else None
 
 
 def resample(values: NDArray[Any], density: float) -> NDArray[Any]:
