@@ -50,7 +50,9 @@ def test_folders_of_images_are_videos_but_images_beside_videos_are_not(tmp_path:
 def test_repetitions_are_named_by_their_session_as_in_other_commands(tmp_path: Path) -> None:
     root = fill(tmp_path / "videos", "serve/monday.mp4", "serve/friday.mp4", "serve/friday.mov")
     table = tmp_path / "repetitions.csv"
-    lines = [f"serve/{name},{start},{start + 1}" for name in ("monday.mp4", "friday.mp4", "friday.mov") for start in (0, 2)]
+    lines = [
+        f"serve/{name},{start},{start + 1}" for name in ("monday.mp4", "friday.mp4", "friday.mov") for start in (0, 2)
+    ]
     table.write_text("\n".join(["video,start,end", *lines]), encoding="utf-8")
     videos = folder.load(root, split="all", repetitions=str(table))
     assert [video.id for video in videos][:3] == ["serve/monday#1", "serve/monday#2", "serve/friday.mp4#1"]

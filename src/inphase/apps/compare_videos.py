@@ -291,7 +291,8 @@ def _warnings(
     doubtful = [each.label for each in placed if each.confidence is not None and each.confidence < MIN_CONFIDENCE]
     if doubtful:
         them = "it" if len(doubtful) == 1 else "them"
-        yield f"The student's {', '.join(doubtful)} may be misplaced (low confidence): check {them}, or label {them}."
+        names = ", ".join(doubtful)
+        yield f"In the student's video {names} may be misplaced (low confidence): check {them}, or label {them}."
     pro, student = poses
     if pro is None or student is None:
         who = " and ".join(name for name, pose in (("pro", pro), ("student", student)) if pose is None)

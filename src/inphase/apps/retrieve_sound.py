@@ -208,7 +208,7 @@ def show_second(
         shown = show_moment(folder, recording, second)
         media, thumbnail = shown.media, shown.thumbnail
     begin = max(0.0, second - WINDOW_SECONDS / 2)
-    notes = [note, *([f"at {second:.2f} s"] if thumbnail else [])]
+    notes = [note, *([f"the second around {second:.2f} s"] if thumbnail else [])]
     return PlaybackMoment(
         name,
         begin,
@@ -315,7 +315,7 @@ class DatasetSplit:
             cache=self._model,
             source=source.source,
             progress=self._progress,
-            stage=f"embedding {len(chosen)} videos",
+            stage=f"embedding {len(chosen)} video{'s' * (len(chosen) != 1)}",
         )
         return {item.video.id: item.embedding for item in embedded}, {}
 

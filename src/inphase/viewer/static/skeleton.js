@@ -8,7 +8,7 @@ export function skeletonPanel(playback, clock, card) {
   if (!playback.skeletons.length) return null;
   const bodies = playback.skeletons.map((skeleton) => ({ skeleton, ...frameOf(skeleton) }));
   const eye = { yaw: -0.6, pitch: 0.2, zoom: 1 };
-  const canvas = element("canvas", { class: "plot skeleton", tabindex: 0, role: "img",
+  const canvas = element("canvas", { class: "plot skeleton", tabindex: 0, role: "img", title: "Drag to rotate",
     "aria-label": `3-D skeleton: ${bodies.map(({ skeleton }) => skeleton.name).join(", ")}. Rotate it with the arrow keys, zoom with plus and minus.` });
   const { redraw } = surface(canvas, (context, width, height) => {
     const columns = Math.min(bodies.length, 3);
