@@ -29,7 +29,7 @@ def test_labels_at_frame_after_frame_are_stretches() -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("start,end,label\n", "has no labels"),
+        ("start,end,label\n", "has no labels: its first line must be start,end,label, or second,label"),
         ("from,to,label\n0,1,a\n", "begins with from,to,label: its first line must be start,end,label"),
         ("start,end,label\n0,1,a\n0.6,0.5,b\n", "line 3: a segment from 0.6 to 0.5 s"),
         ("start,end,label\n0,7,a\n", "line 2: 7 s lies outside the video, which runs from 0 to 1.00 s"),

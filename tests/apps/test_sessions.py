@@ -11,11 +11,13 @@ import pytest
 import inphase
 from inphase.apps.repetitions import list_repetitions
 from inphase.apps.sessions import Repetition, cut_embedding, cut_sessions, shared_part
+from inphase.data import folder
 from inphase.media.recording import NamedVideo, Properties
 from inphase.models import Embedding, save_encoder
 from inphase.models.embedding import Route
 from inphase.playback import read_playback
 from inphase.pose.pose import Pose
+from inphase.training import fit
 from tests.apps.test_repetitions import DURATIONS, EDGES, FPS, NUMBERS, embed_phases, tempo
 from tests.commands import type_command as run
 from tests.media.recordings import numbered, write_video
@@ -174,3 +176,13 @@ def test_fit_takes_a_session(place: Path, monkeypatch: pytest.MonkeyPatch, capsy
     table = rows_of(place / "run" / "repetitions.csv")
     assert [(row["video"], row["start"], row["end"]) for row in table] == listed
     assert {row["video"] for row in table} == {"session.mp4"}
+    ids = {video.id for video in folder.load(place, split="all", repetitions=str(place / "run" / "repetitions.csv"))}
+    assert ids == {f"session#{number}" for number in range(1, len(table) + 1)}
+
+
+def test_a_single_action_is_no_session_to_fit(tmp_path: Path) -> None:
+    """The two halves of a swing pass for repetitions: training on them would take minutes and teach nothing."""
+    write_video(tmp_path / "swing.mp4", count=8)
+    halves = [("swing.mp4", "0", "0.1"), ("swing.mp4", "0.1", "0.2")]
+    with pytest.raises(ValueError, match=r"only 2 repetitions in .*swing\.mp4: give a longer session, or a folder"):
+        fit(tmp_path / "swing.mp4", tmp_path / "run", cut=lambda _: halves)

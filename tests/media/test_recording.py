@@ -7,7 +7,7 @@ import pytest
 
 from inphase.media.audio import read_sound
 from inphase.media.frames import read_clip
-from inphase.media.recording import Properties, is_playable, probe, usual_fps
+from inphase.media.recording import Properties, is_playable, open_named, probe, usual_fps
 from inphase.media.render import make_playable
 from inphase.storage.errors import MediaError
 from tests.media.recordings import clicks, numbers_of, remux, write_images, write_video
@@ -35,6 +35,12 @@ def test_nothing_to_measure_is_explained(tmp_path: Path) -> None:
     path.write_bytes(data[: data.index(b"mdat") + 4].ljust(len(data), b"\0"))
     with pytest.raises(MediaError, match="not one frame"):
         probe(path)
+
+
+def test_a_photo_is_no_video(tmp_path: Path) -> None:
+    (photo,) = write_images(tmp_path / "frames", range(1)).iterdir()
+    with pytest.raises(MediaError, match="has a single frame, like a photo: name a video"):
+        open_named(photo, "photo")
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ class Aligned:
                 worth = f"{found.distance:.3f}", (self.verdicts[k].judgment or "").replace("_", " ")
                 rows.append((each.name, f"{each.duration:.2f}", *span, *worth))
         title = f"aligned with {self.recordings[self.reference].name}"
-        columns = ("video", ">seconds", ">from", ">to", ">distance", "verdict")
+        columns = ("video", ">seconds", ">start", ">end", ">distance", "verdict")
         dropped = []
         for each, found in zip(self.recordings, self.alignments, strict=True):
             if found.kept is not None:

@@ -98,12 +98,12 @@ def parse_labels(
     rows: Mapping[int, Mapping[str, str]], *, times: NDArray[np.float64], end: float, source: str
 ) -> Labels:
     """Read the rows of a table of labels, by line number; errors name the table `source` and the line."""
+    known = ", or ".join(",".join(names) for names in HEADINGS)
     if not rows:
-        raise ValueError(f"{source} has no labels: write a line for each below the heading")
+        raise ValueError(f"{source} has no labels: its first line must be {known}, with a line for each label below")
     columns = next(iter(rows.values())).keys()
     heading = next((names for names in HEADINGS if all(name in columns for name in names)), None)
     if heading is None:
-        known = ", or ".join(",".join(names) for names in HEADINGS)
         raise ValueError(f"{source} begins with {','.join(columns)}: its first line must be {known}")
     if heading[0] == "frame":
         return _by_frame(rows, times=times, end=end, source=source)

@@ -74,7 +74,7 @@ def align(
     options = dict(locals())
     from inphase.media.listing import videos_in
 
-    options["videos"] = options["embeds"] = found = videos_in(videos, as_named=True)
+    options["videos"] = options["embeds"] = found = videos_in(videos, as_named=len(videos) > 1)
     if len(found) < 2:
         raise ValueError(f"name two or more videos, folders or patterns, got {len(found)}: inphase align a.mp4 b.mp4")
     run("align_videos", **options, done="watch {out}/aligned.mp4, or: {view}")

@@ -266,8 +266,11 @@ def open_recordings(paths: Sequence[Path | str]) -> list[NamedVideo]:
 
 
 def open_named(path: Path, name: str) -> NamedVideo:
-    """Probe a video file that is shown as `name`."""
-    return NamedVideo(path, name, probe(path), is_playable(path))
+    """Probe a video file that is shown as `name`; raise MediaError for a photo."""
+    properties = probe(path)
+    if properties.frames < 2:
+        raise MediaError(f"{path} has a single frame, like a photo: name a video")
+    return NamedVideo(path, name, properties, is_playable(path))
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:

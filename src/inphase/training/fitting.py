@@ -31,6 +31,8 @@ FitModality = Literal["pose", "image", "both"]
 MIN_PERSON_FRACTION = 0.8
 # With fewer videos of an action none is held out: too few would be left to train on, or to measure on.
 MIN_VIDEOS_TO_HOLD_OUT = 10
+# A clip of one action is no session: its halves pass for two repetitions.
+MIN_REPETITIONS = 3
 HELD_OUT_FRACTION = 0.2
 
 
@@ -134,6 +136,8 @@ def fit(
     root = folder.parent if parts and folder.is_file() else folder
     load = load_events if with_events else partial(collection.load, repetitions=parts)
     videos = load(root, split="all", val=0.0, test=0.0)
+    if parts and len(videos) < MIN_REPETITIONS:
+        raise ValueError(f"only {len(videos)} repetitions in {folder}: give a longer session, or a folder of clips")
     _require_pairs(videos, folder)
     recipes = {name: read_recipe(f"fit_{name}", changes=changes) for name in ("pose", "image", "both")}
     extraction = _Extraction(
