@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -140,6 +141,17 @@ def pair() -> StagePair:
 @pytest.fixture(scope="module")
 def videos(pair: StagePair, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write_stage_pair(tmp_path_factory.mktemp("videos"), pair)
+
+
+def test_a_session_in_place_of_a_student_is_named_with_the_option_that_cuts_it(pair: StagePair) -> None:
+    pro, student = pose_of(pair.pro), pose_of(pair.student)
+    joints = np.concatenate([student.keypoints] * 3)
+    shown, found = np.ones(joints.shape[:2], np.float32), np.ones(len(joints), np.bool_)
+    thrice = replace(student, keypoints=joints, visibility=shown, found=found, times=np.arange(len(joints)) / FPS)
+    warned = " ".join(compare_poses(pair, pro, thrice).warnings)
+    assert "this comparison. " in warned
+    assert "The student's video shows the action again every" in warned
+    assert "--session" in warned
 
 
 @pytest.fixture(scope="module")

@@ -278,10 +278,13 @@ def _mirrored(embedding: Embedding, encoder: Encoder, video: NamedVideo) -> Embe
 
 
 def _doubts(verdict: Verdict) -> Iterator[str]:
-    """Yield a sentence if the alignment is doubtful."""
+    """Yield the reasons of a doubtful alignment."""
     if verdict.judgment in ("check", "do_not_trust"):
         worth = "Do not trust" if verdict.judgment == "do_not_trust" else "Check"
-        yield f"{worth} this comparison: the videos may not show the same action, or not be aligned well."
+        reasons = " ".join(verdict.reasons) or "The videos may not show the same action, or not be aligned well."
+        for word, role in (("The video ", "The student's video "), ("he reference", "he pro's video")):
+            reasons = reasons.replace(word, role)
+        yield f"{worth} this comparison. {reasons}"
 
 
 def _warnings(
