@@ -39,7 +39,7 @@ def test_nothing_to_measure_is_explained(tmp_path: Path) -> None:
 
 def test_a_photo_is_no_video(tmp_path: Path) -> None:
     (photo,) = write_images(tmp_path / "frames", range(1)).iterdir()
-    with pytest.raises(MediaError, match="has a single frame, like a photo: name a video"):
+    with pytest.raises(MediaError, match=r"000000\.png is a photo: name a video"):
         open_named(photo, "photo")
 
 

@@ -3,6 +3,7 @@
 The codec is imported when a recording is opened: machines that train on a frame store do without it.
 """
 
+import mimetypes
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -268,8 +269,8 @@ def open_recordings(paths: Sequence[Path | str]) -> list[NamedVideo]:
 def open_named(path: Path, name: str) -> NamedVideo:
     """Probe a video file that is shown as `name`; raise MediaError for a photo."""
     properties = probe(path)
-    if properties.frames < 2:
-        raise MediaError(f"{path} has a single frame, like a photo: name a video")
+    if properties.frames < 2 and (mimetypes.guess_type(path.name)[0] or "").startswith("image/"):
+        raise MediaError(f"{path} is a photo: name a video")
     return NamedVideo(path, name, properties, is_playable(path))
 
 
