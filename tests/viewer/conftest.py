@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from inphase.viewer.server import TimedProtocol, application
 from tests.media.recordings import clicks, write_video
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 RATE = 30
 TOKEN = "token-of-tests"
@@ -128,21 +128,43 @@ def browser() -> Iterator["Browser"]:
         opened.close()
 
 
+@pytest.fixture(scope="session")
+def tabs(browser: "Browser") -> Iterator[tuple["BrowserContext", list["Page"]]]:
+    """Keep blank pages for other tests: a new one starts processes, which takes a second of CPU."""
+    context = browser.new_context()
+    yield context, []
+    context.close()
+
+
 @pytest.fixture
-def open_page(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
-    """Open pages that fail the test when they throw, or ask any other host for anything."""
-    contexts, wrong = [], []
+def open_page(tabs: tuple["BrowserContext", list["Page"]]) -> Iterator[Callable[..., "Page"]]:
+    """Open pages that fail the test when they throw, or ask any other host for anything.
+
+    What earlier tests stored in the browser is gone.
+    """
+    context, blank = tabs
+    pages: list[tuple[Page, dict[Any, Callable[..., None]]]] = []
+    wrong: list[str] = []
+    cleared: set[str] = set()
 
     def open_(
         url: str, *, width: int = 1280, height: int = 900, ready: bool = True, dark: bool = False, unfold: bool = True
     ) -> "Page":
-        scheme = "dark" if dark else "light"
-        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
-        contexts.append(context)
-        page = context.new_page()
+        page = blank.pop() if blank else context.new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme="dark" if dark else "light")
         origin = url.split("/")[2]
-        page.on("request", lambda sent: wrong.append(sent.url) if leaves(sent.url, origin) else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
+        if origin not in cleared:
+            cleared.add(origin)
+            stored = {"origin": f"http://{origin}", "storageTypes": "all"}
+            context.new_cdp_session(page).send("Storage.clearDataForOrigin", stored)
+        listeners: dict[Any, Callable[..., None]] = {
+            "request": lambda sent: wrong.append(sent.url) if leaves(sent.url, origin) else None,
+            "pageerror": lambda error: wrong.append(str(error)),
+        }
+        pages.append((page, listeners))
+        for event, listener in listeners.items():
+            page.on(event, listener)
         page.goto(url)
         if ready:
             settle(page)
@@ -151,8 +173,13 @@ def open_page(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
         return page
 
     yield open_
-    for context in contexts:
-        context.close()
+    for page, listeners in pages:
+        if not page.is_closed():
+            for event, listener in listeners.items():
+                page.remove_listener(event, listener)
+            page.unroute_all()
+            page.goto("about:blank")
+            blank.append(page)
     assert wrong == []
 
 

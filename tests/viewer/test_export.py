@@ -103,7 +103,7 @@ def test_it_opens_from_a_static_host(open_page: Callable[..., "Page"], pair_fold
                 break
             page.wait_for_timeout(100)
         assert seconds == pytest.approx([1.5, 1.35], abs=1e-3)
-        page.context.close()
+        page.close()
         host.shutdown()
 
 

@@ -81,7 +81,7 @@ def test_upright_videos_are_large(open_page: Open, upright: Path) -> None:
             assert first["width"] / first["height"] == pytest.approx(90 / 160, rel=0.02)
             assert second["left"] > first["right"]
             assert page.evaluate("() => document.documentElement.scrollWidth") <= width
-            page.context.close()
+            page.close()
 
 
 def test_the_ghost_is_placed_by_joints_or_centered(open_page: Open, upright: Path) -> None:
