@@ -286,9 +286,9 @@ def test_a_film_is_demuxed_once_for_all_its_clips_and_decoded_only_there(tmp_pat
     script = (
         "import counted, sys\n"
         "from pathlib import Path\n"
-        "from inphase.data.frame_source import list_files, sources\n"
-        "from inphase.media.frame_store import fill_store\n"
         "if __name__ == '__main__':\n"
+        "    from inphase.data.frame_source import list_files, sources\n"
+        "    from inphase.media.frame_store import fill_store\n"
         "    found = sources(list_files('finegym', Path(sys.argv[1]), split='test', options={'labels': [101, 290]}))\n"
         f"    fill_store(sys.argv[2], found, size=(32, 32), workers={workers})\n"
     )
