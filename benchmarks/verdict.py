@@ -54,7 +54,7 @@ MODALITIES = {"pose_image": (0, 1), "pose": (0,), "image": (1,)}
 # Strength of the regularization; parts of the people that are left out in turn, how often; share of pairs to refuse.
 STRENGTH, FOLDS, REPEATS, REFUSED = 0.3, 8, 3, 0.96
 # Draws of pairs for the fit; first frames of the parts of videos without people, for the fit and for the test.
-FIT_DRAWS, NOBODY = 3, {"fit": (60, 160, 260), "test": (60,)}
+FIT_DRAWS, NOBODY = 2, {"fit": (60, 160, 260), "test": (60,)}
 WEIGHTS = Path(verdict.__file__).with_suffix(".toml")
 
 
