@@ -13,7 +13,7 @@ from benchmarks.correctness import Shape, random_cost, require_correct
 from benchmarks.peers import GAMMA, Peer, load
 from benchmarks.timing import Call, interleave, lay_out
 from inphase import GTA
-from inphase.align import accumulate, shortest_path
+from inphase.align import accumulate, accumulate_with_drops, shortest_path
 
 SHAPES: tuple[Shape, ...] = ((4, 20, 20), (32, 64, 64), (16, 256, 256), (4, 1000, 1000))
 FIRST_CALL = """
@@ -35,7 +35,9 @@ def measure() -> str:
     peers = load("cpu")
     for shape in SHAPES:
         require_correct(shape, peers, "cpu")
-    return "\n\n".join([_against_peers(peers), "\n".join([_threads(), _gta(), _hard_path(), *_first_calls()])])
+    return "\n\n".join(
+        [_against_peers(peers), "\n".join([_threads(), _drops(), _gta(), _hard_path(), *_first_calls()])]
+    )
 
 
 def _against_peers(peers: list[Peer]) -> str:
@@ -64,6 +66,22 @@ def theirs(peer: Peer, shape: Shape, device: str) -> Call:
     cost = random_cost(shape, device).requires_grad_()
     upstream = torch.ones_like(peer.align(cost))
     return lambda: torch.autograd.grad(peer.align(cost), cost, upstream)
+
+
+def with_drops(shape: Shape, device: str) -> Call:
+    """Do the same as `ours` with drops, and take the gradients of the drop costs too."""
+    cost = random_cost(shape, device).requires_grad_()
+    upstream = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(device)
+    drops = [torch.full((shape[0], length), 0.3, device=device, requires_grad=True) for length in shape[1:]]
+    return lambda: torch.autograd.grad(accumulate_with_drops(cost, *drops, gamma=GAMMA), (cost, *drops), upstream)
+
+
+def _drops() -> str:
+    ratios = []
+    for shape in SHAPES[1:]:
+        times = interleave({"plain": ours(shape, "cpu"), "drops": with_drops(shape, "cpu")})
+        ratios.append(f"{times['drops'] / times['plain']:.1f}× at {'×'.join(map(str, shape))}")
+    return f"- With drops, against without: {', '.join(ratios)}."
 
 
 def gta_pair(batch: int, device: str) -> Call:

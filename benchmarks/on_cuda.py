@@ -4,7 +4,7 @@ import torch
 
 from benchmarks.correctness import Shape, require_correct
 from benchmarks.numerics import table, warped
-from benchmarks.on_cpu import gta_pair, ours, theirs
+from benchmarks.on_cpu import gta_pair, ours, theirs, with_drops
 from benchmarks.peers import Peer, load
 from benchmarks.timing import Call, interleave, lay_out
 
@@ -28,6 +28,7 @@ def measure() -> str:
         " *one thread*: the same under `torch.autograd.set_multithreading_enabled(False)`, where the backward pass"
         " needs no second thread; *replay*: a CUDA graph, 50 in a row. A peer that synchronizes inside its call, as"
         " dDTW does, cannot be captured in a graph; its best is the least of its three times.",
+        _drops(),
         _least(),
         _gta(),
     ]
@@ -54,6 +55,16 @@ def _against_peers(peers: list[Peer]) -> str:
         head += [f"{peer.name} alone", "in a row", "one thread"]
         head += ["ratio in a row", "one thread", "its best / our replay"]
     return lay_out(head, rows)
+
+
+def _drops() -> str:
+    """Measure the kernels with drops beside those without, both replayed as graphs."""
+    ratios = []
+    for shape in SHAPES[1:]:
+        calls = {"plain": _capture(ours(shape, "cuda")), "drops": _capture(with_drops(shape, "cuda"))}
+        times = _in_a_row(calls)
+        ratios.append(f"{times['drops'] / times['plain']:.1f}× at {'×'.join(map(str, shape))}")
+    return f"- With drops, against without, both replayed: {', '.join(ratios)}."
 
 
 def _of(name: str, ways: list[dict[str, float]]) -> list[float]:

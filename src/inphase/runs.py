@@ -171,7 +171,7 @@ def save_checkpoint(
     tensors["rng_state"] = rng_states
     described = {
         "step": step,
-        "groups": packed["param_groups"],
+        "groups": [{key: _plain(value) for key, value in group.items()} for group in packed["param_groups"]],
         "encoders": {name: describe_encoder(encoder) for name, encoder in (encoders or {}).items()},
         "metrics": hash_beginning(metrics) if metrics is not None and metrics.exists() else None,
     }
@@ -181,6 +181,11 @@ def save_checkpoint(
         key=STATE_KEY,
         description=described,
     )
+
+
+def _plain(value: object) -> object:
+    """Convert a learning rate that is a tensor, as CUDA graphs need it, to a float."""
+    return value.item() if isinstance(value, Tensor) else value
 
 
 def hash_beginning(file: Path, length: int | None = None) -> tuple[int, str]:
@@ -230,9 +235,17 @@ def restore_checkpoint(file: Path, checkpoint: Checkpoint, *, network: nn.Module
                 moments.setdefault(int(index), {})[key] = value
         _check_optimizer(optimizer, moments, checkpoint.groups)
         network.load_state_dict(weights)
-        optimizer.load_state_dict({"state": moments, "param_groups": checkpoint.groups})
+        groups = [_adapt(*both) for both in zip(optimizer.param_groups, checkpoint.groups, strict=True)]
+        optimizer.load_state_dict({"state": moments, "param_groups": groups})
     except (ValueError, RuntimeError) as error:
         raise _damaged(file, error) from error
+
+
+def _adapt(own: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]:
+    """Convert a saved group to that of an optimizer of another device: where its rate is a tensor, or its kernels."""
+    kernels = {key: own[key] for key in ("foreach", "fused", "capturable") if key in own}
+    tensors = {key: value.new_tensor(saved[key]) for key, value in own.items() if isinstance(value, Tensor)}
+    return saved | kernels | tensors
 
 
 def _check_optimizer(optimizer: Optimizer, moments: dict[int, dict[str, Tensor]], groups: list[dict[str, Any]]) -> None:
@@ -243,7 +256,7 @@ def _check_optimizer(optimizer: Optimizer, moments: dict[int, dict[str, Tensor]]
         raise ValueError("its optimizer is of another network")
     for mine, group in zip(own, groups, strict=True):
         for key, value in mine.items():
-            check_value(f"the optimizer's {key}", group[key], float if isinstance(value, float) else Any)
+            check_value(f"the optimizer's {key}", group[key], float if isinstance(value, float | Tensor) else Any)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     kinds = {frozenset(values) for values in moments.values()}
     if not moments.keys() <= set(range(len(parameters))) or len(kinds) > 1:

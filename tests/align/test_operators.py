@@ -5,8 +5,10 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from inphase.align import accumulate, smooth_dtw, soft_dtw
+from inphase.align.operators import accumulate_operator
 from inphase.losses import GTA
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.* is deprecated:DeprecationWarning")
@@ -99,3 +101,12 @@ def test_the_operator_passes_the_checks_of_torch() -> None:
     torch.library.opcheck(
         torch.ops.inphase.accumulate.default, (costs(2, 40, 9).requires_grad_(), "smooth", 0.1, False)
     )
+
+
+@pytest.mark.parametrize("m", [1, 33, 128, 130, 300])
+def test_the_operator_declares_the_shapes_it_returns(m: int) -> None:
+    cost = torch.rand(2, m, 9)
+    real = accumulate_operator(cost, "smooth", 0.1, False)
+    with FakeTensorMode() as mode:
+        declared = accumulate_operator(mode.from_tensor(cost), "smooth", 0.1, False)
+    assert [(part.shape, part.dtype) for part in declared] == [(part.shape, part.dtype) for part in real]

@@ -1,11 +1,16 @@
 """A compiled step, replayed as a CUDA graph, trains as an eager one does."""
 
+import threading
+from pathlib import Path
+
 import pytest
 import torch
+from torch import Tensor, nn
 
 from inphase.data.stream import Batch, Group
 from inphase.losses import GTA
 from inphase.models import ImageEncoder
+from inphase.runs import load_checkpoint, restore_checkpoint, save_checkpoint
 from inphase.training.recipe import OptimizerSettings
 from inphase.training.step import EAGER_STEPS, EncoderWithLoss, TrainStep
 
@@ -53,9 +58,54 @@ def test_a_graph_replays_the_eager_steps() -> None:
     assert graphed._graph is graph
 
 
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore")  # of torch's compiler
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
+def test_a_graph_is_recorded_while_a_loader_pins_memory() -> None:
+    step, done = make_step(compiled=True, device="cuda"), threading.Event()
+    step.network._compiled.clear()
+
+    def pin() -> None:
+        size = 2**20
+        while not done.is_set():
+            torch.empty(size, dtype=torch.uint8).pin_memory()
+            size += 2**20  # new memory each time, not that of a cache
+
+    loader = threading.Thread(target=pin)
+    loader.start()
+    try:
+        found = losses(step, device="cuda")
+    finally:
+        done.set()
+        loader.join()
+    assert step._graph is not None
+    assert all(0 < value < 1000 for value in found)
+
+
 def test_steps_on_a_cpu_need_no_graph() -> None:
     step = make_step(compiled=False, device="cpu")
     found = losses(step, device="cpu", steps=2)
     assert not step.graphs
     assert all(0 < value < 1000 for value in found)
     assert step.optimizer.param_groups[0]["lr"] == pytest.approx(2e-5)
+
+
+def test_a_checkpoint_of_a_graphed_optimizer_is_restored_with_and_without_graphs(tmp_path: Path) -> None:
+    network = nn.Linear(2, 1)
+
+    def build(lr: float | Tensor) -> torch.optim.AdamW:
+        return torch.optim.AdamW(network.parameters(), lr=lr, fused=True)
+
+    graphed, file = build(torch.tensor(1e-3)), tmp_path / "state.safetensors"
+    network(torch.ones(1, 2)).sum().backward()
+    graphed.step()
+    save_checkpoint(file, step=1, network=network, optimizer=graphed, rng_states=torch.zeros(1, 4, dtype=torch.uint8))
+    checkpoint = load_checkpoint(file)
+    assert checkpoint is not None
+    for own in (torch.tensor(1.0), 1.0):
+        optimizer = build(own)
+        restore_checkpoint(file, checkpoint, network=network, optimizer=optimizer)
+        rate = optimizer.param_groups[0]["lr"]
+        assert isinstance(rate, Tensor) == isinstance(own, Tensor)
+        assert float(rate) == pytest.approx(1e-3)
+        assert optimizer.state_dict()["state"][0]["step"] == 1

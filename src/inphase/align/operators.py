@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from inphase.align.cost import SECOND, first_order_only
-from inphase.align.numba.recursion_numba import KINDS, NO_WEIGHTS, launch_forward, over_pairs, run_back
+from inphase.align.numba.recursion_numba import KINDS, NO_WEIGHTS, cut_into_strips, launch_forward, over_pairs, run_back
 
 FORWARD_MODE = (
     "forward-mode derivatives of the DTW recursion are not available: use reverse mode, "
@@ -71,10 +71,10 @@ backward_operator = torch.library.custom_op("inphase::accumulate_backward", _acc
 def _(cost: Tensor, kind: str, gamma: float, free_start: bool) -> tuple[Tensor, Tensor]:
     batch, m, n = cost.shape
     table = torch.empty_like(cost, memory_format=torch.contiguous_format)
-    strips = (m + 31) // 32
     if cost.device.type == "cuda":
+        strips = (m + 31) // 32
         return table, cost.new_empty((batch * strips * ((n + 38) // 8 * 8 * 32),), dtype=torch.float16)
-    lanes = ((m + strips - 1) // strips + 7) // 8 * 8
+    strips, lanes = cut_into_strips(m)
     return table, cost.new_empty((batch, strips + 1, n + lanes + 1), dtype=torch.float64)
 
 

@@ -258,8 +258,12 @@ class TrainStep:
         if self._stream is None:
             return self._eager(batch)
         self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            terms = self._on_side_stream(batch)
+        benchmark, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True  # kernels are chosen by trial
+        try:
+            with torch.cuda.stream(self._stream):
+                terms = self._on_side_stream(batch)
+        finally:
+            torch.backends.cudnn.benchmark = benchmark
         torch.cuda.current_stream().wait_stream(self._stream)
         return terms
 
@@ -312,7 +316,9 @@ class _StepGraph:
         self._values = [value.clone() for value in values]
         self._groups = [replace(group, **_copies(group)) for group in batch.groups]
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, stream=torch.cuda.current_stream()):
+        # Recording must not fail where a thread of the loader allocates pinned memory meanwhile: hence "thread_local".
+        stream = torch.cuda.current_stream()
+        with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
             self._terms = step.take_captured(self._groups, self._values)
 
     def replay(self, batch: Batch, values: Sequence[Tensor]) -> dict[str, Tensor]:
