@@ -14,9 +14,16 @@ Call = Callable[[], object]
 
 
 def interleave(
-    calls: dict[str, Call], *, seconds: float = 1.0, burst: float = 0.005, wait: Call = lambda: None
+    calls: dict[str, Call],
+    *,
+    seconds: float = 1.0,
+    burst: float = 0.005,
+    wait: Call = lambda: None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
     """Return the median seconds of each call over rounds in which every call has its turn.
+
+    By `clock` seconds of the wall; `time.process_time` leaves out those in which other work had the processor.
 
     A turn repeats a call until it fills `burst` seconds (0: once) and then waits for the device, so that drift of a
     shared machine affects all calls alike. Rounds go on for about `seconds` times the number of calls, 5 at least.
@@ -24,13 +31,13 @@ def interleave(
     repeats = {}
     for name, call in calls.items():
         call()
-        once = _turn(call, 1, wait)
+        once = _turn(call, 1, wait, clock)
         repeats[name] = max(1, round(burst / once))
     turns: dict[str, list[float]] = {name: [] for name in calls}
     end = time.perf_counter() + seconds * len(calls)
     while time.perf_counter() < end or len(next(iter(turns.values()))) < 5:
         for name, call in calls.items():
-            turns[name].append(_turn(call, repeats[name], wait))
+            turns[name].append(_turn(call, repeats[name], wait, clock))
     return {name: statistics.median(values) for name, values in turns.items()}
 
 
@@ -47,13 +54,13 @@ def interleave_cpu(calls: dict[str, Call], *, rounds: int = 5) -> dict[str, floa
     return {name: statistics.median(values) for name, values in turns.items()}
 
 
-def _turn(call: Call, repeats: int, wait: Call) -> float:
+def _turn(call: Call, repeats: int, wait: Call, clock: Callable[[], float]) -> float:
     wait()
-    start = time.perf_counter()
+    start = clock()
     for _ in range(repeats):
         call()
     wait()
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats
 
 
 def lay_out(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

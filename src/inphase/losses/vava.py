@@ -91,8 +91,7 @@ class VAVA(Loss):
         with no_autocast(values):
             cost = squared_euclidean_cost(values[first], values[second], x_lengths=x_lengths, y_lengths=y_lengths)
             plan = self.plan(cost, x_lengths, y_lengths)
-            whole = add_virtual_frame(cost, price=self.virtual_cost)
-            align = (plan * whole).sum((1, 2)).mean()
+            align = (plan * add_virtual_frame(cost, price=self.virtual_cost)).sum((1, 2)).mean()
             within = self.contrast(values, sequences)
             contrast = (within[first] + within[second]).mean()
             inter = self._inter(plan[:, 1:, 1:], cost, real[first], real[second]).mean()
@@ -105,23 +104,17 @@ class VAVA(Loss):
         m, n = x_lengths + 1, y_lengths + 1
         diagonal, nearest = order_distances(whole, x_lengths=m, y_lengths=n)
         rows, columns = (size.to(cost.device, cost.dtype, non_blocking=True)[:, None, None] for size in (m, n))
-        height = (1 / rows.square() + 1 / columns.square()).sqrt()
         away = torch.full_like(whole, 1.5) * 2 * self.virtual_distance / (rows + columns)
         virtual = torch.zeros(whole.shape[1:], dtype=torch.bool, device=cost.device)
         virtual[0, 1:], virtual[1:, 0] = True, True
-        gaps = [gap.where(~virtual, away) for gap in (diagonal, nearest)]
-        shares = self.consistency, 1 - self.consistency
-        bells = [
-            share * torch.exp(-(gap / height).square() / (2 * self.width**2)) / (self.width * math.sqrt(2 * math.pi))
-            for share, gap in zip(shares, gaps, strict=True)
-        ]
-        order = sum(
-            (share / (gap.square() + 1) for share, gap in zip(shares, gaps, strict=True)), torch.zeros_like(away)
-        )
+        d, o = (gap.where(~virtual, away).square() for gap in (diagonal, nearest))
+        phi, variance = self.consistency, self.width**2 * (1 / rows.square() + 1 / columns.square())
+        bells = phi * torch.exp(-d / (2 * variance)) + (1 - phi) * torch.exp(-o / (2 * variance))
+        order = phi / (d + 1) + (1 - phi) / (o + 1)
         # The code's weights grow with the sequences: ε with M N / 4 and the order's with M + N, without virtual frames.
         epsilon = self.entropy * (rows - 1) * (columns - 1) / 4
         kernel = (self.order_weight * (rows + columns - 2) * order - whole) / epsilon
-        prior = (bells[0] + bells[1]).clamp_min(1e-30).log()
+        prior = (bells / (self.width * math.sqrt(2 * math.pi))).clamp_min(1e-30).log()
         return transport(-kernel, epsilon=1.0, log_prior=prior, iterations=self.iterations, x_lengths=m, y_lengths=n)
 
     def contrast(self, values: Tensor, sequences: Sequences) -> Tensor:
@@ -173,15 +166,13 @@ def transport(
         require_tensor("log_prior", log_prior, "[B, M, N]")
         require_alike("cost", cost, "log_prior", log_prior)
     (cost,) = single_precision(cost)
-    batch, m, n = cost.shape
-    device = cost.device
+    (batch, m, n), device = cost.shape, cost.device
     rows = valid(x_lengths, name="x_lengths", batch=batch, size=m, device=device)
     columns = valid(y_lengths, name="y_lengths", batch=batch, size=n, device=device)
     real = _both(rows, columns)
     with no_autocast(cost):
         kernel = -cost / epsilon if log_prior is None else log_prior - cost / epsilon
-        if real is not None:
-            kernel = kernel.where(real, NOTHING)
+        kernel = kernel if real is None else kernel.where(real, NOTHING)
         log_a = -(last_frame(x_lengths, batch=batch, size=m, device=device) + 1).to(cost.dtype).log()[:, None]
         log_b = -(last_frame(y_lengths, batch=batch, size=n, device=device) + 1).to(cost.dtype).log()[:, None]
         g = cost.new_zeros(batch, n)
@@ -211,10 +202,7 @@ def order_distances(cost: Tensor, *, x_lengths: Lengths = None, y_lengths: Lengt
 
 
 def add_virtual_frame(cost: Tensor, *, price: float) -> Tensor:
-    """Put a frame before both sequences that matches every frame for `price`: [B, M, N] → [B, M + 1, N + 1].
-
-    Lengths grow by one, too.
-    """
+    """Put a frame before both sequences that matches every frame for `price`: [B, M, N] → [B, M + 1, N + 1]."""
     require_tensor("cost", cost, "[B, M, N]")
     require_temperature("price", price, zero=True)
     return torch.nn.functional.pad(cost, (1, 0, 1, 0), value=price)
