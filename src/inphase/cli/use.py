@@ -212,7 +212,7 @@ def retrieve(
         image: the query: the frame of this video at --at; in a data set, a video's id.
         split: the split of a data set.
     """
-    options = dict(locals())
+    options = dict(locals()) | {"embeds": [*map(Path, within)]}
     run("retrieve_sound", options.pop("within"), **options, done="watch them: {view}")
 
 
@@ -244,7 +244,7 @@ def pose3d(
         fps: frames per second of a data set that does not state it.
         flips: do not mirror left-handed people among right-handed ones, or the reverse.
     """
-    options = dict(locals())
+    options = dict(locals()) | {"embeds": videos}
     run("reconstruct_pose", max_views=options.pop("views"), **options, done="the body is in {out}: {view}")
 
 
