@@ -193,7 +193,8 @@ def test_wrong_setups_are_refused() -> None:
 def test_a_trained_backbone_is_the_small_network_and_uses_a_gpu() -> None:
     """Recipes of GolfDB have a motion encoder for a CPU; the modes of a backbone need another one."""
     golf = Setup("golfdb", Path("golf"), modality="image", budget="medium", methods=("tcn",))
-    general = read_recipe("image_gta").encoder
+    # Whether vectors are normalized belongs to the method.
+    general = {**read_recipe("image_gta").encoder, "normalize": read_recipe("golf_image_tcn").encoder["normalize"]}
     found = {}
     for row in STUDIES["recognition"].chosen_rows(golf):
         recipe = make_recipe(golf, row.method, row.changes)
