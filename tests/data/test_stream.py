@@ -196,7 +196,7 @@ def test_reading_ahead_stops_with_its_reader_and_passes_errors_on() -> None:
         batches = prefetch(Counted(videos(), read=read), iter(range(1000)), threads=1, ahead=ahead)
         assert next(batches).step == 0
         batches.close()
-        assert max(seen) < 100
+        assert len(seen) < max(ahead, 10)  # not all that were asked for
     with pytest.raises(RuntimeError, match="no action has enough videos"):
         next(prefetch(GroupStream(videos(each=2), read=read_all_but("pitch0", "bowl0", "serve1")), range(3)))
     with pytest.raises(ValueError, match="at least 0 threads"):
