@@ -13,6 +13,7 @@ from inphase.media.recording import probe
 from inphase.media.render import write_mp4
 from inphase.training.recipe import list_recipes
 from tests.commands import type_command
+from tests.pose.people import skip_without_networks
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +55,8 @@ def test_python_block_runs(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(shared_cache))
     monkeypatch.setattr("inphase.losses.LOSSES", dict(LOSSES))  # a block may add a method of its own
-    exec(compile(block, "page", "exec"), {})
+    with skip_without_networks():
+        exec(compile(block, "page", "exec"), {})
 
 
 def test_five_lines_do_what_the_align_command_does(

@@ -20,6 +20,7 @@ from inphase.data.stream import Batch, Group, GroupStream, prefetch
 from inphase.data.video import Video, read_pose
 from inphase.media.sampling import Context
 from inphase.pose.pose import JOINTS13
+from tests.processes import FORK_SERVER
 
 ACTIONS = ("bowl", "pitch", "serve")
 
@@ -101,12 +102,13 @@ def test_a_stream_is_a_function_of_seed_rank_world_and_step() -> None:
     assert pair[0].ids != pair[1].ids or not torch.equal(pair[0].frames, pair[1].frames)
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_workers_change_nothing_and_a_run_resumes_anywhere() -> None:
     stream = GroupStream(videos(), read=read, actions=2, frames=4)
     expected = [stream[step] for step in range(4, 9)]
-    for workers in (0, 2):
-        loader = DataLoader(stream, sampler=range(4, 9), batch_size=None, num_workers=workers)
+    for workers, start in ((0, None), (2, FORK_SERVER)):
+        loader = DataLoader(
+            stream, sampler=range(4, 9), batch_size=None, num_workers=workers, multiprocessing_context=start
+        )
         for batch, wanted in zip(loader, expected, strict=True):
             assert same(batch, wanted)
 

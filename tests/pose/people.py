@@ -1,7 +1,8 @@
 """People made of numbers: what finds them in images is scripted, so that following them needs no network."""
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,6 +33,17 @@ def _has_networks() -> bool:
 needs_networks = pytest.mark.skipif(
     not _has_networks(), reason="no OpenVINO or no networks of BlazePose: pip install 'inphase[dev]'"
 )
+
+
+@contextmanager
+def skip_without_networks() -> Iterator[None]:
+    """Skip a test that finds no networks of BlazePose on a machine that has none, as on Python 3.13 offline."""
+    try:
+        yield
+    except MissingExtraError as error:
+        if _has_networks():
+            raise
+        pytest.skip(str(error))
 
 
 def make_body(region: Region, *, swing: float = 0.0) -> Body:
