@@ -32,7 +32,7 @@ _CHANGES = {
     "os.utime",
     "sqlite3.connect",
 }
-_MORE_MEMORY = 4 * 2**30  # bytes that a command may map beyond what is mapped at its start
+MORE_MEMORY = 4 * 2**30  # bytes that a command may map beyond what is mapped at its start
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,19 @@ def run_forked(
     kill_after: float | None = None,
     cpu_limit: int = 60,
     wall_limit: float = 900.0,
+    more_memory: int = MORE_MEMORY,
 ) -> Ended:
     """Run `inphase WORDS` in a folder; what it caches and what it writes temporarily is below the folder too.
 
     SIGKILL ends it and its processes before its file operation number `kill_before`, or after `kill_after` seconds.
     """
-    return _fork(lambda: run_words(list(words)), folder, kill_before, kill_after, cpu_limit, wall_limit)
+    return _fork(lambda: run_words(list(words)), folder, kill_before, kill_after, cpu_limit, wall_limit, more_memory)
 
 
 def call_forked(function: Callable[[Path], Any], folder: Path) -> Any:
     """Call a function in a child and return its result, which must be JSON."""
     answer = folder.with_name(f"{folder.name}.answer")
-    ended = _fork(lambda: answer.write_text(json.dumps(function(folder))), folder, None, None, 300, 1800.0)
+    ended = _fork(lambda: answer.write_text(json.dumps(function(folder))), folder, None, None, 300, 1800.0, MORE_MEMORY)
     if ended.status:
         raise RuntimeError(f"{function} failed: {ended.output[-3000:]}")
     return json.loads(answer.read_text())
@@ -78,6 +79,7 @@ def _fork(
     kill_after: float | None,
     cpu_limit: int,
     wall_limit: float,
+    more_memory: int,
 ) -> Ended:
     log = folder.with_name(f"{folder.name}.log")
     receive, send = os.pipe()
@@ -85,7 +87,7 @@ def _fork(
     child = os.fork()
     if child == 0:
         os.close(receive)
-        _be_child(work, folder, log, send, kill_before, cpu_limit)
+        _be_child(work, folder, log, send, kill_before, (cpu_limit, more_memory))
     os.close(send)
     limit = wall_limit if kill_after is None else min(kill_after, wall_limit)
     timed_out = not _wait(child, limit)
@@ -116,14 +118,14 @@ def _wait(child: int, seconds: float) -> bool:
 
 
 def _be_child(
-    work: Callable[[], object], folder: Path, log: Path, send: int, kill_before: int | None, cpu_limit: int
+    work: Callable[[], object], folder: Path, log: Path, send: int, kill_before: int | None, limits: tuple[int, int]
 ) -> None:
     status, counter = 1, _Counter(folder, kill_before)
     try:
         os.setsid()
         os.chdir(folder)
         _redirect(log)
-        _limit(cpu_limit)
+        _limit(*limits)
         (folder / "tmp").mkdir(exist_ok=True)
         os.environ |= {"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder / "tmp"), "COLUMNS": "200"}
         tempfile.tempdir = None
@@ -152,11 +154,11 @@ def _redirect(log: Path) -> None:
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", closefd=False)
 
 
-def _limit(cpu_limit: int) -> None:
+def _limit(cpu_limit: int, more_memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, cpu_limit + 5))
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (mapped + _MORE_MEMORY, mapped + _MORE_MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + more_memory, mapped + more_memory))
 
 
 class _Counter:

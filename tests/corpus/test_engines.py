@@ -3,6 +3,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -127,3 +128,12 @@ def test_a_missing_extra_is_named_in_a_line(
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=rf"{name} is not installed: pip install 'inphase\[{extra}\]'"):
         calls[name]()
+
+
+def test_a_cluster_that_does_not_start_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_: object) -> None:
+        raise Exception("The current node timed out during startup.\nMore of it.")
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False, init=fail))
+    with pytest.raises(ValueError, match=r"^Ray did not start \(The current node timed out during startup\.\): see"):
+        list(open_engine("ray").map(start_squares, [1]))

@@ -8,9 +8,10 @@ from random import Random
 from typing import Any
 
 from tests.crash.commands import COMMANDS
-from tests.forked import Ended, call_forked, run_forked
+from tests.forked import MORE_MEMORY, Ended, call_forked, run_forked
 
 CPU_LIMIT = 120  # seconds; starting interpreters included
+RAY_MEMORY = 64 * 2**30  # bytes
 _NUMBERS = re.compile(r"[0-9a-f]{6,}|\d+")
 
 
@@ -75,7 +76,9 @@ class Killer:
         return f"left behind: {', '.join(left)}" if left else ""
 
     def _start(self, **kill: Any) -> Ended:
-        return run_forked(self._command.words, self._case, cpu_limit=CPU_LIMIT, **kill)
+        # Ray maps far more than it uses, and does not start below a limit.
+        memory = RAY_MEMORY if "--ray" in self._command.words else MORE_MEMORY
+        return run_forked(self._command.words, self._case, cpu_limit=CPU_LIMIT, more_memory=memory, **kill)
 
     def _run(self) -> Ended:
         ended = self._start()
@@ -95,10 +98,10 @@ class Killer:
 
         Sockets of multiprocessing in the folder for temporary files are Python's own: they have random names, and
         processes that are started from a server, as here, leave them behind whether they are killed or not. So is the
-        lock of matplotlib's list of fonts.
+        lock of matplotlib's list of fonts, and the logs of Ray.
         """
         names = {_NUMBERS.sub("#", str(path.relative_to(self._case))) for path in self._case.rglob("*")}
-        return {name for name in names if not name.startswith(("tmp/pymp-", "cache/matplotlib/"))}
+        return {name for name in names if not name.startswith(("tmp/pymp-", "tmp/ray/", "cache/matplotlib/"))}
 
 
 def kill_command(name: str, place: Path, seeds: list[int]) -> list[Killed]:

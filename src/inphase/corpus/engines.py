@@ -201,6 +201,9 @@ class RayCluster:
             raise ValueError(
                 f"no Ray cluster at {self.address!r} ({error}): start one with `ray start --head`"
             ) from error
+        except Exception as error:  # Ray raises no class of its own where it does not start
+            reason = str(error).partition("\n")[0]
+            raise ValueError(f"Ray did not start ({reason}): see the logs in its folder for temporary files") from error
 
     def _map_wave(self, start: Callable[[str], Callable[[Item], Result]], wave: list[Item]) -> Iterator[Result]:
         import ray.data
