@@ -199,3 +199,35 @@ def test_a_cache_that_cannot_be_written_does_no_harm(monkeypatch: pytest.MonkeyP
 def assert_equal(found: list[Any], expected: list[Any]) -> None:
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+FIRST_LOOKUPS = """
+import sys, threading
+import numpy as np, openvino
+from openvino import opset8
+from inphase.storage.cache import compile_cached
+
+def build():
+    image = opset8.parameter([1, 2], np.float32)
+    return openvino.Model([opset8.relu(image)], [image], "toy")
+
+def infer():
+    compile_cached(openvino, "toy", build, {})
+    barrier.wait()
+    openvino.Type.f32.to_dtype()  # what the first inference begins with
+
+barrier = threading.Barrier(8)
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=infer) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+@needs_networks
+def test_the_first_inferences_of_several_threads_do_not_wait_for_each_other_forever() -> None:
+    """OpenVINO's first lookup of a number type deadlocks in 10 of 12 processes if several threads make it at once."""
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", FIRST_LOOKUPS], check=True, timeout=120)

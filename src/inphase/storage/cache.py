@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from threading import Condition
+from threading import Condition, Lock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -104,11 +104,17 @@ CPU_OPTIONS = {
 }
 
 
+# Two threads that make the first lookup of a number type at once wait for each other forever inside OpenVINO.
+_first_lookup = Lock()
+
+
 def compile_cached(openvino: Any, name: str, build: Callable[[], Any], options: Mapping[str, Any]) -> Any:
     """Compile the model that `build` makes for this CPU; model and compiled form are cached under `name`.
 
     A damaged file is replaced; where the cache cannot be written, the model is compiled in memory.
     """
+    with _first_lookup:
+        openvino.Type.f32.to_dtype()
     folder, core = default_cache_folder() / "networks" / name, openvino.Core()
     try:
         if not _is_intact(folder):
