@@ -44,7 +44,7 @@ from inphase.models.weights import (
     load_tensors,
     save_tensors,
 )
-from inphase.storage.files import atomic_write, write_checksum
+from inphase.storage.files import atomic_write, sweep_drafts, write_checksum
 from inphase.storage.settings import check_value, parse_json, read_toml
 
 __all__ = ["ENCODER_FILE", "Run"]
@@ -321,6 +321,7 @@ class CachedFeatures:
         self._folder.mkdir(parents=True, exist_ok=True)
         videos = self._source.videos
         with FileLock(self._folder / "lock"):
+            sweep_drafts(self._folder)
             for done, video in enumerate(videos, start=1):
                 try:
                     self.load(video)

@@ -21,6 +21,15 @@ def test_stored_arrays_are_found(tmp_path: Path) -> None:
     assert Cache(str(tmp_path / "new" / "folder")).get("key") is not None
 
 
+def test_reading_removes_the_drafts_of_killed_writers(tmp_path: Path) -> None:
+    """A writer killed between its last rename and the end leaves a draft, and the next command only reads."""
+    arrays = {"values": np.zeros(2)}
+    np.savez(tmp_path / "key.npz", allow_pickle=False, **arrays)
+    (tmp_path / ".key.npz.inphase-draft").mkdir()
+    assert Cache(tmp_path).get("key") is not None
+    assert [file.name for file in tmp_path.iterdir()] == ["key.npz"]
+
+
 @pytest.mark.parametrize("length", [0, 10, 100])
 def test_a_damaged_file_counts_as_nothing(tmp_path: Path, length: int) -> None:
     cache = Cache(tmp_path)

@@ -32,7 +32,7 @@ from inphase.storage.files import (
     write_checksum,
     write_table,
 )
-from inphase.storage.files import _sweep_once as swept_folders
+from inphase.storage.files import sweep_once as swept_folders
 
 
 def test_a_file_appears_when_it_is_whole_and_what_fails_leaves_nothing(tmp_path: Path) -> None:

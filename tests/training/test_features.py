@@ -51,6 +51,16 @@ def test_features_are_those_of_the_network_computed_once(tmp_path: Path, frame_s
         )
 
 
+def test_drafts_of_killed_writers_are_removed_when_nothing_is_left_to_compute(
+    tmp_path: Path, frame_source: FrameSource
+) -> None:
+    features = CachedFeatures(ImageEncoder(**SMALL).eval(), frame_source, folder=tmp_path)  # type: ignore[arg-type]
+    features.compute_all()
+    (tmp_path / ".a.times.npy.inphase-draft").mkdir()
+    features.compute_all()
+    assert not [file.name for file in tmp_path.iterdir() if file.name.endswith("inphase-draft")]
+
+
 def test_what_is_embedded_from_kept_features_is_what_is_embedded_from_images(
     tmp_path: Path, frame_source: FrameSource
 ) -> None:

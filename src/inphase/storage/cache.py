@@ -31,6 +31,7 @@ from inphase.storage.files import (
     file_stamp,
     find_changed,
     scratch_folder,
+    sweep_once,
     write_blocks,
     write_sums,
 )
@@ -47,6 +48,7 @@ class Cache:
         """Return the arrays of a key; None if they are missing, or damaged, which is a warning."""
         if self.folder is None:
             return None
+        sweep_once(self.folder.absolute())
         try:
             return read_arrays(self._file(key))
         except OSError:
@@ -116,6 +118,7 @@ def compile_cached(openvino: Any, name: str, build: Callable[[], Any], options: 
     with _first_lookup:
         openvino.Type.f32.to_dtype()
     folder, core = default_cache_folder() / "networks" / name, openvino.Core()
+    sweep_once(folder.parent)
     try:
         if not _is_intact(folder):
             shutil.rmtree(folder, ignore_errors=True)

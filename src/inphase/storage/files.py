@@ -2,7 +2,7 @@
 
 A file is written inside a hidden draft folder beside it, `.NAME.inphase-draft`, and renamed out of it when it is
 complete and on disk. The writer holds a lock in the draft folder: a second writer of the same file waits for it, and a
-draft whose lock is free belongs to a killed process and is removed by the next process that writes beside it.
+draft whose lock is free belongs to a killed process and is removed by the next process that writes or reads beside it.
 
 A file with a checksum contains the text `blake2b:` and 64 hexadecimal digits wherever its format has room for a text:
 the BLAKE2 hash of the file with zeros in place of these digits. So one function verifies files of every format.
@@ -59,7 +59,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def draft_file(path: Path) -> Iterator[Path]:
     """Write atomically like `atomic_write`, but let an `OSError` through."""
-    _sweep_once(path.parent.absolute())
+    sweep_once(path.parent.absolute())
     with _locked_draft(path.with_name(f".{path.name}{DRAFT_SUFFIX}")) as folder:
         draft = folder / path.name
         yield draft
@@ -74,7 +74,7 @@ def draft_file(path: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def scratch_folder(parent: Path) -> Iterator[Path]:
     """Yield a new hidden folder inside `parent` and remove it at the end, or at the next write after a kill."""
-    _sweep_once(parent.absolute())
+    sweep_once(parent.absolute())
     with _locked_draft(parent / f".{uuid.uuid4().hex[:12]}{DRAFT_SUFFIX}") as folder:
         yield folder
 
@@ -96,8 +96,8 @@ def sweep_drafts(folder: Path) -> None:
 
 
 @functools.lru_cache(maxsize=1024)
-def _sweep_once(folder: Path) -> None:
-    # Listing a large folder at every write would cost more than the write.
+def sweep_once(folder: Path) -> None:
+    """Do the same once per process: listing a large folder at every write would cost more than the write."""
     sweep_drafts(folder)
 
 
