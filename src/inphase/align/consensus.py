@@ -302,7 +302,7 @@ def match_distances(
     if torch.device(device).type != "cuda" or longest > MAX_CELLS:
         found = match_many([(rows[i], columns[j]) for i, j in pairs], device=device)
         return np.array([each.distance for each in found], np.float32)
-    from inphase.align.triton.strips_triton import path_similarity
+    from inphase.align.triton.pair_triton import path_similarity
 
     routes = shared_routes(rows[0], columns[0])
     sides = [stack_sequences(side).to(device) for side in (rows, columns)]

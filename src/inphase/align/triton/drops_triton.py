@@ -1,16 +1,11 @@
-"""The recursion with drops on a GPU, in Triton: any length, float64 state, one warp to a pair.
+"""The recursion with drops on a GPU, in Triton: strips, lanes and pairs of floats as in `recursion_triton.py`.
 
-With P, D and their predecessors as in `drops_numba.py`: at step t lane r of a strip of 32 rows handles column t − r. A
-pair's strips follow one another; the row between two goes through memory. State is float64, since differences of long
-sums decide; exponentials have the precision of the cost. For the backward pass both tables are kept in float64 with
-their borders, and every cell passes its gradient on to its predecessors:
-
-    E_D(i, j) = G(i, j) + E_P(i+1, j+1) ∂P/∂D + E_D(i+1, j) ∂D/∂D↑ + E_D(i, j+1) ∂D/∂D←,    each ∂ at the successor
-    E_P(i, j) = E_D(i, j) ∂D/∂P + E_P(i+1, j) ∂P/∂P↑ + E_P(i, j+1) ∂P/∂P←,                   ∂L/∂c = E_P
-    ∂L/∂drop_x(i) = Σ_j E_D(i, j) ∂D/∂D↑,    ∂L/∂drop_y(j) = Σ_i E_D(i, j) ∂D/∂D←
+P, D and their predecessors are those of `drops_numba.py`. A strip hands over a row of D and a row of P. For the
+backward pass ∂P/∂a, ∂P/∂b, ∂D/∂P and ∂D/∂u are kept in the order of the steps; the three derivatives of a minimum add
+up to 1. Column −1, where D is the sum of x̂, is a column of cells with ∂D/∂u = 1. The sum over rows of ∂L/∂ŷ travels up
+the lanes with its column.
 """
 
-from contextlib import nullcontext
 from typing import Any, cast
 
 import torch
@@ -19,15 +14,37 @@ import triton.language as tl
 from torch import Tensor
 
 from inphase.align.cost import first_order_only
-from inphase.align.triton import two_floats
+from inphase.align.triton import Launcher, two_floats
+from inphase.align.triton.recursion_triton import (
+    KINDS,
+    hand_over,
+    hand_over_one,
+    low_size,
+    peek,
+    place,
+    wait,
+)
+from inphase.align.triton.tiles_triton import (
+    BORDER,
+    LANES,
+    LOG2E,
+    STEPS,
+    add,
+    cells,
+    columns,
+    minimum,
+    read,
+    rows_of,
+    shift_down,
+    shift_up,
+    steps_at,
+    steps_of,
+    tile,
+)
 
-SMOOTH, SOFT, HARD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
-KINDS = {"smooth": 0, "soft": 1, "hard": 2}
-BORDER = tl.constexpr(1e30)
-LANES = tl.constexpr(32)
-LOG2E = tl.constexpr(1.4426950408889634)
-LN2 = tl.constexpr(0.6931471805599453)
-SIZES = ["m", "n", "strips"]  # a kernel compiled for one size serves all
+# A kernel compiled for one size and one alignment serves all.
+ARGUMENTS = ["cost", "drop_x", "drop_y", "grad", "table", "weights", "rows", "grad_cost", "to_x", "to_y"]
+ARGUMENTS += ["batch", "strips", "m", "n"]
 
 
 def accumulate_with_drops(cost: Tensor, drop_x: Tensor, drop_y: Tensor, kind: str, gamma: float) -> Tensor:
@@ -40,225 +57,300 @@ class _WithDropsTriton(torch.autograd.Function):
     def forward(ctx: Any, cost: Tensor, drop_x: Tensor, drop_y: Tensor, kind: int, gamma: float) -> Tensor:
         cost, drop_x, drop_y = cost.contiguous(), drop_x.contiguous(), drop_y.contiguous()
         batch, m, n = cost.shape
-        table, keep = torch.empty_like(cost), any(ctx.needs_input_grad[:3])
-        x_sums, y_sums = drop_x.double().cumsum(1), drop_y.double().cumsum(1)
-        # The rows of D and of P before a strip, from column −1 on.
-        edges = torch.full((batch, 2, n + 1), 1e30, dtype=torch.float64, device=cost.device)
-        edges[:, 0, 0], edges[:, 0, 1:] = 0, y_sums
-        both = edges
+        strips, keep = -(-m // 32), any(ctx.needs_input_grad[:3])
+        table = torch.empty_like(cost)
+        weights = cost.new_empty(batch * strips * 4 * low_size(n) if keep else 1)
+        # The rows of D and P that each strip hands over, after the ticket that programs draw on starting.
+        rows = weights
+        if strips > 1:
+            rows = torch.zeros(1 + 2 * batch * strips * (n + 1), dtype=torch.int64, device=cost.device)
+        constants = kind, strips > 1, keep, m * n >= 2**31
+        _launch_forward(
+            batch * strips, (cost.dtype, constants), (cost, drop_x, drop_y, table, weights, rows),
+            batch, strips, m, n, *two_floats(gamma), *constants,
+        )  # fmt: skip
         if keep:
-            both = torch.full((batch, 2, m + 1, n + 1), 1e30, dtype=torch.float64, device=cost.device)
-            both[:, 0, 0, 0], both[:, 0, 1:, 0], both[:, 0, 0, 1:] = 0, x_sums, y_sums
-            ctx.save_for_backward(drop_x, drop_y, both)
-            ctx.setting = kind, gamma, cost.dtype
-        with _on(cost):
-            _forward[(batch,)](
-                cost, drop_x, drop_y, x_sums, edges, table, both, m, n, -(-m // 32), *two_floats(gamma), kind, keep,
-                num_warps=1,
-            )  # fmt: skip
+            ctx.save_for_backward(weights, rows)
         return table
 
     @staticmethod
     @first_order_only
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        drop_x, drop_y, both = ctx.saved_tensors
-        kind, gamma, dtype = ctx.setting
+        weights, rows = ctx.saved_tensors
+        grad = grad.contiguous()
         batch, m, n = grad.shape
-        grad, grad_cost = grad.contiguous(), torch.empty_like(grad, memory_format=torch.contiguous_format)
-        to_x, to_y = torch.empty_like(drop_x, dtype=torch.float64), torch.zeros_like(drop_y, dtype=torch.float64)
-        # The gradients that a strip passes to the row before it: to D by drops, to P, and to D by matches.
-        edges = torch.zeros((batch, 3, n + 1), dtype=torch.float64, device=grad.device)
-        with _on(grad):
-            _backward[(batch,)](
-                grad, drop_x, drop_y, both, edges, grad_cost, to_x, to_y, m, n, -(-m // 32), *two_floats(gamma), kind,
-                num_warps=1,
-            )  # fmt: skip
-        # D(0, j) is the sum of the drop costs of y up to j.
-        to_y += (edges[:, 0, 1:] + edges[:, 2, 1:]).flip(1).cumsum(1).flip(1)
-        return grad_cost, to_x.to(dtype), to_y.to(dtype), None, None
+        strips = -(-m // 32)
+        grad_cost, to_x, to_y = torch.empty_like(grad), grad.new_empty(batch, m), grad.new_empty(batch, strips, n)
+        constants = strips > 1, m * n >= 2**31
+        _launch_backward(
+            batch * strips, (grad.dtype, constants), (grad, weights, rows, grad_cost, to_x, to_y),
+            batch, strips, m, n, *constants,
+        )  # fmt: skip
+        return grad_cost, to_x, to_y.sum(1) if strips > 1 else to_y[:, 0], None, None
 
 
-def _on(tensor: Tensor) -> Any:
-    """Make the device of a tensor the current one."""
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
-
-
-@triton.jit(do_not_specialize=SIZES)
+@triton.jit(do_not_specialize=ARGUMENTS)
 def _forward(
-    cost, drop_x, drop_y, x_sums, edges, table, both, m, n, strips, gamma, gamma_rest,
-    kind: tl.constexpr, keep: tl.constexpr,
+    cost, drop_x, drop_y, table, weights, rows, batch, strips, m, n, gamma, gamma_rest,
+    kind: tl.constexpr, several: tl.constexpr, keep: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
     dtype: tl.constexpr = table.dtype.element_ty
-    pair = tl.program_id(0).to(tl.int64)
-    lane = tl.arange(0, LANES)
-    gamma = tl.zeros([], tl.float64) + gamma + gamma_rest
+    gamma = tl.zeros([], dtype) + gamma + gamma_rest
+    sharpness = LOG2E / gamma
+    i_pair, i_strip = place(rows, batch, strips, several)
+    pair = i_pair.to(tl.int64)
+    lane, row = tl.arange(0, LANES), rows_of(i_strip, wide)
+    follows, leads = i_strip > 0, (i_strip + 1) * LANES < m
     cost += pair * m * n
     table += pair * m * n
-    drop_x += pair * m
     drop_y += pair * n
-    x_sums += pair * m
-    edge, edge_p = edges + pair * 2 * (n + 1), edges + pair * 2 * (n + 1) + n + 1
-    both += pair * 2 * (m + 1) * (n + 1)
-    for strip in range(0, strips):
-        row = strip * LANES + lane
-        inside = row < m
-        x = tl.load(drop_x + row, mask=inside, other=0.0).to(tl.float64)
-        border = tl.load(x_sums + row, mask=inside, other=BORDER)  # D(i, 0)
-        # D and P of the step before, and D(i−1, j) of the step before, which is a.
-        value, matched = border, tl.full([LANES], BORDER, tl.float64)
-        a = tl.where(lane == 0, tl.load(edge), _above(border, border))
-        for t in range(0, n + LANES - 1):
-            column = t - lane
-            real = inside & (column >= 0) & (column < n)
-            c = tl.load(cost + row.to(tl.int64) * n + column, mask=real, other=BORDER).to(tl.float64)
-            y = tl.load(drop_y + column, mask=real, other=0.0).to(tl.float64)
-            b = _above(value, tl.load(edge + t + 1, mask=t < n, other=BORDER))
-            b_p = _above(matched, tl.load(edge_p + t + 1, mask=t < n, other=BORDER))
-            best = _minimum(a, b_p, matched, gamma, kind, dtype)
-            p = c + best
-            chosen = _minimum(p, b + x, value + y, gamma, kind, dtype)
-            matched = tl.where(column < 0, BORDER, p)
-            value = tl.where(column < 0, border, chosen)
-            a = b
-            tl.store(table + row.to(tl.int64) * n + column, value.to(dtype), mask=real)
-            if keep:
-                cell = (row + 1).to(tl.int64) * (n + 1) + column + 1
-                tl.store(both + cell, value, mask=real)
-                tl.store(both + (m + 1).to(tl.int64) * (n + 1) + cell, matched, mask=real)
-            last = real & (lane == LANES - 1)
-            tl.store(edge + column + 1, value, mask=last)
-            tl.store(edge_p + column + 1, matched, mask=last)
-        last_sum = tl.load(x_sums + strip * LANES + LANES - 1, mask=strip * LANES + LANES - 1 < m, other=0.0)
-        tl.store(edge, last_sum)
-        tl.debug_barrier()
+    weights += (pair * strips + i_strip) * steps_of(n) * (4 * LANES) + lane
+    p_out = rows + 1 + (pair * strips + i_strip) * 2 * (n + 1)
+    p_in = p_out - 2 * (n + 1)
+    x, border, border_low, high_a, small_a = _column_before(drop_x + pair * m, i_strip, m, dtype)
+    # D and P of the step before, as high and low; b of D of the step before is a.
+    none = tl.zeros([LANES], dtype)
+    high, small, matched, matched_low = border, border_low, none + BORDER, none
+    top_p, top_p_low = none + BORDER, none
+    y_sum = tl.zeros([], tl.float64)
+    column, real = cells(row, 0, m, n)
+    b_next = tl.load(cost + row * n + column, mask=real, other=BORDER).to(dtype)
+    word = peek(p_in, 0, follows, n, several, dtype)
+    word_p = peek(p_in + n + 1, 0, follows, n, several, dtype)
+    for t in range(0, n + LANES - 1, STEPS):
+        c0, c1, c2, c3, c4, c5, c6, c7 = columns(b_next)
+        ahead, m_ahead = cells(row, t + STEPS, m, n)
+        b_next = tl.load(cost + row * n + ahead, mask=m_ahead, other=BORDER).to(dtype)
+        b_y, m_y = cells(lane[:, None] * 0, t, 1, n)
+        y0, y1, y2, y3, y4, y5, y6, y7 = columns(tl.minimum(tl.load(drop_y + b_y, mask=m_y, other=0.0), BORDER))
+        top, top_low = none, none
+        if i_strip == 0:  # D(0, j) is the sum of the drop costs of y up to j
+            at = t + lane % STEPS
+            y8 = tl.minimum(tl.load(drop_y + at, mask=at < n, other=0.0), BORDER).to(tl.float64)
+            sums = y_sum + tl.reshape(tl.cumsum(tl.reshape(y8, [4, 8]), 1), [LANES])
+            y_sum += tl.sum(tl.where(lane < STEPS, y8, 0.0))
+            top, top_low = _split(sums, dtype)
+        if several:
+            word = wait(word, p_in, t, follows, n, dtype)
+            word_p = wait(word_p, p_in + n + 1, t, follows, n, dtype)
+            handed, handed_low = read(word, dtype)
+            top_p, top_p_low = read(word_p, dtype)
+            top, top_low = tl.where(follows, handed, top), tl.where(follows, handed_low, top_low)
+            top_p = tl.where(follows, top_p, BORDER)
+            word = peek(p_in, t + STEPS, follows, n, several, dtype)
+            word_p = peek(p_in + n + 1, t + STEPS, follows, n, several, dtype)
+        p = weights + t * (4 * LANES)
+        h0, s0, q0, r0, a, b = _step(
+            c0, y0, x, t, 0, top, top_low, top_p, top_p_low, high, small, matched, matched_low, high_a, small_a,
+            border, border_low, gamma, sharpness, p, kind, several, keep,
+        )  # fmt: skip
+        h1, s1, q1, r1, a, b = _step(
+            c1, y1, x, t, 1, top, top_low, top_p, top_p_low, h0, s0, q0, r0, a, b,
+            border, border_low, gamma, sharpness, p, kind, several, keep,
+        )  # fmt: skip
+        h2, s2, q2, r2, a, b = _step(
+            c2, y2, x, t, 2, top, top_low, top_p, top_p_low, h1, s1, q1, r1, a, b,
+            border, border_low, gamma, sharpness, p, kind, several, keep,
+        )  # fmt: skip
+        h3, s3, q3, r3, a, b = _step(
+            c3, y3, x, t, 3, top, top_low, top_p, top_p_low, h2, s2, q2, r2, a, b,
+            border, border_low, gamma, sharpness, p, kind, several, keep,
+        )  # fmt: skip
+        h4, s4, q4, r4, a, b = _step(
+            c4, y4, x, t, 4, top, top_low, top_p, top_p_low, h3, s3, q3, r3, a, b,
+            border, border_low, gamma, sharpness, p, kind, several, keep,
+        )  # fmt: skip
+        h5, s5, q5, r5, a, b = _step(
+            c5, y5, x, t, 5, top, top_low, top_p, top_p_low, h4, s4, q4, r4, a, b,
+            border, border_low, gamma, sharpness, p, kind, several, keep,
+        )  # fmt: skip
+        h6, s6, q6, r6, a, b = _step(
+            c6, y6, x, t, 6, top, top_low, top_p, top_p_low, h5, s5, q5, r5, a, b,
+            border, border_low, gamma, sharpness, p, kind, several, keep,
+        )  # fmt: skip
+        h7, s7, q7, r7, a, b = _step(
+            c7, y7, x, t, 7, top, top_low, top_p, top_p_low, h6, s6, q6, r6, a, b,
+            border, border_low, gamma, sharpness, p, kind, several, keep,
+        )  # fmt: skip
+        high, small, matched, matched_low, high_a, small_a = h7, s7, q7, r7, a, b
+        if several:
+            giver = (lane == LANES - 1) & leads
+            hand_over(p_out, t, giver, n, h0, h1, h2, h3, h4, h5, h6, h7, s0, s1, s2, s3, s4, s5, s6, s7)
+            hand_over(p_out + n + 1, t, giver, n, q0, q1, q2, q3, q4, q5, q6, q7, r0, r1, r2, r3, r4, r5, r6, r7)
+        column, real = cells(row, t, m, n)
+        tl.store(table + (row * n + column), tile(h0, h1, h2, h3, h4, h5, h6, h7), mask=real)
 
 
-@triton.jit(do_not_specialize=SIZES)
-def _backward(
-    grad, drop_x, drop_y, both, edges, grad_cost, to_x, to_y, m, n, strips, gamma, gamma_rest, kind: tl.constexpr
-):  # fmt: skip
-    dtype: tl.constexpr = grad_cost.dtype.element_ty
-    pair, width = tl.program_id(0).to(tl.int64), n + 1
+_launch_forward = Launcher(_forward)
+
+
+@triton.jit
+def _column_before(drop_x, i_strip, m, dtype: tl.constexpr):
+    """Return x̂ of a strip, column −1 of D in its rows, and that column a row higher; the sums as high and low."""
     lane = tl.arange(0, LANES)
-    gamma = tl.zeros([], tl.float64) + gamma + gamma_rest
+    before = tl.zeros([], tl.float64)
+    for k in range(0, i_strip):
+        before += tl.sum(tl.minimum(tl.load(drop_x + k * LANES + lane), BORDER).to(tl.float64))
+    row = i_strip * LANES + lane
+    x = tl.minimum(tl.load(drop_x + row, mask=row < m, other=0.0), BORDER)
+    sums = before + tl.cumsum(x.to(tl.float64), 0)
+    border, border_low = _split(sums, dtype)
+    above, above_low = _split(tl.where(lane == 0, before, tl.gather(sums, tl.maximum(lane - 1, 0), 0)), dtype)
+    return x, border, border_low, above, above_low
+
+
+@triton.jit
+def _split(sums, dtype: tl.constexpr):
+    high = sums.to(dtype)
+    return high, (sums - high.to(tl.float64)).to(dtype)
+
+
+@triton.jit
+def _step(
+    c, y, x, t, k: tl.constexpr, top, top_low, top_p, top_p_low, high, small, matched, matched_low, high_a, small_a,
+    border, border_low, gamma, sharpness, weights, kind: tl.constexpr, several: tl.constexpr, keep: tl.constexpr,
+):  # fmt: skip
+    """Compute D and P of one cell in each lane; return them and D above, which is a of the next step."""
+    high_b, small_b = shift_down(high, top, k, True), shift_down(small, top_low, k, True)
+    above_p, above_p_low = shift_down(matched, top_p, k, several), shift_down(matched_low, top_p_low, k, several)
+    least, least_low, penalty, by_a, by_b = minimum(
+        high_a, small_a, above_p, above_p_low, matched, matched_low, gamma, sharpness, kind
+    )
+    total, rest = add(least, least_low, c)
+    rest += penalty
+    p = total + rest
+    p_low = rest - (p - total)
+    u, u_low = add(high_b, small_b, x)
+    v, v_low = add(high, small, y)
+    least, least_low, penalty, by_p, by_u = minimum(p, p_low, u, u_low, v, v_low, gamma, sharpness, kind)
+    rest = least_low + penalty
+    value = least + rest
+    begun = tl.arange(0, LANES) <= t + k
+    if keep:
+        at = weights + k * (4 * LANES)
+        tl.store(at, by_a)
+        tl.store(at + LANES, by_b)
+        tl.store(at + 2 * LANES, tl.where(begun, by_p, 0.0))
+        tl.store(at + 3 * LANES, tl.where(begun, by_u, 1.0))
+    low = tl.where(begun, rest - (value - least), border_low)
+    return tl.where(begun, value, border), low, p, p_low, high_b, small_b
+
+
+@triton.jit(do_not_specialize=ARGUMENTS)
+def _backward(
+    grad, weights, rows, grad_cost, to_x, to_y, batch, strips, m, n, several: tl.constexpr, wide: tl.constexpr
+):
+    dtype: tl.constexpr = weights.dtype.element_ty
+    i_pair, i_order = place(rows, batch, strips, several)
+    i_strip = strips - 1 - i_order
+    follows, pair = i_order > 0, i_pair.to(tl.int64)
+    lane, row = tl.arange(0, LANES), rows_of(i_strip, wide)
+    giver = (lane == 0) & (i_strip > 0)
     grad += pair * m * n
     grad_cost += pair * m * n
-    drop_x += pair * m
-    drop_y += pair * n
-    to_x += pair * m
-    to_y += pair * n
-    p_d = both + pair * 2 * (m + 1) * width
-    p_p = p_d + (m + 1).to(tl.int64) * width
-    edge_u, edge_b, edge_a = edges + pair * 3 * width, edges + (pair * 3 + 1) * width, edges + (pair * 3 + 2) * width
-    for back in range(0, strips):
-        strip = strips - 1 - back
-        row = strip * LANES + lane + 1  # in the tables with their borders
-        inside = row <= m
-        x = tl.load(drop_x + row - 1, mask=inside, other=0.0).to(tl.float64)
-        own, above = row.to(tl.int64) * width, (row - 1).to(tl.int64) * width
-        none = tl.zeros([LANES], tl.float64)
-        # What the cells of the steps after pass on: by v and d in their own lane, by u, b and (a step later) a above.
-        by_v, by_d, by_above, by_b, by_a, sum_x = none, none, none, none, none, none
-        t = n + LANES  # a step before the first cell, whose P is then at the left
-        here = none  # P(i, j)
-        left, left_p, up, up_p = _neighbors(p_d, p_p, own, above, t, inside, n)
-        while t >= 0:
-            column = t - lane
-            real, border = inside & (column >= 1) & (column <= n), inside & (column == 0)
-            left_next, left_next_p, up_next, up_next_p = _neighbors(p_d, p_p, own, above, t - 1, inside, n)
-            y = tl.load(drop_y + column - 1, mask=real, other=0.0).to(tl.float64)
-            g = tl.load(grad + (row - 1).to(tl.int64) * n + column - 1, mask=real, other=0.0).to(tl.float64)
-            a, b, d = _weights(up_next, up_p, left_p, gamma, kind, dtype)
-            p, u, v = _weights(here, up + x, left + y, gamma, kind, dtype)
-            u = tl.where(border, 1.0, u)
-            bottom = (lane == LANES - 1) & (real | border)
-            from_below = tl.load(edge_u + column, mask=bottom, other=0.0)
-            from_below += tl.load(edge_a + column, mask=bottom, other=0.0)
-            e = g + by_v + _below(by_above, from_below)
-            e = tl.where(real | border, e, 0.0)
-            e_p = p * e + by_d + _below(by_b, tl.load(edge_b + column, mask=bottom, other=0.0))
-            e_p = tl.where(real, e_p, 0.0)
-            tl.store(grad_cost + (row - 1).to(tl.int64) * n + column - 1, e_p.to(dtype), mask=real)
-            by_v, by_u = tl.where(real, v * e, 0.0), tl.where(real | border, u * e, 0.0)
-            # Carried as one sum: Triton 3 miscompiles a loop that hands `by_a` on to a second variable.
-            by_above = by_u + by_a
-            by_a, by_b, by_d = a * e_p, b * e_p, d * e_p
-            sum_x += by_u
-            # Lanes of a step have columns of their own, and a pair has one warp: the sum has one order.
-            tl.atomic_add(to_y + column - 1, by_v, mask=real)
-            first = lane == 0
-            tl.store(edge_u + column, by_u, mask=first & (real | border))
-            tl.store(edge_b + column, by_b, mask=first & (real | border))
-            tl.store(edge_a + column - 1, by_a, mask=first & real)
-            here, left, left_p, up, up_p = left_p, left_next, left_next_p, up_next, up_next_p
-            t -= 1
-        tl.store(to_x + row - 1, sum_x, mask=inside)
-        tl.debug_barrier()
+    to_y += (pair * strips + i_strip) * n + lane
+    weights += (pair * strips + i_strip) * steps_of(n) * (4 * LANES) + lane
+    p_out = rows + 1 + (pair * strips + i_strip) * 2 * (n + 1)
+    p_in = p_out + 2 * (n + 1)  # of the row below: D from column −1, then P
+    # What the cells of the step after pass on: by v and d in their own lane, by u, b and (a step later) a to the lane
+    # above. Then the sums over a row, over a column, and over the row before the first strip, where D is a sum of ŷ.
+    z = tl.zeros([LANES], dtype)
+    by_v, by_d, to_above, by_b, by_a, below, below_p, x_sum, y_sum, top_sum = z, z, z, z, z, z, z, z, z, z
+    t = steps_of(n) - STEPS
+    column, real = cells(row, t, m, n)
+    b_grad = tl.load(grad + row * n + column, mask=real, other=0.0).to(dtype)
+    p = weights + t * (4 * LANES)
+    a0, a1, a2, a3, a4, a5, a6, a7 = steps_at(p, 4)
+    b0, b1, b2, b3, b4, b5, b6, b7 = steps_at(p + LANES, 4)
+    p0, p1, p2, p3, p4, p5, p6, p7 = steps_at(p + 2 * LANES, 4)
+    u0, u1, u2, u3, u4, u5, u6, u7 = steps_at(p + 3 * LANES, 4)
+    word = peek(p_in, t - LANES + 2, follows, n + 1, several, dtype)
+    word_p = peek(p_in + n + 1, t - LANES + 1, follows, n, several, dtype)
+    while t >= 0:
+        g0, g1, g2, g3, g4, g5, g6, g7 = columns(b_grad)
+        ahead, m_ahead = cells(row, t - STEPS, m, n)
+        b_grad = tl.load(grad + row * n + ahead, mask=m_ahead, other=0.0).to(dtype)
+        p = weights + tl.maximum(t - STEPS, 0) * (4 * LANES)
+        e0, e1, e2, e3, e4, e5, e6, e7 = steps_at(p, 4)
+        f0, f1, f2, f3, f4, f5, f6, f7 = steps_at(p + LANES, 4)
+        q0, q1, q2, q3, q4, q5, q6, q7 = steps_at(p + 2 * LANES, 4)
+        v0, v1, v2, v3, v4, v5, v6, v7 = steps_at(p + 3 * LANES, 4)
+        if several:
+            word = wait(word, p_in, t - LANES + 2, follows, n + 1, dtype)
+            word_p = wait(word_p, p_in + n + 1, t - LANES + 1, follows, n, dtype)
+            below, _ = read(word, dtype)
+            below_p, _ = read(word_p, dtype)
+            word = peek(p_in, t - STEPS - LANES + 2, follows, n + 1, several, dtype)
+            word_p = peek(p_in + n + 1, t - STEPS - LANES + 1, follows, n, several, dtype)
+        c7, by_v, by_d, h7, i7, by_a, x_sum, y_sum, top_sum = _step_back(
+            g7, t, 7, below, below_p, a7, b7, p7, u7, by_v, by_d, to_above, by_b, by_a, x_sum, y_sum, top_sum,
+            to_y, i_strip, n, several,
+        )  # fmt: skip
+        c6, by_v, by_d, h6, i6, by_a, x_sum, y_sum, top_sum = _step_back(
+            g6, t, 6, below, below_p, a6, b6, p6, u6, by_v, by_d, h7, i7, by_a, x_sum, y_sum, top_sum,
+            to_y, i_strip, n, several,
+        )  # fmt: skip
+        c5, by_v, by_d, h5, i5, by_a, x_sum, y_sum, top_sum = _step_back(
+            g5, t, 5, below, below_p, a5, b5, p5, u5, by_v, by_d, h6, i6, by_a, x_sum, y_sum, top_sum,
+            to_y, i_strip, n, several,
+        )  # fmt: skip
+        c4, by_v, by_d, h4, i4, by_a, x_sum, y_sum, top_sum = _step_back(
+            g4, t, 4, below, below_p, a4, b4, p4, u4, by_v, by_d, h5, i5, by_a, x_sum, y_sum, top_sum,
+            to_y, i_strip, n, several,
+        )  # fmt: skip
+        c3, by_v, by_d, h3, i3, by_a, x_sum, y_sum, top_sum = _step_back(
+            g3, t, 3, below, below_p, a3, b3, p3, u3, by_v, by_d, h4, i4, by_a, x_sum, y_sum, top_sum,
+            to_y, i_strip, n, several,
+        )  # fmt: skip
+        c2, by_v, by_d, h2, i2, by_a, x_sum, y_sum, top_sum = _step_back(
+            g2, t, 2, below, below_p, a2, b2, p2, u2, by_v, by_d, h3, i3, by_a, x_sum, y_sum, top_sum,
+            to_y, i_strip, n, several,
+        )  # fmt: skip
+        c1, by_v, by_d, h1, i1, by_a, x_sum, y_sum, top_sum = _step_back(
+            g1, t, 1, below, below_p, a1, b1, p1, u1, by_v, by_d, h2, i2, by_a, x_sum, y_sum, top_sum,
+            to_y, i_strip, n, several,
+        )  # fmt: skip
+        c0, by_v, by_d, h0, i0, by_a, x_sum, y_sum, top_sum = _step_back(
+            g0, t, 0, below, below_p, a0, b0, p0, u0, by_v, by_d, h1, i1, by_a, x_sum, y_sum, top_sum,
+            to_y, i_strip, n, several,
+        )  # fmt: skip
+        to_above, by_b = h0, i0
+        if several:
+            hand_over(p_out, t + 1, giver, n + 1, h0, h1, h2, h3, h4, h5, h6, h7, z, z, z, z, z, z, z, z)
+            hand_over(p_out + n + 1, t, giver, n, i0, i1, i2, i3, i4, i5, i6, i7, z, z, z, z, z, z, z, z)
+        column, real = cells(row, t, m, n)
+        tl.store(grad_cost + (row * n + column), tile(c0, c1, c2, c3, c4, c5, c6, c7), mask=real)
+        a0, a1, a2, a3, a4, a5, a6, a7 = e0, e1, e2, e3, e4, e5, e6, e7
+        b0, b1, b2, b3, b4, b5, b6, b7 = f0, f1, f2, f3, f4, f5, f6, f7
+        p0, p1, p2, p3, p4, p5, p6, p7 = q0, q1, q2, q3, q4, q5, q6, q7
+        u0, u1, u2, u3, u4, u5, u6, u7 = v0, v1, v2, v3, v4, v5, v6, v7
+        t -= STEPS
+    # Column −1 of the first lane is a step before the first.
+    e = by_v + shift_up(to_above, z, 0, False)
+    x_sum += tl.where(lane == 0, e, 0.0)
+    if several:
+        hand_over_one(p_out, giver, e + by_a)
+    row1 = i_strip * LANES + lane
+    tl.store(to_x + pair * m + row1, x_sum, mask=row1 < m)
+
+
+_launch_backward = Launcher(_backward)
 
 
 @triton.jit
-def _neighbors(p_d, p_p, own, above, t, inside, n):
-    """Load D and P at the left of the cells of step t, and above them, which the lane above has at its left."""
+def _step_back(
+    g, t, k: tl.constexpr, below, below_p, w_a, w_b, w_p, w_u, by_v, by_d, to_above, by_b, by_a, x_sum, y_sum, top_sum,
+    to_y, i_strip, n, several: tl.constexpr,
+):  # fmt: skip
+    """Collect E of D and of P in each lane; return the latter, its parts for the predecessors, and the sums."""
     lane = tl.arange(0, LANES)
-    column = t - lane
-    m_left = inside & (column >= 1) & (column <= n + 1)
-    left = tl.load(p_d + own + column - 1, mask=m_left, other=BORDER)
-    left_p = tl.load(p_p + own + column - 1, mask=m_left, other=BORDER)
-    m_top = (lane == 0) & (column >= 0) & (column <= n)
-    top = tl.load(p_d + above + column, mask=m_top, other=BORDER)
-    top_p = tl.load(p_p + above + column, mask=m_top, other=BORDER)
-    return left, left_p, _above(left, top), _above(left_p, top_p)
-
-
-@triton.jit
-def _weights(a, b, d, gamma, kind: tl.constexpr, dtype: tl.constexpr):
-    """Differentiate the minimum of three by each of them."""
-    if kind == HARD:
-        u = tl.where((a <= b) & (a <= d), 1.0, 0.0).to(tl.float64)
-        v = tl.where((b < a) & (b <= d), 1.0, 0.0).to(tl.float64)
-        w = tl.where((d < a) & (d < b), 1.0, 0.0).to(tl.float64)
-    else:
-        low = tl.minimum(tl.minimum(a, b), d)
-        r, s, z = _scaled(a - low, gamma, dtype), _scaled(b - low, gamma, dtype), _scaled(d - low, gamma, dtype)
-        e, f, g = tl.exp2(-LOG2E * r), tl.exp2(-LOG2E * s), tl.exp2(-LOG2E * z)
-        share = 1 / (e + f + g)
-        u, v, w = e * share, f * share, g * share
-        if kind == SMOOTH:
-            penalty = r * u + s * v + z * w
-            u, v, w = u * (1 - (r - penalty)), v * (1 - (s - penalty)), w * (1 - (z - penalty))
-        u, v, w = u.to(tl.float64), v.to(tl.float64), w.to(tl.float64)
-    return u, v, w
-
-
-@triton.jit
-def _minimum(a, b, d, gamma, kind: tl.constexpr, dtype: tl.constexpr):
-    low = tl.minimum(tl.minimum(a, b), d)
-    if kind == HARD:
-        low += 0 * (a + b + d)  # NaN where one of them is
-    else:
-        u, v, w = _scaled(a - low, gamma, dtype), _scaled(b - low, gamma, dtype), _scaled(d - low, gamma, dtype)
-        e, f, g = tl.exp2(-LOG2E * u), tl.exp2(-LOG2E * v), tl.exp2(-LOG2E * w)
-        total = e + f + g
-        penalty = (u * e + v * f + w * g) / total if kind == SMOOTH else -LN2 * tl.log2(total)
-        low += gamma * penalty.to(tl.float64)
-    return low
-
-
-@triton.jit
-def _scaled(above, gamma, dtype: tl.constexpr):
-    """Divide by γ; capped, since 0 times the border is 0."""
-    return tl.minimum(above / gamma, 10000.0, propagate_nan=tl.PropagateNan.ALL).to(dtype)
-
-
-@triton.jit
-def _above(x, first):
-    """Shift values down by a lane; the first lane gets `first`."""
-    lane = tl.arange(0, LANES)
-    return tl.where(lane == 0, first, tl.gather(x, tl.maximum(lane - 1, 0), 0))
-
-
-@triton.jit
-def _below(x, last):
-    """Shift values up by a lane; the last lane gets `last`."""
-    lane = tl.arange(0, LANES)
-    return tl.where(lane == LANES - 1, last, tl.gather(x, tl.minimum(lane + 1, LANES - 1), 0))
+    e = g + by_v + shift_up(to_above, below, k, several)
+    matched = w_p * e + by_d + shift_up(by_b, below_p, k, several)
+    matched = tl.where(lane <= t + k, matched, 0.0)
+    by_v, by_u = (1 - (w_p + w_u)) * e, w_u * e
+    to_above = by_u + by_a
+    by_a, by_b, by_d = w_a * matched, w_b * matched, (1 - (w_a + w_b)) * matched
+    y_sum = by_v + shift_up(y_sum, tl.zeros([LANES], e.dtype), k, False)
+    top_sum += to_above
+    tl.store(to_y + (t + k), y_sum + tl.where(i_strip == 0, top_sum, 0.0), mask=(lane == 0) & (t + k < n))
+    return matched, by_v, by_d, to_above, by_b, by_a, x_sum + by_u, y_sum, top_sum

@@ -1,4 +1,4 @@
-"""The whole loss of short pairs on a GPU, cost to cycle and back to its gradient, in one kernel.
+"""The whole loss of short pairs on a GPU, cost to cycle and back to its gradient, in one kernel; paths of many pairs.
 
 At the paper's twenty frames every step of the loss takes microseconds and launching it takes longer, so a program does
 one pair from end to end. It computes what `losses/gta.py` composes from `cost.py` and `recursion.py`,
@@ -15,6 +15,7 @@ and backwards, with G, G' the slopes of the loss in R, R' and E, E' their backwa
     ∂L/∂x_i = (Σ_j ∂L/∂s_ij ỹ_j − x̃_i Σ_j ∂L/∂s_ij s_ij)/‖x_i‖            and likewise for y
 """
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -25,8 +26,8 @@ from triton.language.extra.libdevice import mul_rn
 
 from inphase.align.cost import first_order_only
 from inphase.align.triton import Launcher, aligned, two_floats
-from inphase.align.triton.recursion_triton import BORDER, KINDS, low_size, sweep, sweep_back
-from inphase.align.triton.strips_triton import LANES, steps_of
+from inphase.align.triton.recursion_triton import KINDS, low_size, sweep, sweep_back
+from inphase.align.triton.tiles_triton import BORDER, LANES, steps_of
 
 DEPTH = tl.constexpr(32)  # embedding dimensions at a time
 TINY = tl.constexpr(1e-12)  # the least norm a vector is divided by, as in torch.nn.functional.normalize
@@ -301,3 +302,45 @@ def _log_softmax(values, real, axis: tl.constexpr):
     values = tl.where(real, values, float("-inf"))
     high = tl.expand_dims(tl.max(values, axis), axis)
     return values - high - tl.expand_dims(tl.log(tl.sum(tl.exp(values - high), axis)), axis)
+
+
+def path_similarity(tables: Tensor, similarity: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Average the similarity [B, M, N] of frames along the cheapest path through each hard table [B, M, N]; [B].
+
+    `rows` and `columns` [B] are the lengths of the pairs. As `path_numba.backtrack` does, of equal steps the diagonal
+    one is taken.
+    """
+    batch, m, n = tables.shape
+    found = torch.empty(batch, dtype=torch.float64, device=tables.device)
+    with torch.cuda.device(tables.device) if tables.is_cuda else nullcontext():
+        _trace[(-(-batch // 32),)](
+            tables.contiguous(), similarity.contiguous(), rows, columns, found, batch, m, n, num_warps=1
+        )
+    return found
+
+
+@triton.jit(do_not_specialize=["batch", "m", "n"])
+def _trace(tables, similarity, rows, columns, found, batch, m, n):
+    """Walk back through the tables of 32 pairs, one in each lane."""
+    pair = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    real = pair < batch
+    i = tl.load(rows + pair, mask=real, other=1) - 1
+    j = tl.load(columns + pair, mask=real, other=1) - 1
+    first = pair.to(tl.int64) * m * n
+    going, total, count = real, tl.zeros([LANES], tl.float64), tl.zeros([LANES], tl.float64)
+    while tl.sum(going.to(tl.int32), 0) > 0:
+        cell = first + i.to(tl.int64) * n + j
+        total += tl.load(similarity + cell, mask=going, other=0.0).to(tl.float64)
+        count += going.to(tl.float64)
+        inner = going & (i > 0) & (j > 0)
+        a = tl.load(tables + cell - n - 1, mask=inner, other=0.0)
+        b = tl.load(tables + cell - n, mask=inner, other=0.0)
+        d = tl.load(tables + cell - 1, mask=inner, other=0.0)
+        diagonal = inner & (a <= b) & (a <= d)
+        up = going & (i > 0) & ((j == 0) | ((b <= d) & inner))
+        up = diagonal | up
+        left = diagonal | (going & (j > 0) & (~up))
+        going = going & ((i > 0) | (j > 0))
+        i -= (up & going).to(tl.int32)
+        j -= (left & going).to(tl.int32)
+    tl.store(found + pair, total / count, mask=real)

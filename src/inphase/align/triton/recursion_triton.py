@@ -25,31 +25,32 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.language.extra.libdevice import fast_dividef
 
 from inphase.align.cost import first_order_only
 from inphase.align.triton import Launcher, two_floats
-from inphase.align.triton.strips_triton import (
+from inphase.align.triton.tiles_triton import (
+    BORDER,
     LANES,
+    LOG2E,
+    NEVER,
+    NEVER32,
     STEPS,
-    by_step,
+    cell,
     cells,
     columns,
-    hand_over,
-    peek,
-    place,
+    keep_low,
+    pack_word,
     read,
     rows_of,
+    shift_down,
+    shift_up,
     steps_of,
     tile,
-    wait,
+    tile_of_d,
+    weigh,
 )
 
-SMOOTH, SOFT, HARD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 KINDS = {"smooth": 0, "soft": 1, "hard": 2}
-BORDER = tl.constexpr(1e30)
-LOG2E = tl.constexpr(1.4426950408889634)
-LN2 = tl.constexpr(0.6931471805599453)
 # A kernel compiled for one size and one alignment serves all.
 ARGUMENTS = ["cost", "grad", "table", "grad_cost", "rows", "batch", "strips", "m", "n", "stride_b", "stride_m"]
 
@@ -183,9 +184,7 @@ def sweep(
         column, real = cells(row, t, m, n)
         tl.store(table + (row * n + column), tile(x0, x1, x2, x3, x4, x5, x6, x7), mask=real)
         if keep:
-            b_low = tile(y0, y1, y2, y3, y4, y5, y6, y7) * (64 / gamma)
-            b_low = tl.minimum(tl.maximum(b_low, -60000.0), 60000.0)  # finite beyond the table too
-            tl.store(low + by_step(t + tl.arange(0, STEPS)), b_low.to(tl.float16))
+            keep_low(low, t, tile(y0, y1, y2, y3, y4, y5, y6, y7), gamma)
 
 
 @triton.jit(do_not_specialize=ARGUMENTS)
@@ -223,7 +222,7 @@ def sweep_back(
     # begins a step before the tile of cells, and d and b of its last step are kept from the tile after.
     d, d_low, b, b_low = to_d, to_d, to_d, to_d
     t = (n + LANES - 1) // STEPS * STEPS
-    b_d, b_d_low = _tile_of_d(table, low, row, t - 1, m, n)
+    b_d, b_d_low = tile_of_d(table, low, row, t - 1, m, n)
     top, top_low = _top(table, low, i_strip, t - 1, n, edge, several, dtype)
     column, real = cells(row, t, m, n)
     b_grad = tl.load(grad + row * stride_m + column * stride_n, mask=real, other=0.0).to(dtype)
@@ -232,16 +231,16 @@ def sweep_back(
         g0, g1, g2, g3, g4, g5, g6, g7 = columns(b_grad)
         d0, d1, d2, d3, d4, d5, d6, d7 = columns(b_d)
         l0, l1, l2, l3, l4, l5, l6, l7 = columns(b_d_low)
-        a0, i0 = _above(d0, top, 0, several), _above(l0, top_low, 0, several)
-        a1, i1 = _above(d1, top, 1, several), _above(l1, top_low, 1, several)
-        a2, i2 = _above(d2, top, 2, several), _above(l2, top_low, 2, several)
-        a3, i3 = _above(d3, top, 3, several), _above(l3, top_low, 3, several)
-        a4, i4 = _above(d4, top, 4, several), _above(l4, top_low, 4, several)
-        a5, i5 = _above(d5, top, 5, several), _above(l5, top_low, 5, several)
-        a6, i6 = _above(d6, top, 6, several), _above(l6, top_low, 6, several)
-        a7, i7 = _above(d7, top, 7, several), _above(l7, top_low, 7, several)
+        a0, i0 = shift_down(d0, top, 0, several), shift_down(l0, top_low, 0, several)
+        a1, i1 = shift_down(d1, top, 1, several), shift_down(l1, top_low, 1, several)
+        a2, i2 = shift_down(d2, top, 2, several), shift_down(l2, top_low, 2, several)
+        a3, i3 = shift_down(d3, top, 3, several), shift_down(l3, top_low, 3, several)
+        a4, i4 = shift_down(d4, top, 4, several), shift_down(l4, top_low, 4, several)
+        a5, i5 = shift_down(d5, top, 5, several), shift_down(l5, top_low, 5, several)
+        a6, i6 = shift_down(d6, top, 6, several), shift_down(l6, top_low, 6, several)
+        a7, i7 = shift_down(d7, top, 7, several), shift_down(l7, top_low, 7, several)
         a0 = tl.where((lane == 0) & (i_strip == 0) & (t == 0), 0.0, a0)
-        b_d, b_d_low = _tile_of_d(table, low, row, t - 1 - STEPS, m, n)
+        b_d, b_d_low = tile_of_d(table, low, row, t - 1 - STEPS, m, n)
         top, top_low = _top(table, low, i_strip, t - 1 - STEPS, n, edge, several, dtype)
         ahead, m_ahead = cells(row, t - STEPS, m, n)
         b_grad = tl.load(grad + row * stride_m + ahead * stride_n, mask=m_ahead, other=0.0).to(dtype)
@@ -249,21 +248,21 @@ def sweep_back(
             word = wait(word, p_out + n, t - LANES + 1, follows, n, dtype)
             below, _ = read(word, dtype)
             word = peek(p_out + n, t - STEPS - LANES + 1, follows, n, several, dtype)
-        u, v, w = _weights(a7, i7, b, b_low, d, d_low, gamma, kind)
+        u, v, w = weigh(a7, i7, b, b_low, d, d_low, gamma, kind)
         e7, to_d, p7, to_a = _step_back(g7, below, 7, u, v, w, to_d, to_above, to_a, several)
-        u, v, w = _weights(a6, i6, a7, i7, d7, l7, gamma, kind)
+        u, v, w = weigh(a6, i6, a7, i7, d7, l7, gamma, kind)
         e6, to_d, p6, to_a = _step_back(g6, below, 6, u, v, w, to_d, p7, to_a, several)
-        u, v, w = _weights(a5, i5, a6, i6, d6, l6, gamma, kind)
+        u, v, w = weigh(a5, i5, a6, i6, d6, l6, gamma, kind)
         e5, to_d, p5, to_a = _step_back(g5, below, 5, u, v, w, to_d, p6, to_a, several)
-        u, v, w = _weights(a4, i4, a5, i5, d5, l5, gamma, kind)
+        u, v, w = weigh(a4, i4, a5, i5, d5, l5, gamma, kind)
         e4, to_d, p4, to_a = _step_back(g4, below, 4, u, v, w, to_d, p5, to_a, several)
-        u, v, w = _weights(a3, i3, a4, i4, d4, l4, gamma, kind)
+        u, v, w = weigh(a3, i3, a4, i4, d4, l4, gamma, kind)
         e3, to_d, p3, to_a = _step_back(g3, below, 3, u, v, w, to_d, p4, to_a, several)
-        u, v, w = _weights(a2, i2, a3, i3, d3, l3, gamma, kind)
+        u, v, w = weigh(a2, i2, a3, i3, d3, l3, gamma, kind)
         e2, to_d, p2, to_a = _step_back(g2, below, 2, u, v, w, to_d, p3, to_a, several)
-        u, v, w = _weights(a1, i1, a2, i2, d2, l2, gamma, kind)
+        u, v, w = weigh(a1, i1, a2, i2, d2, l2, gamma, kind)
         e1, to_d, p1, to_a = _step_back(g1, below, 1, u, v, w, to_d, p2, to_a, several)
-        u, v, w = _weights(a0, i0, a1, i1, d1, l1, gamma, kind)
+        u, v, w = weigh(a0, i0, a1, i1, d1, l1, gamma, kind)
         e0, to_d, p0, to_a = _step_back(g0, below, 0, u, v, w, to_d, p1, to_a, several)
         d, d_low, b, b_low, to_above = d0, l0, a0, i0, p0
         if several:
@@ -272,15 +271,6 @@ def sweep_back(
         column, real = cells(row, t, m, n)
         tl.store(grad_cost + (row * n + column), tile(e0, e1, e2, e3, e4, e5, e6, e7), mask=real)
         t -= STEPS
-
-
-@triton.jit
-def _tile_of_d(table, low, row, t, m, n):
-    """Load the left neighbors of a tile of cells, as high and low. Beyond the table low is arbitrary and not used."""
-    column, real = cells(row, t - 1, m, n)
-    high = tl.load(table + (row * n + column), mask=real, other=BORDER)
-    step = tl.minimum(tl.maximum(t - 1 + tl.arange(0, STEPS), 0), steps_of(n) - 1)
-    return high, tl.load(low + by_step(step)).to(high.dtype)
 
 
 @triton.jit
@@ -305,88 +295,74 @@ def _step(
     gamma, sharpness, kind: tl.constexpr, several: tl.constexpr,
 ):  # fmt: skip
     """Compute one cell in each lane from cost c and the previous step; return it and b, which is a of the next step."""
-    high_b, small_b = _above(high, top, k, several), _above(small, top_low, k, several)
-    ab = (high_a - high_b) + (small_a - small_b)
-    ad = (high_a - high) + (small_a - small)
-    bd = (high_b - high) + (small_b - small)
-    md = tl.minimum(ad, bd, propagate_nan=tl.PropagateNan.ALL)
-    lesser, lesser_low = tl.where(ab <= 0, high_a, high_b), tl.where(ab <= 0, small_a, small_b)
-    least, least_low = tl.where(md <= 0, lesser, high), tl.where(md <= 0, lesser_low, small)
-    # The sum of two floats and its exact rounding error.
-    total = least + c
-    part = total - least
-    rest = ((least - (total - part)) + (c - part)) + least_low
-    if kind == HARD:
-        rest += 0 * (ab + md)  # NaN, like the exponentials, where a predecessor is
-    else:
-        u, v, e, f = _exponentials(ab, md, sharpness)
-        if kind == SMOOTH:
-            rest += (gamma * LN2) * _ratio(u * e + v * f, 1 + e + f)
-        else:
-            rest -= (gamma * LN2) * tl.log2(1 + e + f)
-    value = total + rest
-    return value, rest - (value - total), high_b, small_b
+    high_b, small_b = shift_down(high, top, k, several), shift_down(small, top_low, k, several)
+    value, low = cell(c, high_a, small_a, high_b, small_b, high, small, gamma, sharpness, kind)
+    return value, low, high_b, small_b
 
 
 @triton.jit
 def _step_back(g, below, k: tl.constexpr, w_a, w_b, w_d, to_d, to_above, to_a, several: tl.constexpr):
     """Collect E in each lane from the gradient g and the step after; return it and its parts for a, b and d."""
-    e = g + to_d + _below(to_above, below, k, several)
+    e = g + to_d + shift_up(to_above, below, k, several)
     return e, w_d * e, w_b * e + to_a, w_a * e
 
 
 @triton.jit
-def _weights(high_a, low_a, high_b, low_b, high_d, low_d, gamma, kind: tl.constexpr):
-    """Take ∂R/∂a, ∂R/∂b and ∂R/∂d of one cell in each lane."""
-    unit = gamma / 64
-    ab = (high_a - high_b) + (low_a - low_b) * unit
-    a_first = ab <= 0
-    lesser, lesser_low = tl.where(a_first, high_a, high_b), tl.where(a_first, low_a, low_b)
-    md = (lesser - high_d) + (lesser_low - low_d) * unit
-    d_last = md <= 0
-    if kind == HARD:
-        least, middle, most = md * 0 + 1, md * 0, md * 0
+def place(rows, batch, strips, several: tl.constexpr):
+    """Find this program's pair and strip. Tickets are drawn in order, so the strip it waits for has already started."""
+    if several:
+        ticket = tl.atomic_add(rows, 1, sem="relaxed", scope="gpu").to(tl.int32)
+        tl.store(rows, 0, mask=ticket == batch * strips - 1)
     else:
-        u, v, e, f = _exponentials(ab, md, LOG2E / gamma)
-        least = _ratio(1 + e * 0, 1 + e + f)
-        middle, most = least * e, least * f
-        if kind == SMOOTH:
-            raised = 1 + LN2 * (u * middle + v * most)
-            least, middle, most = least * raised, middle * (raised - LN2 * u), most * (raised - LN2 * v)
-    lesser = tl.where(d_last, least, middle)
-    return tl.where(a_first, lesser, most), tl.where(a_first, most, lesser), tl.where(d_last, middle, least)
+        ticket = tl.program_id(0)
+    return ticket % batch, ticket // batch
 
 
 @triton.jit
-def _exponentials(ab, md, sharpness):
-    """Give u = (r − lo)/(γ log 2) and 2^(−u) of the two predecessors that are not the least.
+def peek(p_row, t, follows, n, several: tl.constexpr, dtype: tl.constexpr):
+    """Load columns t, t + 1, … of the row another strip hands over, one per lane: 0 where not written yet.
 
-    The first is d or the lesser of a and b, the second the greater of a and b. Capped, since 0 times the border is 0.
+    Beyond the row, or where no strip hands over, the value is 0, whose word is not 0.
     """
-    md *= sharpness
-    u = tl.minimum(tl.abs(md), 10000.0, propagate_nan=tl.PropagateNan.ALL)
-    above = tl.maximum(md, 0.0, propagate_nan=tl.PropagateNan.ALL)
-    v = tl.minimum(tl.abs(ab) * sharpness + above, 10000.0, propagate_nan=tl.PropagateNan.ALL)
-    return u, v, tl.exp2(-u), tl.exp2(-v)
+    nothing: tl.constexpr = NEVER if dtype == tl.float64 else NEVER32
+    word = tl.full([LANES], nothing, tl.int64)
+    if several:
+        column = t + tl.arange(0, LANES) % STEPS
+        word = tl.load(p_row + column, mask=follows & _within(column, n), other=nothing, volatile=True)
+    return word
 
 
 @triton.jit
-def _ratio(x, y):
-    """Divide by a number that is neither small nor large."""
-    return x / y if x.dtype == tl.float64 else fast_dividef(x, y)
-
-
-@triton.jit
-def _above(x, top, k: tl.constexpr, several: tl.constexpr):
-    """Shift values down by a lane; the first lane gets entry k of `top`, the row of the strip above."""
+def wait(word, p_row, t, follows, n, dtype: tl.constexpr):
+    """Wait until all columns are written; leave 0 behind."""
+    while tl.min((word != 0).to(tl.int32)) == 0:
+        word = peek(p_row, t, follows, n, True, dtype)
     lane = tl.arange(0, LANES)
-    first = tl.gather(top, tl.full([LANES], k, tl.int32), 0) if several else top
-    return tl.where(lane == 0, first, tl.gather(x, tl.maximum(lane - 1, 0), 0))
+    column = t + lane % STEPS
+    tl.store(p_row + column, tl.zeros([LANES], tl.int64), mask=follows & (lane < STEPS) & _within(column, n))
+    return word
 
 
 @triton.jit
-def _below(x, below, k: tl.constexpr, several: tl.constexpr):
-    """Shift values up by a lane; the last lane gets entry k of `below`, the row of the strip below."""
-    lane = tl.arange(0, LANES)
-    last = tl.gather(below, tl.full([LANES], k, tl.int32), 0) if several else below
-    return tl.where(lane == LANES - 1, last, tl.gather(x, tl.minimum(lane + 1, LANES - 1), 0))
+def hand_over(p_row, t, giver, n, x0, x1, x2, x3, x4, x5, x6, x7, y0, y1, y2, y3, y4, y5, y6, y7):
+    """Write the values of the giving lane at steps t, t + 1, …, as high and low."""
+    column = t - tl.arange(0, LANES)
+    tl.store(p_row + column, pack_word(x0, y0), mask=giver & _within(column, n))
+    tl.store(p_row + column + 1, pack_word(x1, y1), mask=giver & _within(column + 1, n))
+    tl.store(p_row + column + 2, pack_word(x2, y2), mask=giver & _within(column + 2, n))
+    tl.store(p_row + column + 3, pack_word(x3, y3), mask=giver & _within(column + 3, n))
+    tl.store(p_row + column + 4, pack_word(x4, y4), mask=giver & _within(column + 4, n))
+    tl.store(p_row + column + 5, pack_word(x5, y5), mask=giver & _within(column + 5, n))
+    tl.store(p_row + column + 6, pack_word(x6, y6), mask=giver & _within(column + 6, n))
+    tl.store(p_row + column + 7, pack_word(x7, y7), mask=giver & _within(column + 7, n))
+
+
+@triton.jit
+def hand_over_one(p_row, giver, x):
+    """Write one value of the giving lane to the start of a row."""
+    tl.store(p_row + tl.arange(0, LANES) * 0, pack_word(x, x * 0), mask=giver)
+
+
+@triton.jit
+def _within(column, n):
+    return column.to(tl.uint32) < n.to(tl.uint32)  # one comparison: negative numbers become large
