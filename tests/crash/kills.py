@@ -13,6 +13,7 @@ from tests.forked import MORE_MEMORY, Ended, call_forked, run_forked
 CPU_LIMIT = 120  # seconds; starting interpreters included
 RAY_MEMORY = 64 * 2**30  # bytes
 _NUMBERS = re.compile(r"[0-9a-f]{6,}|\d+")
+_PROBE = re.compile(r"tmp/[a-z0-9_]{8}")
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,11 @@ class Killer:
 
         Sockets of multiprocessing in the folder for temporary files are Python's own: they have random names, and
         processes that are started from a server, as here, leave them behind whether they are killed or not. So is the
-        lock of matplotlib's list of fonts, and the logs of Ray.
+        lock of matplotlib's list of fonts, the logs of Ray, and a file of eight letters by which `tempfile` tests its
+        folder and which it removes at once.
         """
-        names = {_NUMBERS.sub("#", str(path.relative_to(self._case))) for path in self._case.rglob("*")}
+        paths = [path.relative_to(self._case) for path in self._case.rglob("*")]
+        names = {_NUMBERS.sub("#", str(path)) for path in paths if not _PROBE.fullmatch(str(path))}
         return {name for name in names if not name.startswith(("tmp/pymp-", "tmp/ray/", "cache/matplotlib/"))}
 
 

@@ -102,6 +102,14 @@ def test_a_damaged_file_is_made_again(tmp_path: Path) -> None:
     assert len(read.reads) == 4
 
 
+def test_drafts_of_killed_writers_are_removed_where_all_is_cached(tmp_path: Path) -> None:
+    embed_videos(encoder(), [video("a")], read=read_pose, cache=tmp_path)
+    (folder,) = (tmp_path / "embeddings").iterdir()
+    (folder / ".a.safetensors.inphase-draft").mkdir()
+    embed_videos(encoder(), [video("a")], read=read_pose, cache=tmp_path)
+    assert not [*folder.glob(".*.inphase-draft")]
+
+
 def test_broken_videos_are_left_out_with_a_warning() -> None:
     bare = Video("no pose", "squat", "test", length=9)
     nan = video("nan")

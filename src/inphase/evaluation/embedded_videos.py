@@ -41,7 +41,14 @@ from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint
 from inphase.progress import Progress, stage_progress, summarize
 from inphase.runs import Run
-from inphase.storage.files import CHECKSUM, atomic_write, exclusive_lock, verify_checksum, write_checksum
+from inphase.storage.files import (
+    CHECKSUM,
+    atomic_write,
+    exclusive_lock,
+    sweep_drafts,
+    verify_checksum,
+    write_checksum,
+)
 from inphase.storage.settings import parse_json
 
 Label = TypeVar("Label", bound=np.generic)
@@ -216,8 +223,9 @@ class _CachedEmbeddings(ExitStack):
     """The embeddings of one encoder on disk; the folder is locked from the first write to the end."""
 
     def __init__(self, folder: Path) -> None:
-        """Take a folder; it is locked only when something is written."""
+        """Take a folder and remove drafts of killed writers; it is locked only when something is written."""
         super().__init__()
+        sweep_drafts(folder)
         self._folder, self._is_locked = folder, False
 
     def load(self, video: Video, length: int) -> EmbeddedVideo | None:
