@@ -3,6 +3,7 @@
 import inspect
 import io
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from rich.console import Console
 
 import inphase
-from inphase.cli import COMMANDS, load_command, options
+from inphase.cli import COMMANDS, load_command, options, share_cores
 from inphase.cli.corpora import DATASET_NAMES
 from inphase.cli.options import DEFAULT_EMBEDDING, view_command
 from inphase.data import DATASETS
@@ -128,6 +129,21 @@ def test_help_and_usage_errors_import_nothing_of_the_library(words: list[str]) -
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("file", "policy"), [("use", "passive"), ("corpora", "passive"), ("learn", None)])
+def test_waiting_threads_sleep_unless_the_user_or_training_wants_otherwise(
+    monkeypatch: pytest.MonkeyPatch, file: str, policy: str | None
+) -> None:
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, "")  # so that it is restored
+        monkeypatch.delenv(name)
+    share_cores(file)
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
+    assert os.environ.get("OMP_WAIT_POLICY") == policy
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "4")
+    share_cores(file)
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "4"
 
 
 def test_the_completion_script_holds_every_command(

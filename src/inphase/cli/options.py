@@ -1,5 +1,6 @@
 """Options that several commands share, how words are parsed, and how commands run, show progress and print results."""
 
+import gc
 import json
 import logging
 import os
@@ -207,7 +208,7 @@ def run(work: Callable[..., Any] | str, *arguments: Any, done: str = "", **optio
         workload = estimate_work(work.__name__ if callable(work) else work, videos, **options)
         if len(workload.frames) > min(workload.missing, 1):  # otherwise the command ends in an error at once
             print_line(str(workload), stderr=True)
-    function = work if callable(work) else getattr(inphase, work)
+    function = work if callable(work) else import_function(work)
     with show_progress() as progress:
         result = function(*arguments, progress=progress, **options)
         if out is not None and workload is None:
@@ -231,6 +232,19 @@ def run(work: Callable[..., Any] | str, *arguments: Any, done: str = "", **optio
     if not getattr(result, "whole", True):
         sys.exit(1)
     return result
+
+
+def import_function(name: str) -> Callable[..., Any]:
+    """Import a function of the library; imported modules are left out of the search for garbage."""
+    new = "torch" not in sys.modules
+    gc.disable()
+    try:
+        function: Callable[..., Any] = getattr(inphase, name)
+    finally:
+        gc.enable()
+    if new:
+        gc.freeze()  # each full collection would visit half a million objects that stay
+    return function
 
 
 def view_command(out: Path) -> str:
