@@ -15,12 +15,13 @@ from jsonschema import Draft202012Validator, ValidationError
 from rich.console import Console
 
 import inphase
-from inphase.cli import COMMANDS, load_command, options, share_cores
+from inphase.cli import COMMANDS, load_command, options
 from inphase.cli.corpora import DATASET_NAMES
 from inphase.cli.options import DEFAULT_EMBEDDING, view_command
 from inphase.data import DATASETS
 from inphase.playback import Playback, PlaybackMoment, Result, write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
+from inphase.progress import share_cores
 from tests.commands import SCHEMA, check_output, validator_of
 from tests.commands import type_command as run
 from tests.media.recordings import write_video
@@ -131,18 +132,18 @@ def test_help_and_usage_errors_import_nothing_of_the_library(words: list[str]) -
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(("file", "policy"), [("use", "passive"), ("corpora", "passive"), ("learn", None)])
+@pytest.mark.parametrize(("training", "policy"), [(False, "passive"), (True, None)])
 def test_waiting_threads_sleep_unless_the_user_or_training_wants_otherwise(
-    monkeypatch: pytest.MonkeyPatch, file: str, policy: str | None
+    monkeypatch: pytest.MonkeyPatch, training: bool, policy: str | None
 ) -> None:
     for name in ("OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY"):
         monkeypatch.setenv(name, "")  # so that it is restored
         monkeypatch.delenv(name)
-    share_cores(file)
+    share_cores(training=training)
     assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
     assert os.environ.get("OMP_WAIT_POLICY") == policy
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "4")
-    share_cores(file)
+    share_cores(training=training)
     assert os.environ["OPENBLAS_NUM_THREADS"] == "4"
 
 

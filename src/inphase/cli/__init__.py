@@ -75,7 +75,6 @@ def main() -> None:
     name = next((found for size in (2, 1) if (found := " ".join(words[:size])) in COMMANDS), None)
     if name is None:
         sys.exit(_help(words))
-    share_cores(COMMANDS[name].file)
     from inphase.cli.options import parse, print_error
 
     try:
@@ -94,17 +93,6 @@ def main() -> None:
     except KeyboardInterrupt:
         print_error("Interrupted. Finished files are kept; run the same command to resume.")
         sys.exit(INTERRUPTED)
-
-
-def share_cores(file: str) -> None:
-    """Let waiting threads sleep instead of spin; numpy and torch read these settings when they are imported.
-
-    Matrices in numpy are small here: two of its threads on busy cores took 50 times as long as one. Training keeps the
-    spinning threads of torch, since it has the cores to itself.
-    """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if file != "learn":
-        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def load_command(name: str) -> Callable[..., None]:

@@ -1,6 +1,5 @@
 """Options that several commands share, how words are parsed, and how commands run, show progress and print results."""
 
-import gc
 import json
 import logging
 import os
@@ -23,8 +22,7 @@ import tyro
 from tyro.conf import Positional, UseAppendAction, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
-import inphase
-from inphase.progress import Progress, Summary, ignore_progress
+from inphase.progress import Progress, Summary, ignore_progress, import_function, share_cores
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -115,6 +113,7 @@ OUTPUT_PARAMETER = Parameter(
 
 def parse(command: Callable[..., None], words: Sequence[str], *, name: str, example: str) -> None:
     """Parse the words after a command's name and call it; on --help print its help, on a usage error exit with 2."""
+    share_cores(training=command.__module__ == "inphase.cli.learn")  # before numpy and torch are imported
     about = cleandoc(command.__doc__ or "").partition("\nArgs:")[0].rstrip()
     about += f"\n\nExample:\n  inphase {name} {example}"
     tyro.cli(prepare(command), prog=f"inphase {name}", args=words, description=about)
@@ -232,19 +231,6 @@ def run(work: Callable[..., Any] | str, *arguments: Any, done: str = "", **optio
     if not getattr(result, "whole", True):
         sys.exit(1)
     return result
-
-
-def import_function(name: str) -> Callable[..., Any]:
-    """Import a function of the library; imported modules are left out of the search for garbage."""
-    new = "torch" not in sys.modules
-    gc.disable()
-    try:
-        function: Callable[..., Any] = getattr(inphase, name)
-    finally:
-        gc.enable()
-    if new:
-        gc.freeze()  # each full collection would visit half a million objects that stay
-    return function
 
 
 def view_command(out: Path) -> str:
