@@ -1,7 +1,14 @@
-"""What functions of the package report: progress while they run, and a summary of their result."""
+"""How commands run functions of the package: a process that leaves cores to others, progress, and a summary.
 
+Nothing here imports numpy or torch.
+"""
+
+import gc
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 # Called as progress(stage, done, total): `stage` names the work in a few words ("embedding a.mp4"), `done` of `total`
@@ -62,3 +69,23 @@ def describe_left_out(left_out: Mapping[Any, str]) -> list[str]:
         f"left out: {reason}" if str(name) in reason else f"left out: {name}: {reason}"
         for name, reason in left_out.items()
     ]
+
+
+def share_cores(*, training: bool) -> None:
+    """Let waiting threads sleep instead of spin; numpy and torch read these settings when they are imported.
+
+    Matrices in numpy are small here: two of its threads on busy cores took 50 times as long as one. Training keeps the
+    spinning threads of torch, since it has the cores to itself.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if not training:
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+def import_function(name: str) -> Callable[..., Any]:
+    """Import a function of `inphase`; later searches for garbage skip the imported modules."""
+    new = "torch" not in sys.modules
+    function: Callable[..., Any] = getattr(import_module("inphase"), name)
+    if new:
+        gc.freeze()  # each full collection would visit half a million objects that stay
+    return function

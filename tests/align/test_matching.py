@@ -1,3 +1,4 @@
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,8 @@ from numpy.typing import NDArray
 from inphase.align import dtw, matching
 from inphase.align.cost import contrastive_costs
 from inphase.align.matching import align_with_itself, match, match_many, pair_cost, subsequence_cost
-from inphase.align.numba.path_numba import backtrack
+from inphase.align.numba import path_numba
+from inphase.align.numba.path_numba import backtrack, hard_table
 from inphase.align.path import Alignment
 from tests.conftest import CUDA
 
@@ -87,6 +89,46 @@ def test_tables_filled_at_once_are_those_filled_one_by_one(kind: torch.dtype, fr
         assert one.shape == other.shape == (m, n)
         np.testing.assert_allclose(other, one, rtol=1e-12)
         np.testing.assert_array_equal(backtrack(other, n - 1, free_start), backtrack(one, n - 1, free_start))
+
+
+@pytest.mark.parametrize("free_start", [False, True])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_tables_and_paths_without_numba_are_those_of_the_kernels(
+    monkeypatch: pytest.MonkeyPatch, kind: type[np.floating[Any]], free_start: bool
+) -> None:
+    """Small whole costs have many ties, and some cells cannot be passed."""
+    rng = np.random.default_rng(3)
+    shapes = [(1, 1), (1, 9), (9, 1), (2, 2), (7, 30), (30, 7), *rng.integers(1, 24, (20, 2)).tolist()]
+    costs = [rng.integers(0, 4, shape).astype(kind) for shape in shapes]
+    for cost in costs[::3]:
+        cost[rng.random(cost.shape) < 0.2] = np.inf
+    found: dict[int, list[tuple[NDArray[Any], NDArray[Any]]]] = {}
+    for plain in (0, len(costs)):
+        monkeypatch.setattr(path_numba, "_tables", count())
+        monkeypatch.setattr(path_numba, "_paths", count())
+        monkeypatch.setattr(path_numba, "MAX_PLAIN_TABLES", plain)
+        tables = [hard_table(cost, free_start) for cost in costs]
+        found[plain] = [(table, backtrack(table, table.shape[1] - 1, free_start)) for table in tables]
+    for (table, path), (plain_table, plain_path) in zip(*found.values(), strict=True):
+        np.testing.assert_array_equal(plain_table, table)
+        np.testing.assert_array_equal(plain_path, path)
+        assert plain_path.dtype == path.dtype
+
+
+def test_many_tables_are_left_to_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    filled, fill = list[int](), path_numba.fill_diagonals
+
+    def count_cells(cost: NDArray[Any], free_start: bool) -> NDArray[Any]:
+        filled.append(cost.size)
+        return fill(cost, free_start)
+
+    monkeypatch.setattr(path_numba, "_tables", count())
+    monkeypatch.setattr(path_numba, "MAX_PLAIN_TABLES", 3)
+    monkeypatch.setattr(path_numba, "MAX_PLAIN_CELLS", 20)
+    monkeypatch.setattr(path_numba, "fill_diagonals", count_cells)
+    for size in (4, 5, 4, 4, 4):
+        hard_table(np.ones((size, size)), False)
+    assert filled == [16, 16, 16]
 
 
 def test_an_alignment_holds_what_it_was_found_by() -> None:

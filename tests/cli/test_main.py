@@ -3,6 +3,7 @@
 import inspect
 import io
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from inphase.cli.options import DEFAULT_EMBEDDING, view_command
 from inphase.data import DATASETS
 from inphase.playback import Playback, PlaybackMoment, Result, write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
+from inphase.progress import share_cores
 from tests.commands import SCHEMA, check_output, validator_of
 from tests.commands import type_command as run
 from tests.media.recordings import write_video
@@ -128,6 +130,21 @@ def test_help_and_usage_errors_import_nothing_of_the_library(words: list[str]) -
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("training", "policy"), [(False, "passive"), (True, None)])
+def test_waiting_threads_sleep_unless_the_user_or_training_wants_otherwise(
+    monkeypatch: pytest.MonkeyPatch, training: bool, policy: str | None
+) -> None:
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, "")  # so that it is restored
+        monkeypatch.delenv(name)
+    share_cores(training=training)
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
+    assert os.environ.get("OMP_WAIT_POLICY") == policy
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "4")
+    share_cores(training=training)
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "4"
 
 
 def test_the_completion_script_holds_every_command(

@@ -22,8 +22,7 @@ import tyro
 from tyro.conf import Positional, UseAppendAction, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
-import inphase
-from inphase.progress import Progress, Summary, ignore_progress
+from inphase.progress import Progress, Summary, ignore_progress, import_function, share_cores
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -114,6 +113,7 @@ OUTPUT_PARAMETER = Parameter(
 
 def parse(command: Callable[..., None], words: Sequence[str], *, name: str, example: str) -> None:
     """Parse the words after a command's name and call it; on --help print its help, on a usage error exit with 2."""
+    share_cores(training=command.__module__ == "inphase.cli.learn")  # before numpy and torch are imported
     about = cleandoc(command.__doc__ or "").partition("\nArgs:")[0].rstrip()
     about += f"\n\nExample:\n  inphase {name} {example}"
     tyro.cli(prepare(command), prog=f"inphase {name}", args=words, description=about)
@@ -207,7 +207,7 @@ def run(work: Callable[..., Any] | str, *arguments: Any, done: str = "", **optio
         workload = estimate_work(work.__name__ if callable(work) else work, videos, **options)
         if len(workload.frames) > min(workload.missing, 1):  # otherwise the command ends in an error at once
             print_line(str(workload), stderr=True)
-    function = work if callable(work) else getattr(inphase, work)
+    function = work if callable(work) else import_function(work)
     with show_progress() as progress:
         result = function(*arguments, progress=progress, **options)
         if out is not None and workload is None:

@@ -1,8 +1,12 @@
 """The hard path on the CPU, compiled by numba: the table of one cost, and the trace back through it.
 
 R(i, j) = c(i, j) + min(R(i−1, j−1), R(i−1, j), R(i, j−1)),    in float64 whatever the type of the cost
+
+The first few small tables of a process are filled and traced without numba, to the same values: compiling the kernels
+takes a second, loading them from the disk a third, and a command that aligns two videos needs about ten tables.
 """
 
+from itertools import count
 from typing import Any, cast
 
 import numpy as np
@@ -12,11 +16,15 @@ from inphase.align.numba import announce_compilation, compiled
 
 Floats = NDArray[np.float64]
 MAX_COPIED_CELLS = 2**20  # small costs share one type, so that one kernel is compiled
+# Tables that numpy fills, at a millisecond or two each, and paths that Python traces, before the kernels take over.
+MAX_PLAIN_TABLES, MAX_PLAIN_CELLS = 64, 2**16
 BORDER = 1e30  # finite: times a weight of 0 it is 0, and the difference of two is finite
 
 
 def hard_table(cost: NDArray[Any], free_start: bool) -> NDArray[np.float64]:
     """Accumulate one cost [M, N] by the hard minimum, in float64 whatever its type."""
+    if cost.size <= MAX_PLAIN_CELLS and next(_tables) < MAX_PLAIN_TABLES:
+        return fill_diagonals(cost, free_start)
     announce_compilation(scan)
     table = np.empty(cost.shape)
     scan(cost.astype(np.float64) if cost.size <= MAX_COPIED_CELLS else cost, table, free_start)
@@ -25,8 +33,28 @@ def hard_table(cost: NDArray[Any], free_start: bool) -> NDArray[np.float64]:
 
 def backtrack(table: NDArray[np.float64], end: int, free_start: bool) -> NDArray[np.int64]:
     """Walk from the last row, column `end`, to the start of the cheapest path through a hard table; [L, 2]."""
+    if table.size <= MAX_PLAIN_CELLS and next(_paths) < MAX_PLAIN_TABLES:
+        return np.array(walk_back(table.tolist(), end, free_start), np.int64)
     announce_compilation(_backtrack)
     return cast("NDArray[np.int64]", _backtrack(table, end, free_start))
+
+
+_tables, _paths = count(), count()
+
+
+def fill_diagonals(cost: NDArray[Any], free_start: bool) -> NDArray[np.float64]:
+    """Accumulate one cost [M, N] in numpy, diagonal by diagonal, to the values of `scan`."""
+    m, n = cost.shape
+    bordered = np.full((m + 1, n + 1), BORDER)
+    bordered[0, : n + 1 if free_start else 1] = 0.0
+    bordered[1:, 1:] = cost
+    cells = bordered.reshape(-1)  # of a diagonal every n-th; the row above lies n + 1 back
+    for k in range(m + n - 1):
+        top, bottom = max(1, k - n + 2), min(k + 1, m)  # rows of the diagonal
+        start, length = top * (n + 1) + k - top + 2, (bottom - top + 1) * n
+        a, b, d, here = (cells[at : at + length : n] for at in (start - n - 2, start - n - 1, start - 1, start))
+        here += np.minimum(np.minimum(a, b), d)
+    return np.ascontiguousarray(bordered[1:, 1:])
 
 
 @compiled
@@ -70,6 +98,22 @@ def scan(cost, table, free_start):
 def least(a, b):
     """Take the lesser of two numbers, NaN where either is."""
     return a if (a < b) | (a != a) else b
+
+
+def walk_back(table: list[list[float]], end: int, free_start: bool) -> list[tuple[int, int]]:
+    """Walk the path of `_backtrack` in Python."""
+    i, j = len(table) - 1, end
+    path = [(i, j)]
+    while i or (j and not (free_start and table[0][j - 1] >= 0.0)):
+        if i and j:
+            a, b, d = table[i - 1][j - 1], table[i - 1][j], table[i][j - 1]
+            diagonal = a <= b and a <= d
+            up, left = diagonal or b <= d, diagonal or not b <= d
+        else:
+            up, left = i > 0, i == 0
+        i, j = i - up, j - left
+        path.append((i, j))
+    return path[::-1]
 
 
 @compiled
