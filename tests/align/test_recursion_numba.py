@@ -30,8 +30,8 @@ def threads() -> Iterator[None]:
 
 @pytest.fixture(params=[True, False], ids=["kept", "recomputed"])
 def keep(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run with the weights of the backward pass kept, and with none kept."""
-    monkeypatch.setattr(recursion_numba, "MAX_KEPT_WEIGHTS", 10**9 if request.param else 0)
+    """Run with the state for the backward pass kept, and with none kept."""
+    monkeypatch.setattr(recursion_numba, "MAX_KEPT_STATE", 10**9 if request.param else 0)
 
 
 # Both sides keep float64 state: they differ by rounding, of the result where that is float32.
@@ -85,7 +85,7 @@ def test_buffers_are_written_before_they_are_read(
     monkeypatch.setattr(np, "empty", lambda *args, **options: undefined(empty(*args, **options)))
     monkeypatch.setattr(np, "empty_like", lambda *args, **options: undefined(empty_like(*args, **options)))
     results = both(cost, grad, kind, 0.1, free_start)
-    assert len(made) >= 3  # the table, edges, the gradient; and the weights where they are kept
+    assert len(made) >= 3  # the table, edges, the gradient; and the state where it is kept
     assert all(torch.equal(result, one) for result, one in zip(results, expected, strict=True))
 
 
@@ -155,7 +155,7 @@ def test_memory_is_left_to_the_next_call_and_never_shared_by_two(monkeypatch: py
     for table, (cost, grad), expected in zip(tables, given, alone, strict=True):
         assert torch.equal(torch.autograd.grad(table, cost, grad)[0], expected)
     (left,) = recursion_numba._spare_memory
-    assert accumulate(given[0][0]).grad_fn.weights[0].base is left  # type: ignore[union-attr]
+    assert accumulate(given[0][0]).grad_fn.kept[0].base is left  # type: ignore[union-attr]
 
 
 @pytest.mark.usefixtures("keep")

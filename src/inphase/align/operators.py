@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from inphase.align.cost import SECOND, first_order_only
-from inphase.align.numba.recursion_numba import KINDS, NO_WEIGHTS, cut_into_strips, launch_forward, over_pairs, run_back
+from inphase.align.numba.recursion_numba import KINDS, NO_STATE, cut_into_strips, launch_forward, over_pairs, run_back
 
 FORWARD_MODE = (
     "forward-mode derivatives of the DTW recursion are not available: use reverse mode, "
@@ -35,7 +35,7 @@ def _accumulate(cost: Tensor, kind: str, gamma: float, free_start: bool) -> tupl
     """Accumulate cost [B, M, N] into its table; the state is the kernel's own."""
     if cost.is_cpu:
         setting = KINDS[kind], gamma, free_start
-        parts = launch_forward(cost.detach().contiguous().numpy(), NO_WEIGHTS, setting)
+        parts = launch_forward(cost.detach().contiguous().numpy(), NO_STATE, setting)
         return torch.from_numpy(parts[0]), torch.from_numpy(parts[1])
     from inphase.align.triton import recursion_triton
 
@@ -50,7 +50,7 @@ def _accumulate_backward(
     if grad.is_cpu:
         given, edges = grad.detach().contiguous().numpy(), state.numpy()
         grad_cost = np.empty_like(given)
-        arrays = given, cost.detach().contiguous().numpy(), edges, NO_WEIGHTS, grad_cost
+        arrays = given, cost.detach().contiguous().numpy(), edges, NO_STATE, grad_cost
         over_pairs(run_back, arrays, (KINDS[kind], gamma))
         return torch.from_numpy(grad_cost)
     from inphase.align.triton import recursion_triton

@@ -8,9 +8,9 @@ With a, b, d the predecessors R(i−1, j−1), R(i−1, j), R(i, j−1) of a cel
     E(i, j) = G(i, j) + E(i+1, j+1) ∂R/∂a + E(i+1, j) ∂R/∂b + E(i, j+1) ∂R/∂d,   each ∂ taken at the successor
 
 `accumulate_reference` in `recursion.py` is the same in torch operations. Cells on one anti-diagonal do not depend on
-each other, so a pair is cut into strips of at most 96 rows ("lanes") and a strip is swept diagonal by diagonal: at step
-t lane r handles column t − r, which makes every inner loop a run over consecutive memory. Loops over lanes are
-functions of their own that read and write different buffers, or the compiler does not vectorize them.
+each other, so a pair is cut into strips of at most 64 rows ("lanes") and a strip is swept diagonal by diagonal: at step
+t lane r handles column t − r, so that eight cells of a diagonal are one vector. The backward pass takes the derivatives
+from R in float64, which the forward pass keeps, diagonal by diagonal, or which it accumulates again strip by strip.
 """
 
 import math
@@ -23,18 +23,29 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inphase.align.cost import first_order_only
-from inphase.align.numba import announce_compilation, compiled, exp2_for, log
-from inphase.align.numba.path_numba import BORDER, least, scan_pairs
+from inphase.align.numba import WIDTH as STEP
+from inphase.align.numba import (
+    announce_compilation,
+    compiled,
+    exp2_for,
+    inlined,
+    load,
+    log,
+    prefetch,
+    select,
+    store,
+    transpose,
+)
+from inphase.align.numba.path_numba import BORDER, scan_pairs
 
 SMOOTH, SOFT, HARD = 0, 1, 2
 KINDS = {"smooth": SMOOTH, "soft": SOFT, "hard": HARD}
-LANES, MANY_LANES, MANY_ROWS = 32, 96, 129  # rows swept together, of short sequences and of those with many rows
-ONE = np.uintp(1)
-STEP = 8  # lanes are taken in eights: one AVX-512 or two AVX2 registers of float64
-BLOCK = 128  # diagonals laid out at a time: 32 KiB, so that rows far apart in memory are read in long runs
-MAX_KEPT_WEIGHTS = 750_000  # up to here, 6 MB, the weights of the backward pass are kept; beyond, recomputed
-NO_WEIGHTS = np.empty((0,) * 5)
-CELLS_PER_THREAD = 30_000  # about 0.3 ms of work; a thread costs 0.05 ms
+MAX_LANES = 64  # rows swept together
+AHEAD = 6  # diagonals that are fetched before the backward pass reads them: caches do not expect descending rows
+BLOCK = 256  # diagonals laid out at a time: 64 KiB, so that rows far apart in memory are read in long runs
+MAX_KEPT_STATE = 5_000_000  # up to here, 40 MB, the state is kept for the backward pass; beyond, recomputed
+NO_STATE = np.empty((0,) * 4)
+CELLS_PER_THREAD = 50_000  # about 0.3 ms of work; a thread costs 0.05 ms
 
 
 def accumulate(cost: Tensor, kind: str, gamma: float, free_start: bool) -> Tensor:
@@ -46,7 +57,7 @@ def accumulate(cost: Tensor, kind: str, gamma: float, free_start: bool) -> Tenso
         table = np.empty_like(values)
         over_pairs(scan_pairs, (values, table), (free_start,))
     else:
-        table, _ = launch_forward(values, NO_WEIGHTS, (KINDS[kind], gamma, free_start))
+        table, _ = launch_forward(values, NO_STATE, (KINDS[kind], gamma, free_start))
     return torch.from_numpy(table)
 
 
@@ -54,13 +65,13 @@ class _AccumulateNumba(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, cost: Tensor, kind: int, gamma: float, free_start: bool) -> Tensor:
         cost = cost.detach().contiguous()
-        weights = make_weights(*cost.shape, states=3)
-        table, ctx.edges = launch_forward(cost.numpy(), weights, (kind, gamma, free_start))
-        ctx.weights, ctx.setting = [], (kind, gamma)
-        if weights is NO_WEIGHTS:
+        state = make_state(*cost.shape, tables=1)
+        table, ctx.edges = launch_forward(cost.numpy(), state, (kind, gamma, free_start))
+        ctx.kept, ctx.setting = [], (kind, gamma)
+        if state is NO_STATE:
             ctx.save_for_backward(cost)
         else:
-            ctx.weights.append(weights)
+            ctx.kept.append(state)
             # For a possible second backward pass. `save_for_backward` would add 2 µs to calls of about 80 µs.
             ctx.cost, ctx.version = cost, cost._version
         return torch.from_numpy(table)
@@ -68,17 +79,17 @@ class _AccumulateNumba(torch.autograd.Function):
     @staticmethod
     @first_order_only
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        given, weights = grad.contiguous().numpy(), take(ctx.weights)
+        given, state = grad.contiguous().numpy(), take(ctx.kept)
         grad_cost = np.empty_like(given)
-        cost = given if weights is not NO_WEIGHTS else _cost_of(ctx).numpy()  # not read where there are weights
-        over_pairs(run_back, (given, cost, ctx.edges, weights, grad_cost), ctx.setting)
-        if weights is not NO_WEIGHTS:
-            reuse(weights)
+        cost = given if state is not NO_STATE else _cost_of(ctx).numpy()  # not read where the state was kept
+        over_pairs(run_back, (given, cost, ctx.edges, state, grad_cost), ctx.setting)
+        if state is not NO_STATE:
+            reuse(state)
         return torch.from_numpy(grad_cost), None, None, None
 
 
 def _cost_of(ctx: Any) -> Tensor:
-    """Return the cost, to recompute weights that were not stored or whose memory was reused after a backward pass."""
+    """Return the cost, to recompute state that was not kept or whose memory was reused after a backward pass."""
     if ctx.saved_tensors:
         return cast("Tensor", ctx.saved_tensors[0])
     if ctx.cost._version != ctx.version:
@@ -86,53 +97,53 @@ def _cost_of(ctx: Any) -> Tensor:
     return cast("Tensor", ctx.cost)
 
 
-# Memory for weights, passed from one call to the next: new pages from the system can take as long as filling them.
+# Memory for the state, passed from one call to the next: new pages from the system can take as long as filling them.
 _spare_memory: list[NDArray[np.float64]] = []
 
 
-def make_weights(batch: int, m: int, n: int, *, states: int) -> NDArray[np.float64]:
-    """Allocate the derivatives of every cell, [B, strip, which, t, r], unless they exceed MAX_KEPT_WEIGHTS.
+def make_state(batch: int, m: int, n: int, *, tables: int) -> NDArray[np.float64]:
+    """Allocate the diagonals of tables in float64, [B, strip, t + 2, table · r], unless they exceed MAX_KEPT_STATE.
 
-    Of the plain recursion they are ∂R/∂a, ∂R/∂b and ∂R/∂d. Entry r = lanes stands for the row after the strip.
+    The first two diagonals are the border; the first of lanes + 1 columns is the row before the strip.
     """
     strips, lanes = cut_into_strips(m)
-    shape = batch, strips, states, n + lanes + 1, lanes + 1
+    shape = batch, strips, n + lanes + 1, tables * (lanes + 1)
     size = math.prod(shape)
-    if size > MAX_KEPT_WEIGHTS:
-        return NO_WEIGHTS
+    if size > MAX_KEPT_STATE:
+        return NO_STATE
     memory = take(_spare_memory)
     return (memory if memory.size >= size else np.empty(size))[:size].reshape(shape)
 
 
-def reuse(weights: NDArray[np.float64]) -> None:
-    """Leave the memory of weights to the next call."""
-    _spare_memory[:] = [cast("NDArray[np.float64]", weights.base)]
+def reuse(state: NDArray[np.float64]) -> None:
+    """Leave the memory of a state to the next call."""
+    _spare_memory[:] = [cast("NDArray[np.float64]", state.base)]
 
 
 def take(arrays: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Pop the last array, so that no other thread uses it, or return `NO_WEIGHTS`."""
+    """Pop the last array, so that no other thread uses it, or return `NO_STATE`."""
     try:
         return arrays.pop()
     except IndexError:
-        return NO_WEIGHTS
+        return NO_STATE
 
 
 def launch_forward(
-    cost: NDArray[Any], weights: NDArray[np.float64], setting: tuple[int, float, bool]
+    cost: NDArray[Any], state: NDArray[np.float64], setting: tuple[int, float, bool]
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Fill the table of cost [B, M, N], its weights unless they are `NO_WEIGHTS`, and the row before each strip."""
+    """Fill the table of cost [B, M, N], its state unless that is `NO_STATE`, and the row before each strip."""
     batch, m, n = cost.shape
     strips, lanes = cut_into_strips(m)
     table = np.empty_like(cost)
     # The row before each strip, from column −1 on: all that a strip needs of the strips before it.
     edges = np.empty((batch, strips + 1, n + lanes + 1))
-    over_pairs(_forward, (cost, table, edges, weights), setting)
+    over_pairs(_forward, (cost, table, edges, state), setting)
     return table, edges
 
 
 def cut_into_strips(rows: int) -> tuple[int, int]:
     """Cut rows into as few strips as the lanes allow, no wider than needed."""
-    strips = -(-rows // (LANES if rows < MANY_ROWS else MANY_LANES))
+    strips = -(-rows // MAX_LANES)
     lanes = -(-rows // strips)
     return strips, -(-lanes // STEP) * STEP
 
@@ -156,7 +167,7 @@ def over_pairs(kernel: Any, arrays: tuple[NDArray[Any], ...], setting: tuple[Any
 
 
 @compiled
-def _forward(cost, table, edges, weights, first, last, kind, gamma, free_start):
+def _forward(cost, table, edges, kept, first, last, kind, gamma, free_start):
     _, m, n = cost.shape
     lanes = edges.shape[2] - n - 1
     size = min(BLOCK, n + lanes - 1), lanes
@@ -169,109 +180,100 @@ def _forward(cost, table, edges, weights, first, last, kind, gamma, free_start):
         for number in range(edges.shape[1] - 1):
             top, bottom = number * lanes, min(number * lanes + lanes, m)
             edge, next_edge = edges[pair, number], edges[pair, number + 1]
-            rows, out = cost[pair, top:bottom], table[pair, top:bottom]
-            if len(weights) > 0:
-                _weigh(rows, edge, next_edge, out, costs, values, recent, weights[pair, number], kind, gamma)
-            else:
-                _sweep(rows, edge, next_edge, out, costs, values, recent, kind, gamma)
+            state = kept[pair, number] if len(kept) > 0 else recent
+            _sweep(cost[pair, top:bottom], edge, next_edge, table[pair, top:bottom], costs, values, state, kind, gamma)
 
 
 @compiled
-def run_back(grad, cost, edges, weights, grad_cost, first, last, kind, gamma):
+def _sweep(cost, edge, next_edge, table, block, values, state, kind, gamma):
+    """Accumulate the rows of one strip; `state` holds the diagonals, all of them or the last three."""
+    n, lanes = cost.shape[1], block.shape[1]
+    state[:2] = BORDER
+    state[0, 0] = edge[0]
+    first, second, third = 0, 1, 2
+    for start in range(0, n + lanes - 1, BLOCK):
+        stop = min(start + BLOCK, n + lanes - 1)
+        skew(cost, block, start, stop, BORDER)
+        for t in range(start, stop):
+            older, newer, current = state[first], state[second], state[third]
+            begin, end = active(t, n, lanes)
+            newer[0] = edge[t + 1]
+            outline(current, begin, end, lanes)
+            c, out = block[t - start], values[t - start]
+            for r in range(begin, end, STEP):
+                value = load(c, r) + minimum(load(older, r), load(newer, r), load(newer, r + 1), out, kind, gamma)
+                store(current, r + 1, value)
+                store(out, r, value)
+            if t >= lanes - 1:
+                next_edge[t - lanes + 2] = current[lanes]
+            first, second, third = second, third, third + 1 if third + 1 < len(state) else 0
+        unskew(values, table, start, stop)
+
+
+@compiled
+def run_back(grad, cost, edges, kept, grad_cost, first, last, kind, gamma):
     """Run the gradients of pairs `first` to `last` back from their tables to their costs."""
     _, m, n = grad.shape
     lanes = edges.shape[2] - n - 1
     steps = n + lanes - 1
     size = min(BLOCK, steps), lanes
-    block, values, recent = np.empty(size, grad.dtype), np.empty(size, grad.dtype), np.empty((3, lanes + 1))
-    kept = len(weights) > 0
-    own = np.empty((3, 1 if kept else steps + 2, lanes + 1))
-    # Gradients that a strip passes to the row before it, from column −1.
-    below, above = np.empty(steps + 2), np.empty(steps + 2)
+    block, values = np.empty(size, grad.dtype), np.empty(size, grad.dtype)
+    passed = np.empty((3, lanes + 1))
+    own = np.empty((0 if len(kept) > 0 else steps + 2, lanes + 1))
+    across = np.empty(n)  # gradients that a strip passes to the row before it
     for pair in range(first, last):
-        below[:] = 0.0
+        across[:] = 0.0
         for number in range(edges.shape[1] - 2, -1, -1):
             top, bottom = number * lanes, min(number * lanes + lanes, m)
-            if not kept:  # sweep the strip again: in a large batch that costs less than the memory
+            if len(kept) == 0:  # sweep the strip again: in a large batch that costs less than the memory
                 rows, edge, none = cost[pair, top:bottom], edges[pair, number], grad_cost[pair, :0]
-                _weigh(rows, edge, edges[pair, number + 1], none, block, values, recent, own, kind, gamma)
-            by = weights[pair, number] if kept else own
-            by_a, by_b, by_d = by[0], by[1], by[2]
-            above[:], recent[:] = 0.0, 0.0
-            older, newer, current = recent[0], recent[1], recent[2]  # E of diagonals t + 2, t + 1 and t
-            for stop in range(steps, 0, -BLOCK):
-                start = max(0, stop - BLOCK)
-                skew(grad[pair, top:bottom], block, start, stop, 0.0)
-                for t in range(stop - 1, start - 1, -1):
-                    newer[lanes] = below[max(0, t - lanes + 2)]
-                    g, out, (begin, end) = block[t - start], values[t - start], _active(t, n, lanes)
-                    _gather(g, by_a[t + 2], by_b[t + 1], by_d[t + 1], older, newer, current, out, begin, end)
-                    if begin == 0:  # lane 0 passes on to the row before the strip: by b to column t, by a to t − 1
-                        above[t + 1] += by_b[t, 0] * current[0]
-                        above[t] += by_a[t, 0] * current[0]
-                    older, newer, current = newer, current, older
-                unskew(values, grad_cost[pair, top:bottom], start, stop)
-            below, above = above, below
+                _sweep(rows, edge, edges[pair, number + 1], none, block, values, own, kind, gamma)
+            state = kept[pair, number] if len(kept) > 0 else own
+            _sweep_back(
+                grad[pair, top:bottom], state, across, grad_cost[pair, top:bottom], block, values, passed, kind, gamma
+            )
 
 
 @compiled
-def _sweep(cost, edge, next_edge, table, block, values, recent, kind, gamma):
-    """Accumulate the rows of one strip."""
-    n, lanes = cost.shape[1], block.shape[1]
-    recent[:] = BORDER
-    older, newer, current = recent[0], recent[1], recent[2]
-    for start in range(0, n + lanes - 1, BLOCK):
-        stop = min(start + BLOCK, n + lanes - 1)
-        skew(cost, block, start, stop, BORDER)
-        for t in range(start, stop):
-            older[0], newer[0] = edge[t], edge[t + 1]
-            c, out, (begin, end) = block[t - start], values[t - start], _active(t, n, lanes)
-            if kind == SMOOTH:
-                smooth_cells(c, older, newer, current, out, begin, end, gamma)
-            elif kind == SOFT:
-                soft_cells(c, older, newer, current, out, begin, end, gamma)
-            else:
-                hard_cells(c, older, newer, current, out, begin, end)
-            if t >= lanes - 1:
-                next_edge[t - lanes + 2] = current[lanes]
-            older, newer, current = newer, current, older
-        unskew(values, table, start, stop)
+def _sweep_back(grad, state, across, grad_cost, block, values, passed, kind, gamma):
+    """Run the gradient of one strip back; `across` comes from the row after it and leaves for the row before it."""
+    n, lanes = grad.shape[1], block.shape[1]
+    passed[:] = 0.0
+    to_above, to_a, to_d = passed[0], passed[1], passed[2]
+    for stop in range(n + lanes - 1, 0, -BLOCK):
+        start = max(0, stop - BLOCK)
+        skew(grad, block, start, stop, 0.0)
+        for t in range(stop - 1, start - 1, -1):
+            older, newer, early = state[t], state[t + 1], state[max(0, t - AHEAD)]
+            begin, end = active(t, n, lanes)
+            to_above[lanes] = across[t - lanes + 1] if t >= lanes - 1 else 0.0
+            g, out = block[t - start], values[t - start]
+            for r in range(begin, end, STEP):
+                prefetch(early, r)
+                by_a, by_b, by_d = weights(load(older, r), load(newer, r), load(newer, r + 1), out, kind, gamma)
+                e = load(g, r) + load(to_d, r) + load(to_above, r + 1)
+                store(out, r, e)
+                store(to_above, r, load(to_a, r) + by_b * e)
+                store(to_a, r, by_a * e)
+                store(to_d, r, by_d * e)
+            if t < n:
+                across[t] = to_above[0]
+        unskew(values, grad_cost, start, stop)
 
 
-@compiled
-def _weigh(cost, edge, next_edge, table, block, values, recent, weights, kind, gamma):
-    """Accumulate the rows of one strip and keep how each cell depends on its predecessors."""
-    n, lanes = cost.shape[1], block.shape[1]
-    by_a, by_b, by_d = weights[0], weights[1], weights[2]
-    for by in (by_a, by_b, by_d):  # lanes that have ended, and the row after the strip
-        by[n:] = 0.0
-        by[:, lanes] = 0.0
-    by_b[:, lanes] = 1.0
-    recent[:] = BORDER
-    older, newer, current = recent[0], recent[1], recent[2]
-    for start in range(0, n + lanes - 1, BLOCK):
-        stop = min(start + BLOCK, n + lanes - 1)
-        skew(cost, block, start, stop, BORDER)
-        for t in range(start, stop):
-            older[0], newer[0] = edge[t], edge[t + 1]
-            c, out, (begin, end) = block[t - start], values[t - start], _active(t, n, lanes)
-            a, b, d = by_a[t], by_b[t], by_d[t]
-            if kind == SMOOTH:
-                smooth_weights(c, older, newer, current, out, a, b, d, begin, end, gamma)
-            elif kind == SOFT:
-                soft_weights(c, older, newer, current, out, a, b, d, begin, end, gamma)
-            else:
-                hard_weights(c, older, newer, current, out, a, b, d, begin, end)
-            if t >= lanes - 1:
-                next_edge[t - lanes + 2] = current[lanes]
-            older, newer, current = newer, current, older
-        unskew(values, table, start, stop)
+@inlined
+def active(t, n, lanes):
+    """Bound the lanes that have a cell at step t, rounded out to whole vectors."""
+    return max(0, t - n + 1) // STEP * STEP, min(lanes, (t // STEP + 1) * STEP)
 
 
-@compiled
-def _active(t, n, lanes):
-    """Bound the lanes that have a cell at step t, rounded out to whole vectors; unsigned, or indexing would branch."""
-    return np.uintp(max(0, t - n + 1) // STEP * STEP), np.uintp(min(lanes, (t // STEP + 1) * STEP))
+@inlined
+def outline(current, begin, end, lanes):
+    """Write what vectors read beside those of a step: the lane before them, and those that begin at the next step."""
+    current[begin] = BORDER
+    if end < lanes:
+        for r in range(end + 1, end + STEP + 1):
+            current[r] = BORDER
 
 
 @compiled
@@ -283,117 +285,82 @@ def skew(rows, diagonals, start, stop, fill):
         diagonals[:] = fill
     for r in range(height):
         begin, end = max(start, r), min(stop, n + r)
-        row, lane = rows[r, begin - r :], diagonals[begin - start :, r]
-        for k in range(end - begin):
-            lane[k] = row[k]
+        first, last = _tiles(r, height, n, start, stop)
+        if r % STEP == 0:
+            for t in range(first, last, STEP):
+                transpose(rows, r * n + t - r, n - 1, diagonals, (t - start) * lanes + r, lanes)
+        for t in range(begin, min(first, end)):
+            diagonals[t - start, r] = rows[r, t - r]
+        for t in range(max(begin, last), end):
+            diagonals[t - start, r] = rows[r, t - r]
 
 
 @compiled
 def unskew(diagonals, rows, start, stop):
     """Undo `skew`."""
     height, n = rows.shape
+    lanes = diagonals.shape[1]
     for r in range(height):
         begin, end = max(start, r), min(stop, n + r)
-        row, lane = rows[r, begin - r :], diagonals[begin - start :, r]
-        for k in range(end - begin):
-            row[k] = lane[k]
+        first, last = _tiles(r, height, n, start, stop)
+        if r % STEP == 0:
+            for t in range(first, last, STEP):
+                transpose(diagonals, (t - start) * lanes + r, lanes, rows, r * n + t - r, n - 1)
+        for t in range(begin, min(first, end)):
+            rows[r, t - r] = diagonals[t - start, r]
+        for t in range(max(begin, last), end):
+            rows[r, t - r] = diagonals[t - start, r]
 
 
 @compiled
-def smooth_cells(cost, older, newer, current, out, begin, end, gamma):
-    """Accumulate the cells of one step by smoothMin."""
+def _tiles(r, height, n, start, stop):
+    """Bound the steps, in eights, at which row r and the seven beside it in a vector all have a cell."""
+    top = r // STEP * STEP
+    if top + STEP > height:
+        return stop, stop
+    first = max(start, top + STEP)
+    return first, first + max(0, min(stop, n + top) - first) // STEP * STEP
+
+
+@inlined
+def minimum(a, b, d, like, kind, gamma):
+    """Take the minimum of three numbers with the precision of the array `like`."""
+    if kind == HARD:
+        return _least(_least(a, b), d)
     scale = -1.0 / (gamma * math.log(2.0))
-    for r in range(begin, end):
-        a, b, d = older[r], newer[r], newer[r + ONE]
-        # Sorted, so that one of the three exponentials is 1 and need not be computed.
-        less, more = (a if a <= b else b), (b if a <= b else a)
-        low, rest = (less if less <= d else d), (d if less <= d else less)
-        u, v = rest - low, more - low
-        e, f = exp2_for(u * scale, out[r]), exp2_for(v * scale, out[r])
-        value = cost[r] + (low + (u * e + v * f) * (1.0 / (1.0 + e + f)))
-        current[r + ONE] = out[r] = value
+    # Sorted, so that one of the three exponentials is 1 and need not be computed.
+    less, more = select(a < b, a, b), select(a < b, b, a)
+    low, rest = select(less < d, less, d), select(less < d, d, less)
+    u, v = rest - low, more - low
+    e, f = exp2_for(u * scale, like), exp2_for(v * scale, like)
+    if kind == SOFT:
+        return low - gamma * log(1.0 + e + f)
+    return low + (u * e + v * f) * (1.0 / (1.0 + e + f))
 
 
-@compiled
-def smooth_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end, gamma):
-    """Accumulate the cells of one step by smoothMin, and keep their derivatives."""
+@inlined
+def weights(a, b, d, like, kind, gamma):
+    """Take the derivatives of the minimum by a, b and d."""
+    if kind == HARD:
+        other = select(b < d, b, d)
+        by_b = select((b < a) & (b <= d), 1.0, 0.0)
+        return select(a <= other, 1.0, 0.0), by_b, select((d < a) & (d < b), 1.0, 0.0)
     scale, sharpness = -1.0 / (gamma * math.log(2.0)), 1.0 / gamma
-    for r in range(begin, end):
-        a, b, d = older[r], newer[r], newer[r + ONE]
-        less, more = (a if a <= b else b), (b if a <= b else a)
-        low, rest = (less if less <= d else d), (d if less <= d else less)
-        u, v = rest - low, more - low
-        e, f = exp2_for(u * scale, out[r]), exp2_for(v * scale, out[r])
-        share = 1.0 / (1.0 + e + f)
-        penalty = (u * e + v * f) * share
-        value = cost[r] + (low + penalty)
-        current[r + ONE] = out[r] = value
-        # The derivatives by the least, by d or the lesser of a and b, and by the greater of these.
-        by_low, slope = share * (1.0 + penalty * sharpness), share * sharpness
+    less, more = select(a < b, a, b), select(a < b, b, a)
+    low, rest = select(less < d, less, d), select(less < d, d, less)
+    u, v = rest - low, more - low
+    e, f = exp2_for(u * scale, like), exp2_for(v * scale, like)
+    share = 1.0 / (1.0 + e + f)
+    # By the least, by d or the lesser of a and b, and by the greater of these.
+    by_low, by_rest, by_more = share, share * e, share * f
+    if kind == SMOOTH:
+        slope = share * sharpness
+        by_low = share + (u * e + v * f) * share * slope
         by_rest, by_more = e * (by_low - u * slope), f * (by_low - v * slope)
-        by_less = by_low if less <= d else by_rest
-        by_d[r] = by_rest if less <= d else by_low
-        by_a[r] = by_less if a <= b else by_more
-        by_b[r] = by_more if a <= b else by_less
+    by_less, by_d = select(less < d, by_low, by_rest), select(less < d, by_rest, by_low)
+    return select(a < b, by_less, by_more), select(a < b, by_more, by_less), by_d
 
 
-@compiled
-def soft_cells(cost, older, newer, current, out, begin, end, gamma):
-    """Accumulate the cells of one step by min^γ."""
-    scale = -1.0 / (gamma * math.log(2.0))
-    for r in range(begin, end):
-        a, b, d = older[r], newer[r], newer[r + ONE]
-        less, more = (a if a < b else b), (b if a < b else a)
-        low, rest = (less if less < d else d), (d if less < d else less)
-        e, f = exp2_for((rest - low) * scale, out[r]), exp2_for((more - low) * scale, out[r])
-        value = cost[r] + (low - gamma * log(1.0 + e + f))
-        current[r + ONE] = out[r] = value
-
-
-@compiled
-def soft_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end, gamma):
-    """Accumulate the cells of one step by min^γ, and keep their derivatives."""
-    scale = -1.0 / (gamma * math.log(2.0))
-    for r in range(begin, end):
-        a, b, d = older[r], newer[r], newer[r + ONE]
-        less, more = (a if a < b else b), (b if a < b else a)
-        low, rest = (less if less < d else d), (d if less < d else less)
-        e, f = exp2_for((rest - low) * scale, out[r]), exp2_for((more - low) * scale, out[r])
-        total = 1.0 + e + f
-        share = 1.0 / total
-        value = cost[r] + (low - gamma * log(total))
-        current[r + ONE] = out[r] = value
-        by_less = share if less < d else share * e
-        by_d[r] = share * e if less < d else share
-        by_a[r] = by_less if a < b else share * f
-        by_b[r] = share * f if a < b else by_less
-
-
-@compiled
-def hard_cells(cost, older, newer, current, out, begin, end):
-    """Accumulate the cells of one step by the minimum."""
-    for r in range(begin, end):
-        a, b, d = older[r], newer[r], newer[r + ONE]
-        value = cost[r] + least(least(a, b), d)
-        current[r + ONE] = out[r] = value
-
-
-@compiled
-def hard_weights(cost, older, newer, current, out, by_a, by_b, by_d, begin, end):
-    """Accumulate the cells of one step by the minimum, and keep their derivatives."""
-    for r in range(begin, end):
-        a, b, d = older[r], newer[r], newer[r + ONE]
-        value = cost[r] + least(least(a, b), d)
-        current[r + ONE] = out[r] = value
-        other = b if b < d else d
-        by_a[r] = 1.0 if a <= other else 0.0
-        by_b[r] = 1.0 if (b < a) & (b <= d) else 0.0
-        by_d[r] = 1.0 if (d < a) & (d < b) else 0.0
-
-
-@compiled
-def _gather(grad, by_a, by_b, by_d, older, newer, current, out, begin, end):
-    for r in range(begin, end):
-        e = grad[r] + by_a[r + ONE] * older[r + ONE] + by_b[r + ONE] * newer[r + ONE] + by_d[r] * newer[r]
-        current[r] = e
-        out[r] = e
+@inlined
+def _least(a, b):
+    return select((a < b) | (a != a), a, b)  # NaN where either is
