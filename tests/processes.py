@@ -22,13 +22,17 @@ FORK_SERVER = multiprocessing.get_context("forkserver")
 FORK_SERVER.set_forkserver_preload(
     [
         "av",
+        "av.subtitles",
+        "docstring_parser",
         "faiss",
         "inphase.apps.align_videos",
         "inphase.cli",
+        "inphase.cli.options",
         "inphase.corpus.align_corpus",
         "inphase.corpus.embed_corpus",
         "inphase.corpus.store_search",
         "inphase.evaluation.evaluate",
+        "inphase.stage.raster_numba",
         "inphase.training.fitting",
         "inphase.viewer.page",
         "jinja2",
@@ -39,6 +43,8 @@ FORK_SERVER.set_forkserver_preload(
         "pytest",
         "sklearn.svm",
         "torch.utils.tensorboard",
+        "typeguard",
+        "tyro",
     ]
 )
 Result = TypeVar("Result")
