@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from inphase.evaluation.evaluate import choose_data
 from inphase.models import AudioEncoder, PoseEncoder, save_encoder
 from inphase.runs import Run
 
@@ -38,3 +39,16 @@ def test_a_run_loads_its_recipe_and_its_encoders(tmp_path: Path) -> None:
     run.recipe_file.write_text("[run\n")
     with pytest.raises(ValueError, match=r"recipe\.toml is not valid TOML"):
         _ = run.recipe
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("data = 3", r"recipe\.toml: data must be a table \[data\], got 3"),
+        ('[data]\nname = "folder"\nroot = 3', r"recipe\.toml: data\.root must be the path of a folder, got 3"),
+    ],
+)
+def test_a_damaged_recipe_of_a_run_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "recipe.toml").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        choose_data(tmp_path)

@@ -69,7 +69,11 @@ class Run:
         """The tables of the recipe."""
         if not self.recipe_file.is_file():
             raise ValueError(f"{self.folder} holds no {self.recipe_file.name}: name the folder of a run")
-        return read_toml(self.recipe_file)
+        tables = read_toml(self.recipe_file)
+        for name, table in tables.items():
+            if not isinstance(table, dict):
+                raise ValueError(f"{self.recipe_file}: {name} must be a table [{name}], got {table!r:.80}")
+        return tables
 
     def encoder(self, *, device: torch.device | str = "cpu") -> Encoder:
         """Load the encoder of video, in evaluation mode."""

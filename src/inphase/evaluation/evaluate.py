@@ -388,6 +388,9 @@ def choose_data(
     options = dict(run.recipe.get("data", {}) if text else {})
     own_name, own_root, own_store = (options.pop(key, None) for key in ("name", "root", "store"))
     options.pop("split", None)
+    for key, value in (("root", own_root), ("store", own_store)):
+        if value is not None and not isinstance(value, str):
+            raise ValueError(f"{run.recipe_file}: data.{key} must be the path of a folder, got {value!r:.80}")
     if name is None and own_name is None:
         raise ValueError(f"{folder} has no recipe that names its data: name a data set and its folder")
     if name is not None and name != own_name:
