@@ -19,21 +19,9 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 # The media that browsers play, by file ending. The viewer serves nothing else: no page, no script, no SVG.
-VIDEO_TYPES = {
-    ".mp4": "video/mp4",
-    ".m4v": "video/mp4",
-    ".mov": "video/mp4",
-    ".webm": "video/webm",
-    ".ogv": "video/ogg",
-}
-AUDIO_TYPES = {
-    ".wav": "audio/wav",
-    ".mp3": "audio/mpeg",
-    ".m4a": "audio/mp4",
-    ".ogg": "audio/ogg",
-    ".opus": "audio/ogg",
-    ".flac": "audio/flac",
-}
+VIDEO_TYPES = dict.fromkeys((".mp4", ".m4v", ".mov"), "video/mp4") | {".webm": "video/webm", ".ogv": "video/ogg"}
+AUDIO_TYPES = {".wav": "audio/wav", ".mp3": "audio/mpeg", ".m4a": "audio/mp4", ".flac": "audio/flac"}
+AUDIO_TYPES |= dict.fromkeys((".ogg", ".opus"), "audio/ogg")
 IMAGE_TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
 
 # A part accepts arrays of any number type and stores the type of its annotation.

@@ -10,8 +10,7 @@ from triton.language.extra.libdevice import fast_dividef
 
 SMOOTH, SOFT, HARD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 BORDER = tl.constexpr(1e30)
-LOG2E = tl.constexpr(1.4426950408889634)
-LN2 = tl.constexpr(0.6931471805599453)
+LOG2E, LN2 = tl.constexpr(1.4426950408889634), tl.constexpr(0.6931471805599453)
 LANES = tl.constexpr(32)
 STEPS = tl.constexpr(8)  # columns of a tile
 
@@ -76,8 +75,7 @@ def tile(x0, x1, x2, x3, x4, x5, x6, x7):
 
 
 # A signaling NaN, which arithmetic never yields: values are handed over with its bits flipped, so never as 0.
-NEVER = tl.constexpr(0x7FF4000000000000)
-NEVER32 = tl.constexpr(0x7FA0000000000000)
+NEVER, NEVER32 = tl.constexpr(0x7FF4000000000000), tl.constexpr(0x7FA0000000000000)
 
 
 @triton.jit
