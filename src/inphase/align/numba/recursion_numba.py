@@ -269,7 +269,7 @@ def active(t, n, lanes):
 
 @inlined
 def outline(current, begin, end, lanes):
-    """Write what vectors read beside those of a step: the lane before them, and those that begin at the next step."""
+    """Write the border beside the active lanes of a step: the lane before them, and the eight after them."""
     current[begin] = BORDER
     if end < lanes:
         for r in range(end + 1, end + STEP + 1):
