@@ -1,6 +1,6 @@
 """Embeddings, and `embed`, which streams a recording of any length through an encoder in bounded memory."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -110,7 +110,20 @@ def embed(
     clock = np.concatenate(times) if times else np.empty(0)
     if not found:
         raise ValueError(f"none of {len(clock)} frames has its full context {context.offsets}: set edges to 'mirror'")
-    return Embedding(np.concatenate(values), clock[window.first : window.first + found], encoder.modality)
+    clock = clock[window.first : window.first + found]
+    return encoder.center(Embedding(np.concatenate(values), clock, encoder.modality))
+
+
+def join_routes(parts: Sequence[NDArray[np.float32]], routes: Sequence[Route]) -> NDArray[np.float32]:
+    """Join the rows of routes, [T, width] each, as unit vectors in which each has a share of its length² / β."""
+    scaled = [part / np.float32(np.sqrt(route.beta)) for part, route in zip(parts, routes, strict=True)]
+    return unit_rows(np.concatenate(scaled, axis=1))
+
+
+def unit_rows(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Normalize rows to unit length; rows of zeros stay zeros."""
+    rows: NDArray[np.float32] = values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
+    return rows
 
 
 def rate_of(times: NDArray[np.float64]) -> float | None:
@@ -198,7 +211,7 @@ class _Window:
             frames = np.arange(self._next, min(stop, self._next + self._batch))
             wanted = context_frames(frames, length=self._received, context=self._context) - self._begin
             rows = torch.from_numpy(wanted).to(self._device)
-            vectors = self._encoder.combine(self._features[rows])
+            vectors = self._encoder.describe(self._features[rows])
             self._next += len(frames)
             yield vectors.float().cpu().numpy()
 

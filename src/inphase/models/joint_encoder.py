@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from inphase.models.embedding import Embedding, Route
+from inphase.models.embedding import Embedding, Route, join_routes, unit_rows
 from inphase.models.encoder import Encoder
-from inphase.models.motion_encoder import PooledFeatures
 
 # The parts of a joint encoder, in the order of their columns.
 PARTS = ("pose", "image")
@@ -64,34 +63,24 @@ class JointEncoder(Encoder):
             "pose": np.ones(len(clock)) if visible is None else visible.mean(1),
             "image": np.full(len(clock), float(image is not None and not is_still(image))),
         }
-        columns, routes = [], []
+        columns: list[NDArray[np.float32]] = []
         for name, part in self.parts.items():
-            embedding = given[name]
+            embedding, routes = given[name], routes_of(part)
             if embedding is not None and len(embedding) != len(clock):
                 raise ValueError(f"{len(embedding)} frames by {name} and {len(clock)} by image cannot be joined")
+            weight = np.sqrt(support[name])[:, None].astype(np.float32)
             if embedding is None:
-                values = np.zeros((len(clock), dimension_of(part)), np.float32)
+                columns += [np.zeros((len(clock), route.width), np.float32) for route in routes]
             else:
-                rows = embedding.values if part.normalizes else _unit_rows(embedding.values)
-                values = rows * np.sqrt(support[name] / part.beta)[:, None].astype(np.float32)
-            columns.append(values)
-            routes.append(Route(values.shape[1], part.beta))
+                edges = np.cumsum([route.width for route in routes])[:-1]
+                columns += [unit_rows(rows) * weight for rows in np.split(embedding.values, edges, axis=1)]
         shown = None if pose is None else pose.pose
-        return Embedding(
-            _unit_rows(np.concatenate(columns, axis=1)), clock, self.modality, pose=shown, routes=tuple(routes)
-        )
+        return Embedding(join_routes(columns, self.routes), clock, self.modality, pose=shown, routes=self.routes)
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of its embeddings."""
-        return tuple(Route(dimension_of(part), part.beta) for part in self.parts.values())
-
-
-def _unit_rows(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Normalize rows to unit length; rows of zeros stay zeros."""
-    lengths = np.linalg.norm(values, axis=1, keepdims=True)
-    rows: NDArray[np.float32] = values / np.maximum(lengths, 1e-12)
-    return rows
+        """The routes of its parts."""
+        return tuple(route for part in self.parts.values() for route in routes_of(part))
 
 
 def is_still(embedding: Embedding) -> bool:
@@ -105,11 +94,9 @@ def has_route(embedding: Embedding, number: int) -> bool:
     return bool(embedding.values[:, begin : begin + embedding.routes[number].width].any())
 
 
-def dimension_of(encoder: Encoder) -> int:
-    """Return the number of columns of an encoder's embeddings."""
-    if isinstance(encoder, PooledFeatures):
-        return encoder.channels * encoder.grid**2
-    return int(encoder.config["dimension"])
+def routes_of(encoder: Encoder) -> tuple[Route, ...]:
+    """Return the routes of an encoder's embeddings; all columns are one if it names none."""
+    return encoder.routes or (Route(int(encoder.config["dimension"]), encoder.beta),)
 
 
 def _build(part: Encoder | Mapping[str, Any]) -> Encoder:
