@@ -29,9 +29,10 @@ from numpy.typing import NDArray
 from inphase.align.cost import BETA
 from inphase.align.matching import match, pair_cost
 from inphase.align.path import Alignment, shortest_path, soft_posterior
+from inphase.apps.sessions import find_period
 from inphase.media.recording import NamedVideo
 from inphase.models.embed_videos import EmbeddedVideos, change_density
-from inphase.models.embedding import Embedding, find_period, rate_of
+from inphase.models.embedding import Embedding, rate_of
 from inphase.models.joint_encoder import PARTS
 from inphase.playback.document import Judgment
 from inphase.pose.body import compare_motion

@@ -1,20 +1,25 @@
-"""Body pose and images together: the vectors of two encoders in one; each clip uses the modalities it supports.
+"""Encoders whose vectors join several routes, each with a cost of its own that `inphase.align.matching` adds up.
+
+`JointEncoder` joins body pose and images; each clip uses the modalities it supports.
 
 Pose and images often fail on different clips: pose where the person is tiny, hidden or mistaken for another, images
-where the camera moves or others do. The two parts of a row are the routes of its embedding; `inphase.align.matching`
-adds up their costs. A frame supports pose as far as joints are visible in it; a clip without a person has zeros there
-and follows its images, whatever the other clips show. A clip in whose images nothing moves has zeros in the other part.
+where the camera moves or others do. A frame supports pose as far as joints are visible in it; a clip without a person
+has zeros there and follows its images, whatever the other clips show. A clip in whose images nothing moves has zeros in
+the other part. `MotionAppearanceEncoder` joins the motion in images and what they show.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from inphase.models.embedding import Embedding, Route, join_routes, unit_rows
+from inphase.models.embedding import Embedding, Route, subtract_mean, unit_rows
 from inphase.models.encoder import Encoder
+from inphase.models.motion_encoder import MotionEncoder, PooledFeatures
 
 # The parts of a joint encoder, in the order of their columns.
 PARTS = ("pose", "image")
@@ -72,8 +77,7 @@ class JointEncoder(Encoder):
             if embedding is None:
                 columns += [np.zeros((len(clock), route.width), np.float32) for route in routes]
             else:
-                edges = np.cumsum([route.width for route in routes])[:-1]
-                columns += [unit_rows(rows) * weight for rows in np.split(embedding.values, edges, axis=1)]
+                columns += [rows * weight for rows in split_routes(embedding.values, routes)]
         shown = None if pose is None else pose.pose
         return Embedding(join_routes(columns, self.routes), clock, self.modality, pose=shown, routes=self.routes)
 
@@ -81,6 +85,52 @@ class JointEncoder(Encoder):
     def routes(self) -> tuple[Route, ...]:
         """The routes of its parts."""
         return tuple(route for part in self.parts.values() for route in routes_of(part))
+
+
+class MotionAppearanceEncoder(MotionEncoder):
+    """Embed images by their motion, and by what they show as a second, untrained route.
+
+    The features of a frame without their mean over the recording find moments that the trained head confuses. They
+    have a quarter of its weight: more of it misleads single pairs (docs/lab/both.md).
+    """
+
+    has_appearance: ClassVar[bool] = True
+    weight: ClassVar[float] = 0.25
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Motion and appearance."""
+        motion, shown = int(self.config["dimension"]), self.channels * self.grid**2
+        return Route(motion, self.beta), Route(shown, PooledFeatures.beta)
+
+    def describe(self, features: Tensor) -> Tensor:
+        """Return the trained vectors and the features of the frames themselves: [N, C, K, grid, grid] → [N, D]."""
+        own = self.context.offsets.index(0)
+        return torch.cat([self.combine(features), features[:, own].flatten(1)], 1)
+
+    def center(self, embedding: Embedding) -> Embedding:
+        """Subtract the mean over the recording from the features, and join both routes."""
+        motion, shown = np.split(embedding.values, [self.routes[0].width], axis=1)
+        # The cost of a pair is weighted by the squared lengths of both sides.
+        parts = [motion, subtract_mean(shown) * np.float32(self.weight**0.25)]
+        return replace(embedding, values=join_routes(parts, self.routes), routes=self.routes)
+
+
+def join_routes(parts: Sequence[NDArray[np.float32]], routes: Sequence[Route]) -> NDArray[np.float32]:
+    """Join the vectors of routes, [T, width] each: unit rows in which each has a share of its squared length / β."""
+    scaled = [part / np.float32(np.sqrt(route.beta)) for part, route in zip(parts, routes, strict=True)]
+    return unit_rows(np.concatenate(scaled, axis=1))
+
+
+def split_routes(values: NDArray[np.float32], routes: Sequence[Route]) -> list[NDArray[np.float32]]:
+    """Split joint vectors [T, D] into those of their routes; of each frame the longest has length 1."""
+    edges = np.cumsum([route.width for route in routes])[:-1]
+    parts = [
+        part * np.float32(np.sqrt(route.beta))
+        for part, route in zip(np.split(values, edges, axis=1), routes, strict=True)
+    ]
+    longest = np.max([np.linalg.norm(part, axis=1, keepdims=True) for part in parts], axis=0)
+    return [part / np.maximum(longest, 1e-12) for part in parts]
 
 
 def is_still(embedding: Embedding) -> bool:

@@ -9,20 +9,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from inphase.media.sampling import Edges
 from inphase.models.backbone import build_backbone
-from inphase.models.embedding import Embedding, Route, join_routes
+from inphase.models.embedding import Embedding, Route, subtract_mean
 from inphase.models.encoder import Encoder, Modality, compute_maps, finish, unit
 from inphase.storage.settings import Grid, Offsets, Pixels, Width, Widths
-
-# The temperature of untrained features: cosines of what is left without the mean are small (docs/lab/transfer.md).
-APPEARANCE_BETA = 0.05
 
 
 class GridFeatures(Encoder):
@@ -77,11 +72,6 @@ class GridFeatures(Encoder):
         """Average the backbone's maps over the cells of the grid."""
         return F.adaptive_avg_pool2d(compute_maps(self.backbone, frames), self.grid)
 
-    @property
-    def appearance_route(self) -> Route:
-        """The features themselves as a part of embeddings."""
-        return Route(self.channels * self.grid**2, APPEARANCE_BETA)
-
     def _require_context(self, features: Tensor) -> None:
         if features.shape[1] != len(self.context.offsets):
             raise ValueError(f"this encoder takes {len(self.context.offsets)} context frames, got {features.shape[1]}")
@@ -90,7 +80,8 @@ class GridFeatures(Encoder):
 class PooledFeatures(GridFeatures):
     """Embed images [B, T, 1, H, W, 3] in [−1, 1] by EfficientNet-Lite0, averaged over `grid` × `grid` cells."""
 
-    beta: ClassVar[float] = APPEARANCE_BETA
+    # Cosines of what is left without the mean are small (docs/lab/transfer.md).
+    beta: ClassVar[float] = 0.05
 
     def __init__(self, *, size: int = 112, grid: int = 3, weights: str | None = "published") -> None:
         """Load the published weights; if `weights` is None, none."""
@@ -102,32 +93,23 @@ class PooledFeatures(GridFeatures):
         """Return the features of the frame itself, which `center` normalizes: [N, 1, …] → [N, D]."""
         return features[:, 0].flatten(1)
 
-    @property
-    def routes(self) -> tuple[Route, ...]:
-        """Its only route, for the temperature."""
-        return (self.appearance_route,)
-
     def center(self, embedding: Embedding) -> Embedding:
         """Subtract the mean over the recording from its frames and normalize the rest to unit length."""
         return replace(embedding, values=subtract_mean(embedding.values), routes=self.routes)
 
-
-def subtract_mean(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Subtract the mean of rows [T, D] and normalize the rest to unit length."""
-    rest = rows - rows.mean(0)
-    length = np.linalg.norm(rest, axis=1, keepdims=True)
-    # A single frame or a still recording has no rest: every frame gets the same unit vector.
-    still = np.full_like(rest, 1 / np.sqrt(rest.shape[1]))
-    units: NDArray[np.float32] = np.where(length > 1e-6, rest / np.maximum(length, 1e-6), still)
-    return units
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Its only route, for the temperature."""
+        return (Route(self.channels * self.grid**2, self.beta),)
 
 
 class MotionEncoder(GridFeatures):
     """Embed images [B, T, C, H, W, 3] in [−1, 1] by the differences between each context frame and the next.
 
-    Dropout, [linear, batch norm, ReLU] for each of `hidden` widths, linear, L2. Only the head trains. With `appearance`
-    the frame's own features are a second, untrained route of embeddings: what trained motion misses, they may show.
+    Dropout, [linear, batch norm, ReLU] for each of `hidden` widths, linear, L2. Only the head trains.
     """
+
+    has_appearance: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -143,19 +125,15 @@ class MotionEncoder(GridFeatures):
         dimension: Width = 128,
         dropout: float = 0.3,
         normalize: bool = True,
-        appearance: bool = False,
     ) -> None:
         """Build both parts."""
         images: dict[str, Any] = {"backbone": backbone, "weights": weights, "size": size, "grid": grid}
         super().__init__(context=context, edges=edges, rate=rate, normalize=normalize, **images)
         if len(context) < 2:
             raise ValueError(f"motion needs at least two context frames, got {tuple(context)}")
-        if appearance and (0 not in context or not normalize):
-            raise ValueError(f"appearance needs normalize and offset 0 in the context, got {tuple(context)}")
+        if self.has_appearance and (0 not in context or not normalize):
+            raise ValueError(f"appearance needs normalize and the offset 0 in the context, got {tuple(context)}")
         self.config |= {"hidden": list(hidden), "dimension": dimension, "dropout": dropout}
-        self.appearance = appearance
-        if appearance:  # left out by default, as `normalize`
-            self.config["appearance"] = True
         width = (len(context) - 1) * self.channels * grid * grid
         layers: list[nn.Module] = [nn.Dropout(dropout)]
         for after in hidden:
@@ -166,25 +144,6 @@ class MotionEncoder(GridFeatures):
     def combine(self, features: Tensor) -> Tensor:
         """Embed the motion in the features of frames and their context: [N, C, K, grid, grid] → [N, D]."""
         return finish(self.head(self.motion(features).flatten(1)), normalize=self.normalizes)
-
-    @property
-    def routes(self) -> tuple[Route, ...]:
-        """Motion and appearance, where both are given."""
-        return (Route(self.config["dimension"], self.beta), self.appearance_route) if self.appearance else ()
-
-    def describe(self, features: Tensor) -> Tensor:
-        """Return the trained vectors, followed by the frame's own features where appearance counts."""
-        found = self.combine(features)
-        own = list(self.context.offsets).index(0) if self.appearance else 0
-        return torch.cat([found, features[:, own].flatten(1)], 1) if self.appearance else found
-
-    def center(self, embedding: Embedding) -> Embedding:
-        """Join both routes, the mean over the recording subtracted from the second."""
-        if not self.appearance:
-            return embedding
-        motion, shown = np.split(embedding.values, [self.config["dimension"]], axis=1)
-        values = join_routes([motion, subtract_mean(shown)], self.routes)
-        return replace(embedding, values=values, routes=self.routes)
 
     def heat_maps(self, features: Tensor) -> Tensor:
         """Measure how much each cell contributes to the first layer, the same for all of C: [N, C, grid, grid]."""
