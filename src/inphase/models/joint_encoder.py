@@ -91,7 +91,7 @@ class MotionAppearanceEncoder(MotionEncoder):
     """Embed images by their motion, and by what they show as a second, untrained route.
 
     The features of a frame without their mean over the recording find moments that the trained head confuses. They
-    have a quarter of its weight: more of it misleads single pairs (docs/lab/both.md).
+    have a quarter of its weight: more of it misleads single pairs (docs/lab/transfer.md).
     """
 
     has_appearance: ClassVar[bool] = True
