@@ -86,8 +86,6 @@ def measure(
         with torch.inference_mode():
             values = encoder.combine(torch.from_numpy(features).float()[torch.from_numpy(wanted)]).numpy()
         embedding = Embedding(values, times)
-        if isinstance(encoder, PooledFeatures):
-            embedding = encoder.center(embedding)
         embedded.append(EmbeddedVideo(video, embedding, length, context=encoder.context))
     scores = [*event_error([], embedded, events=INNER, pairs=4000), *kendall_tau([], embedded)]
     metrics = ("mean", "median", "tau", "tau_unclamped")

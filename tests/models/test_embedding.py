@@ -7,9 +7,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from inphase.apps.sessions import find_period
 from inphase.media.frames import Clip
 from inphase.media.sampling import Context, context_frames
-from inphase.models.embedding import Embedding, embed, find_period
+from inphase.models.embedding import Embedding, embed
 from inphase.models.encoder import Encoder, Modality
 from tests.apps.curves import on_curve
 

@@ -8,7 +8,7 @@ from inphase.align.cost import support_of
 from inphase.align.matching import match, pair_cost
 from inphase.models import ImageEncoder, PoseEncoder, load_encoder, save_encoder
 from inphase.models.embedding import Embedding
-from inphase.models.joint_encoder import JointEncoder, has_route
+from inphase.models.joint_encoder import JointEncoder, MotionAppearanceEncoder, has_route, join_routes
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint
 
@@ -114,3 +114,18 @@ def test_an_image_encoder_that_was_trained_is_a_part_too() -> None:
     joint = JointEncoder(pose=PoseEncoder(), image=image)
     assert [route.beta for route in joint.routes] == [0.1, 0.1]
     assert joint.config["image"]["name"] == "image"
+
+
+def test_a_part_of_two_routes_adds_both(encoder: JointEncoder) -> None:
+    rng = np.random.default_rng(5)
+    image = MotionAppearanceEncoder(size=(32, 32), grid=1, dimension=4, weights=None)
+    joint = JointEncoder(pose=encoder.pose, image=image)
+    assert [route.width for route in joint.routes] == [6, 4, image.channels]
+    motion, shown, pose = units(rng, 5, 4), units(rng, 5, image.channels), units(rng, 5, 6)
+    both = Embedding(join_routes([motion.values, shown.values / 2], image.routes), motion.times)
+    found = joint.join(both, pose)
+    cost = match(found, found).cost_matrix
+    alone = ((pose, 0.1), (motion, 0.1), (shown, 0.05))
+    parts = [pair_cost(*[torch.from_numpy(each.values)] * 2, beta=beta) for each, beta in alone]
+    np.testing.assert_allclose(cost, parts[0] + parts[1] + parts[2] / 16, atol=1e-4)
+    assert not joint.join(None, pose).values[:, 6:].any()

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from inphase.align.matching import match, pair_cost
 from inphase.media.frames import Clip
 from inphase.media.sampling import context_frames
 from inphase.models import MotionEncoder, embed, load_encoder, save_encoder
+from inphase.models.joint_encoder import MotionAppearanceEncoder
 from inphase.models.motion_encoder import PooledFeatures, TransformerEncoder
 from inphase.models.weights import fingerprint
 
@@ -18,6 +20,12 @@ def build(**changes: object) -> MotionEncoder:
     torch.manual_seed(0)
     settings = {"context": (-2, 0, 3), "size": (32, 48), "grid": 2, "hidden": (8,), "dimension": 5}
     return MotionEncoder(**{**settings, **changes}).eval()  # type: ignore[arg-type]
+
+
+def build_shown(**changes: object) -> MotionAppearanceEncoder:
+    encoder = MotionAppearanceEncoder(**{**build().config, "weights": "saved", **changes})
+    encoder.load_state_dict(build().state_dict())
+    return encoder.eval()
 
 
 def film(count: int = 11) -> Clip:
@@ -138,3 +146,33 @@ def test_a_transformer_trains_its_head_alone_and_needs_the_frame_itself() -> Non
         build_transformer(context=(-2, 3))
     with pytest.raises(ValueError, match="multiple of twice the heads"):
         build_transformer(width=20, heads=8)
+
+
+def test_appearance_is_a_second_route_of_the_frames_own_features() -> None:
+    clip, plain = film(), build()
+    encoder = build_shown()
+    found, motion = embed(encoder, clip), embed(plain, clip)
+    assert [tuple(route) for route in found.routes] == [(5, 0.1), (112 * 4, 0.05)]
+    np.testing.assert_allclose(np.linalg.norm(found.values, axis=1), 1, atol=1e-5)
+    with torch.no_grad():
+        shown = encoder.features(encoder.prepare(torch.from_numpy(clip.frames))).flatten(1).numpy()
+    rest = shown - shown.mean(0)
+    rest /= np.linalg.norm(rest, axis=1, keepdims=True)
+    # Shares of the squared length: 1 / 0.1, and half of 1 / 0.05, since both sides of a pair have half a weight.
+    np.testing.assert_allclose(found.values[:, :5], motion.values * np.sqrt(1 / 2), atol=1e-5)
+    np.testing.assert_allclose(found.values[:, 5:], rest * np.sqrt(1 / 2), atol=1e-5)
+    cost = match(found, found).cost_matrix
+    parts = [pair_cost(*[torch.from_numpy(part)] * 2, beta=beta) for part, beta in ((motion.values, 0.1), (rest, 0.05))]
+    np.testing.assert_allclose(cost, parts[0] + parts[1] / 4, atol=1e-4)
+
+
+def test_appearance_is_not_trained_and_is_kept_in_the_file(tmp_path: Path) -> None:
+    encoder = build_shown()
+    assert encoder(torch.zeros(1, 2, 3, 32, 48, 3)).shape == (1, 2, 5)
+    save_encoder(tmp_path / "encoder.safetensors", encoder)
+    loaded = load_encoder(tmp_path / "encoder.safetensors")
+    assert loaded.routes == encoder.routes
+    assert fingerprint(loaded) != fingerprint(build())
+    for wrong in ({"context": (-1, 1)}, {"normalize": False}):
+        with pytest.raises(ValueError, match="appearance needs"):
+            build_shown(**wrong)

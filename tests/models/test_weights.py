@@ -14,6 +14,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "audio": {"hidden": (8,), "dimension": 4},
     "image": {"mode": "scratch", "weights": None, "size": (32, 32), "convolutions": (4,), "hidden": (4,)},
     "motion": {"weights": None, "size": (32, 32), "hidden": (4,), "context": (-4, 0)},
+    "motion_appearance": {"weights": None, "size": (32, 32), "hidden": (4,), "context": (-4, 0)},
     "pose": {"joints": ("left_hip", "right_hip", "left_shoulder", "right_shoulder"), "context": (-4, 0)},
     "transformer": {"weights": None, "size": (32, 32), "width": 4, "layers": 1, "heads": 2, "context": (-4, 0)},
 }
@@ -62,7 +63,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         tmp_path / "new.safetensors",
         metadata={"inphase_encoder": '{"name": "smell", "config": {}}'},
     )
-    with pytest.raises(ValueError, match="no encoder 'smell': choose one of audio, both, image, motion, pose"):
+    with pytest.raises(ValueError, match="no encoder 'smell': choose one of audio, both, image, motion, motion_appearance, pose"):
         load_encoder(tmp_path / "new.safetensors")
     (tmp_path / "pickled").write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(Exception, match=r"[Hh]eader"):

@@ -29,9 +29,10 @@ from numpy.typing import NDArray
 from inphase.align.cost import BETA
 from inphase.align.matching import match, pair_cost
 from inphase.align.path import Alignment, shortest_path, soft_posterior
+from inphase.apps.sessions import find_period
 from inphase.media.recording import NamedVideo
 from inphase.models.embed_videos import EmbeddedVideos, change_density
-from inphase.models.embedding import Embedding, find_period, rate_of
+from inphase.models.embedding import Embedding, rate_of
 from inphase.models.joint_encoder import PARTS
 from inphase.playback.document import Judgment
 from inphase.pose.body import compare_motion
@@ -235,9 +236,9 @@ def equalize_tempo(embedded: EmbeddedVideos, names: Sequence[str], *, reference:
 def _routes(x: Embedding, y: Embedding) -> dict[str, tuple[float, list[torch.Tensor]]]:
     """Split embeddings into the modalities that both support: the temperature, and the unit vectors of both sides."""
     routes = x.routes or ((x.values.shape[1], BETA),)
-    names = PARTS if len(routes) > 1 else ("image" if x.modality == "image" else "pose",)
+    names = ("image",) if x.modality == "image" else PARTS[: len(routes)]
     found, begin = {}, 0
-    for name, (width, beta) in zip(names, routes, strict=True):
+    for name, (width, beta) in zip(names, routes, strict=False):
         sides = [torch.from_numpy(side.values[:, begin : begin + width]) for side in (x, y)]
         begin += width
         if all(bool(side.any()) for side in sides):

@@ -37,7 +37,6 @@ from inphase.models.embedding import rate_of
 from inphase.models.encoder import image_precision
 from inphase.models.joint_encoder import JointEncoder
 from inphase.models.modality import MIN_PERSON_FRACTION, find_modality
-from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint
 from inphase.progress import Progress, stage_progress, summarize
 from inphase.runs import Run
@@ -211,8 +210,6 @@ def _embed(encoder: Encoder, video: Video, *, length: int, read: Read, batch: in
     rate = video.rate or (rate_of(first[1]) if find_modality(encoder).timed else None)
     context = encoder.context_at(rate)
     embedding = embed(encoder, chain([first], chunks), context=context, batch=batch, precomputed=precomputed)
-    if isinstance(encoder, PooledFeatures):
-        embedding = encoder.center(embedding)
     if not np.isfinite(embedding.values).all():
         raise ValueError("its embedding is not finite: the weights are damaged, or its frames hold NaN")
     start = max(0, -min(context.offsets)) if context.edges == "valid" else 0

@@ -15,10 +15,6 @@ from inphase.media.sampling import Context, context_frames
 from inphase.models.encoder import Encoder
 from inphase.pose.pose import Pose
 
-# A motion repeats if its autocorrelation has a peak this high, this far above the dip before it, at a shift of at least
-# these seconds and at most this share of the recording. At most so many frames are correlated.
-PERIOD_PEAK, PERIOD_RISE, PERIOD_SECONDS, PERIOD_SHARE, PERIOD_FRAMES = 0.25, 0.15, 0.25, 0.6, 2000
-
 # Frames [T, …] and the second of each [T]: poses [T, J, 3], spectra [T, 96, 64] …
 Stretch = tuple[NDArray[Any], NDArray[np.float64]]
 
@@ -110,30 +106,27 @@ def embed(
     clock = np.concatenate(times) if times else np.empty(0)
     if not found:
         raise ValueError(f"none of {len(clock)} frames has its full context {context.offsets}: set edges to 'mirror'")
-    return Embedding(np.concatenate(values), clock[window.first : window.first + found], encoder.modality)
+    clock = clock[window.first : window.first + found]
+    return encoder.center(Embedding(np.concatenate(values), clock, encoder.modality))
+
+
+def unit_rows(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Normalize rows to unit length; rows of zeros stay zeros."""
+    rows: NDArray[np.float32] = values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
+    return rows
+
+
+def subtract_mean(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Subtract the mean of rows [T, D] and normalize the rest; without any, as in a still recording, all are equal."""
+    rest = rows - rows.mean(0)
+    moves = np.linalg.norm(rest, axis=1, keepdims=True) > 1e-6
+    return np.where(moves, unit_rows(rest), np.float32(1 / np.sqrt(rest.shape[1])))
 
 
 def rate_of(times: NDArray[np.float64]) -> float | None:
     """Measure frames per second by the median gap between `times`; None if there are fewer than two frames."""
     gap = float(np.median(np.diff(times))) if len(times) > 1 else 0.0
     return 1 / gap if gap > 0 else None
-
-
-def find_period(embedding: Embedding) -> float | None:
-    """Find the period of a motion that repeats, in seconds: the first peak of its autocorrelation after a dip."""
-    step = -(-len(embedding) // PERIOD_FRAMES)
-    rows = embedding.values[::step].astype(np.float64)
-    rows -= rows.mean(0)
-    length, rate = len(rows), (rate_of(embedding.times) or 1.0) / step
-    products = rows @ rows.T
-    energy = np.concatenate([[0.0], np.cumsum(np.diag(products))])
-    shifts = np.arange(int(PERIOD_SHARE * length) + 2)
-    norms = np.sqrt((energy[-1] - energy[shifts]) * energy[length - shifts])
-    found = np.array([np.trace(products, shift) for shift in shifts]) / np.maximum(norms, 1e-12)
-    inner = found[1:-1]
-    high = (inner >= found[:-2]) & (inner >= found[2:]) & (inner >= PERIOD_PEAK)
-    high &= (inner - np.minimum.accumulate(inner) >= PERIOD_RISE) & (shifts[1:-1] >= PERIOD_SECONDS * rate)
-    return float(shifts[1:-1][high][0] / rate) if high.any() else None
 
 
 def resample(values: NDArray[Any], density: float) -> NDArray[Any]:
@@ -198,7 +191,7 @@ class _Window:
             frames = np.arange(self._next, min(stop, self._next + self._batch))
             wanted = context_frames(frames, length=self._received, context=self._context) - self._begin
             rows = torch.from_numpy(wanted).to(self._device)
-            vectors = self._encoder.combine(self._features[rows])
+            vectors = self._encoder.describe(self._features[rows])
             self._next += len(frames)
             yield vectors.float().cpu().numpy()
 

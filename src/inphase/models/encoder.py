@@ -3,13 +3,16 @@
 import math
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from inphase.media.sampling import Context, Edges
+
+if TYPE_CHECKING:
+    from inphase.models.embedding import Embedding, Route
 
 Modality = Literal["image", "pose", "audio"]
 # The choice of a command or a function: one modality, two together, or what suits the videos.
@@ -89,6 +92,19 @@ class Encoder(nn.Module):
     def combine(self, features: Tensor) -> Tensor:
         """Combine the features of frames and their context into vectors: [N, C, …] → [N, D]."""
         raise NotImplementedError
+
+    @property
+    def routes(self) -> "tuple[Route, ...]":
+        """The parts of its embeddings that are compared apart; none if they are one."""
+        return ()
+
+    def describe(self, features: Tensor) -> Tensor:
+        """Return the rows of an embedding before `center`, by default the trained vectors: [N, C, …] → [N, D]."""
+        return self.combine(features)
+
+    def center(self, embedding: "Embedding") -> "Embedding":
+        """Finish the embedding of a whole recording; by default nothing is left to do."""
+        return embedding
 
     def prepare(self, frames: Tensor) -> Tensor:
         """Convert stored frames to the input of `features`; by default to float32."""

@@ -1,21 +1,25 @@
-"""Body pose and images together: the vectors of two encoders in one; each clip uses the modalities it supports.
+"""Encoders whose vectors join several routes, each with a cost of its own that `inphase.align.matching` adds up.
+
+`JointEncoder` joins body pose and images; each clip uses the modalities it supports.
 
 Pose and images often fail on different clips: pose where the person is tiny, hidden or mistaken for another, images
-where the camera moves or others do. The two parts of a row are the routes of its embedding; `inphase.align.matching`
-adds up their costs. A frame supports pose as far as joints are visible in it; a clip without a person has zeros there
-and follows its images, whatever the other clips show. A clip in whose images nothing moves has zeros in the other part.
+where the camera moves or others do. A frame supports pose as far as joints are visible in it; a clip without a person
+has zeros there and follows its images, whatever the other clips show. A clip in whose images nothing moves has zeros in
+the other part. `MotionAppearanceEncoder` joins the motion in images and what they show.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from inphase.models.embedding import Embedding, Route
+from inphase.models.embedding import Embedding, Route, subtract_mean, unit_rows
 from inphase.models.encoder import Encoder
-from inphase.models.motion_encoder import PooledFeatures
+from inphase.models.motion_encoder import MotionEncoder, PooledFeatures
 
 # The parts of a joint encoder, in the order of their columns.
 PARTS = ("pose", "image")
@@ -64,34 +68,69 @@ class JointEncoder(Encoder):
             "pose": np.ones(len(clock)) if visible is None else visible.mean(1),
             "image": np.full(len(clock), float(image is not None and not is_still(image))),
         }
-        columns, routes = [], []
+        columns: list[NDArray[np.float32]] = []
         for name, part in self.parts.items():
-            embedding = given[name]
+            embedding, routes = given[name], routes_of(part)
             if embedding is not None and len(embedding) != len(clock):
                 raise ValueError(f"{len(embedding)} frames by {name} and {len(clock)} by image cannot be joined")
+            weight = np.sqrt(support[name])[:, None].astype(np.float32)
             if embedding is None:
-                values = np.zeros((len(clock), dimension_of(part)), np.float32)
+                columns += [np.zeros((len(clock), route.width), np.float32) for route in routes]
             else:
-                rows = embedding.values if part.normalizes else _unit_rows(embedding.values)
-                values = rows * np.sqrt(support[name] / part.beta)[:, None].astype(np.float32)
-            columns.append(values)
-            routes.append(Route(values.shape[1], part.beta))
+                columns += [rows * weight for rows in split_routes(embedding.values, routes)]
         shown = None if pose is None else pose.pose
-        return Embedding(
-            _unit_rows(np.concatenate(columns, axis=1)), clock, self.modality, pose=shown, routes=tuple(routes)
-        )
+        return Embedding(join_routes(columns, self.routes), clock, self.modality, pose=shown, routes=self.routes)
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of its embeddings."""
-        return tuple(Route(dimension_of(part), part.beta) for part in self.parts.values())
+        """The routes of its parts."""
+        return tuple(route for part in self.parts.values() for route in routes_of(part))
 
 
-def _unit_rows(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Normalize rows to unit length; rows of zeros stay zeros."""
-    lengths = np.linalg.norm(values, axis=1, keepdims=True)
-    rows: NDArray[np.float32] = values / np.maximum(lengths, 1e-12)
-    return rows
+class MotionAppearanceEncoder(MotionEncoder):
+    """Embed images by their motion, and by what they show as a second, untrained route.
+
+    The features of a frame without their mean over the recording find moments that the trained head confuses. They
+    have a quarter of its weight: more of it misleads single pairs (docs/lab/transfer.md).
+    """
+
+    has_appearance: ClassVar[bool] = True
+    weight: ClassVar[float] = 0.25
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Motion and appearance."""
+        motion, shown = int(self.config["dimension"]), self.channels * self.grid**2
+        return Route(motion, self.beta), Route(shown, PooledFeatures.beta)
+
+    def describe(self, features: Tensor) -> Tensor:
+        """Return the trained vectors and the features of the frames themselves: [N, C, K, grid, grid] → [N, D]."""
+        own = self.context.offsets.index(0)
+        return torch.cat([self.combine(features), features[:, own].flatten(1)], 1)
+
+    def center(self, embedding: Embedding) -> Embedding:
+        """Subtract the mean over the recording from the features, and join both routes."""
+        motion, shown = np.split(embedding.values, [self.routes[0].width], axis=1)
+        # The cost of a pair is weighted by the squared lengths of both sides.
+        parts = [motion, subtract_mean(shown) * np.float32(self.weight**0.25)]
+        return replace(embedding, values=join_routes(parts, self.routes), routes=self.routes)
+
+
+def join_routes(parts: Sequence[NDArray[np.float32]], routes: Sequence[Route]) -> NDArray[np.float32]:
+    """Join the vectors of routes, [T, width] each: unit rows in which each has a share of its squared length / β."""
+    scaled = [part / np.float32(np.sqrt(route.beta)) for part, route in zip(parts, routes, strict=True)]
+    return unit_rows(np.concatenate(scaled, axis=1))
+
+
+def split_routes(values: NDArray[np.float32], routes: Sequence[Route]) -> list[NDArray[np.float32]]:
+    """Split joint vectors [T, D] into those of their routes; of each frame the longest has length 1."""
+    edges = np.cumsum([route.width for route in routes])[:-1]
+    parts = [
+        part * np.float32(np.sqrt(route.beta))
+        for part, route in zip(np.split(values, edges, axis=1), routes, strict=True)
+    ]
+    longest = np.max([np.linalg.norm(part, axis=1, keepdims=True) for part in parts], axis=0)
+    return [part / np.maximum(longest, 1e-12) for part in parts]
 
 
 def is_still(embedding: Embedding) -> bool:
@@ -105,11 +144,9 @@ def has_route(embedding: Embedding, number: int) -> bool:
     return bool(embedding.values[:, begin : begin + embedding.routes[number].width].any())
 
 
-def dimension_of(encoder: Encoder) -> int:
-    """Return the number of columns of an encoder's embeddings."""
-    if isinstance(encoder, PooledFeatures):
-        return encoder.channels * encoder.grid**2
-    return int(encoder.config["dimension"])
+def routes_of(encoder: Encoder) -> tuple[Route, ...]:
+    """Return the routes of an encoder's embeddings; all columns are one if it names none."""
+    return encoder.routes or (Route(int(encoder.config["dimension"]), encoder.beta),)
 
 
 def _build(part: Encoder | Mapping[str, Any]) -> Encoder:

@@ -16,10 +16,9 @@ from inphase.media.frames import Clip, decode_ahead, stream_clips
 from inphase.media.recording import ScaledCopies, open_recording
 from inphase.media.sampling import choose
 from inphase.models.audio_encoder import WINDOWS
-from inphase.models.embedding import Embedding, Route, embed, rate_of, resample
+from inphase.models.embedding import Embedding, embed, rate_of, resample
 from inphase.models.encoder import Encoder, image_precision
 from inphase.models.joint_encoder import JointEncoder
-from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint
 from inphase.pose.estimator import first_without_person
 from inphase.pose.pose import JOINTS13, Pose
@@ -116,16 +115,12 @@ def _embed_image_file(
     key = _image_key(encoder, path, cache, fps)
     cached = cache.get(key)
     if cached is not None and {"values", "times"} <= cached.keys():
-        pooled = isinstance(encoder, PooledFeatures)
-        routes = (Route(cached["values"].shape[1], encoder.beta),) if pooled else ()
-        embedding = Embedding(cached["values"], cached["times"], encoder.modality, routes=routes)
+        embedding = Embedding(cached["values"], cached["times"], encoder.modality, routes=encoder.routes)
         if progress is not None:
             progress(len(embedding), len(embedding))
         return embedding
     taken = None if copies is None else copies.take()
     embedding = _embed_images(encoder, path, fps=fps, progress=progress, clip=None if taken is None else Clip(*taken))
-    if isinstance(encoder, PooledFeatures):
-        embedding = encoder.center(embedding)
     cache.put(key, {"values": embedding.values, "times": embedding.times})
     return embedding
 

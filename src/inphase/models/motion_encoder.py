@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from inphase.media.sampling import Edges
 from inphase.models.backbone import build_backbone
-from inphase.models.embedding import Embedding, Route
+from inphase.models.embedding import Embedding, Route, subtract_mean
 from inphase.models.encoder import Encoder, Modality, compute_maps, finish, unit
 from inphase.storage.settings import Grid, Offsets, Pixels, Width, Widths
 
@@ -96,12 +95,12 @@ class PooledFeatures(GridFeatures):
 
     def center(self, embedding: Embedding) -> Embedding:
         """Subtract the mean over the recording from its frames and normalize the rest to unit length."""
-        rest = embedding.values - embedding.values.mean(0)
-        length = np.linalg.norm(rest, axis=1, keepdims=True)
-        # A single frame or a still recording has no rest: every frame gets the same unit vector.
-        still = np.full_like(rest, 1 / np.sqrt(rest.shape[1]))
-        values = np.where(length > 1e-6, rest / np.maximum(length, 1e-6), still)
-        return replace(embedding, values=values, routes=(Route(values.shape[1], self.beta),))
+        return replace(embedding, values=subtract_mean(embedding.values), routes=self.routes)
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Its only route, for the temperature."""
+        return (Route(self.channels * self.grid**2, self.beta),)
 
 
 class MotionEncoder(GridFeatures):
@@ -109,6 +108,8 @@ class MotionEncoder(GridFeatures):
 
     Dropout, [linear, batch norm, ReLU] for each of `hidden` widths, linear, L2. Only the head trains.
     """
+
+    has_appearance: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -130,6 +131,8 @@ class MotionEncoder(GridFeatures):
         super().__init__(context=context, edges=edges, rate=rate, normalize=normalize, **images)
         if len(context) < 2:
             raise ValueError(f"motion needs at least two context frames, got {tuple(context)}")
+        if self.has_appearance and (0 not in context or not normalize):
+            raise ValueError(f"appearance needs normalize and the offset 0 in the context, got {tuple(context)}")
         self.config |= {"hidden": list(hidden), "dimension": dimension, "dropout": dropout}
         width = (len(context) - 1) * self.channels * grid * grid
         layers: list[nn.Module] = [nn.Dropout(dropout)]
