@@ -24,7 +24,7 @@ def build(**changes: object) -> MotionEncoder:
 
 def build_shown(**changes: object) -> MotionAppearanceEncoder:
     encoder = MotionAppearanceEncoder(**{**build().config, "weights": "saved", **changes})
-    encoder.load_state_dict(build().state_dict())
+    encoder.load_state_dict(build().state_dict(), strict=False)  # the weight of appearance is its own
     return encoder.eval()
 
 
@@ -158,12 +158,13 @@ def test_appearance_is_a_second_route_of_the_frames_own_features() -> None:
         shown = encoder.features(encoder.prepare(torch.from_numpy(clip.frames))).flatten(1).numpy()
     rest = shown - shown.mean(0)
     rest /= np.linalg.norm(rest, axis=1, keepdims=True)
-    # Shares of the squared length: 1 / 0.1, and half of 1 / 0.05, since both sides of a pair have half a weight.
-    np.testing.assert_allclose(found.values[:, :5], motion.values * np.sqrt(1 / 2), atol=1e-5)
-    np.testing.assert_allclose(found.values[:, 5:], rest * np.sqrt(1 / 2), atol=1e-5)
+    # A share of the squared length is support / β; the weight of a pair is the product of both sides' support.
+    shares = np.array([1 / 0.1, np.sqrt(0.5) / 0.05])
+    for part, vectors, share in zip(np.split(found.values, [5], axis=1), (motion.values, rest), shares, strict=True):
+        np.testing.assert_allclose(part, vectors * np.sqrt(share / shares.sum()), atol=1e-5)
     cost = match(found, found).cost_matrix
     parts = [pair_cost(*[torch.from_numpy(part)] * 2, beta=beta) for part, beta in ((motion.values, 0.1), (rest, 0.05))]
-    np.testing.assert_allclose(cost, parts[0] + parts[1] / 4, atol=1e-4)
+    np.testing.assert_allclose(cost, parts[0] + parts[1] / 2, atol=1e-4)
 
 
 def test_appearance_is_not_trained_and_is_kept_in_the_file(tmp_path: Path) -> None:
@@ -172,6 +173,9 @@ def test_appearance_is_not_trained_and_is_kept_in_the_file(tmp_path: Path) -> No
     save_encoder(tmp_path / "encoder.safetensors", encoder)
     loaded = load_encoder(tmp_path / "encoder.safetensors")
     assert loaded.routes == encoder.routes
+    heavier = build_shown()
+    heavier.get_buffer("appearance").fill_(1.0)
+    assert fingerprint(heavier) != fingerprint(loaded), "embeddings of another weight must not come from the cache"
     assert fingerprint(loaded) != fingerprint(build())
     for wrong in ({"context": (-1, 1)}, {"normalize": False}):
         with pytest.raises(ValueError, match="appearance needs"):

@@ -91,11 +91,10 @@ class MotionAppearanceEncoder(MotionEncoder):
     """Embed images by their motion, and by what they show as a second, untrained route.
 
     The features of a frame without their mean over the recording find moments that the trained head confuses. They
-    have a quarter of its weight: more of it misleads single pairs (docs/lab/transfer.md).
+    have half of its weight (docs/lab/transfer.md).
     """
 
-    has_appearance: ClassVar[bool] = True
-    weight: ClassVar[float] = 0.25
+    appearance_weight: ClassVar[float | None] = 0.5
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -112,7 +111,7 @@ class MotionAppearanceEncoder(MotionEncoder):
         """Subtract the mean over the recording from the features, and join both routes."""
         motion, shown = np.split(embedding.values, [self.routes[0].width], axis=1)
         # The cost of a pair is weighted by the squared lengths of both sides.
-        parts = [motion, subtract_mean(shown) * np.float32(self.weight**0.25)]
+        parts = [motion, subtract_mean(shown) * np.float32(float(self.get_buffer("appearance")) ** 0.25)]
         return replace(embedding, values=join_routes(parts, self.routes), routes=self.routes)
 
 

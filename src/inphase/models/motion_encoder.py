@@ -1,8 +1,8 @@
 """Image encoders on frozen ImageNet features, averaged over the cells of a coarse grid.
 
 `PooledFeatures` embeds images without any training; `MotionEncoder` trains a head on the differences between context
-frames, cell by cell, and `TransformerEncoder` one that attends to them. The paper's maximum over the whole image loses
-where something moved; a grid keeps it, in two kilobytes per frame. The frozen backbone's features can be cached.
+frames, and `TransformerEncoder` one that attends to them. The paper's maximum over the whole image loses where something
+moved; a grid keeps it, in two kilobytes per frame. The frozen backbone's features can be cached.
 """
 
 from collections.abc import Sequence
@@ -109,7 +109,7 @@ class MotionEncoder(GridFeatures):
     Dropout, [linear, batch norm, ReLU] for each of `hidden` widths, linear, L2. Only the head trains.
     """
 
-    has_appearance: ClassVar[bool] = False
+    appearance_weight: ClassVar[float | None] = None  # of the features themselves, where they are a second route
 
     def __init__(
         self,
@@ -131,8 +131,10 @@ class MotionEncoder(GridFeatures):
         super().__init__(context=context, edges=edges, rate=rate, normalize=normalize, **images)
         if len(context) < 2:
             raise ValueError(f"motion needs at least two context frames, got {tuple(context)}")
-        if self.has_appearance and (0 not in context or not normalize):
-            raise ValueError(f"appearance needs normalize and the offset 0 in the context, got {tuple(context)}")
+        if self.appearance_weight is not None:
+            if 0 not in context or not normalize:
+                raise ValueError(f"appearance needs normalize and the offset 0 in the context, got {tuple(context)}")
+            self.register_buffer("appearance", torch.tensor(self.appearance_weight))  # kept with the weights
         self.config |= {"hidden": list(hidden), "dimension": dimension, "dropout": dropout}
         width = (len(context) - 1) * self.channels * grid * grid
         layers: list[nn.Module] = [nn.Dropout(dropout)]
