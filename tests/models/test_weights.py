@@ -63,9 +63,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         tmp_path / "new.safetensors",
         metadata={"inphase_encoder": '{"name": "smell", "config": {}}'},
     )
-    with pytest.raises(
-        ValueError, match="no encoder 'smell': choose one of audio, both, image, motion, motion_app"
-    ):
+    with pytest.raises(ValueError, match="no encoder 'smell': choose one of audio, both, image, motion, motion_app"):
         load_encoder(tmp_path / "new.safetensors")
     (tmp_path / "pickled").write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(Exception, match=r"[Hh]eader"):
