@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
@@ -73,6 +75,28 @@ def test_one_wild_joint_does_not_pull_the_body_along() -> None:
     )  # fmt: skip
     hips = found.joints[:, [7, 8]].mean(1, keepdims=True)
     assert np.linalg.norm((found.joints - hips)[2, 6] - scene.body[2, 6]) < 0.1
+
+
+def test_a_body_that_walks_towards_cameras_off_their_axes_is_found() -> None:
+    scene = film(views=6, every=10)
+    rng, nearness = np.random.default_rng(1), 0.13
+    # Each camera sees the body walk half a torso length towards it or away, and sideways.
+    way = np.linspace(-1, 1, len(scene.body))[None, :, None]
+    walk = 0.5 * way * rng.choice([-1.0, 1.0], size=(6, 1, 3))
+    seen = np.einsum("vca,tja->vtjc", scene.rotations, scene.body) + walk[:, :, None]
+    points = scene.scales[:, None, None, None] * seen[..., :2] / (1 + nearness * seen[..., 2:])
+    filmed = replace(scene, points=points)
+    start = disturbed(filmed, by=0.05)
+
+    def error(approach: float) -> float:
+        found = adjust(
+            start, points, scene.seen.astype(np.float64), bones=BONES, usual=USUAL, sides=mirrored(JOINTS13),
+            hips=(7, 8), priors=Priors(approach=approach, build=1.0, acceleration=1.0),
+        )  # fmt: skip
+        return distance(found.joints - found.joints[:, [7, 8]].mean(1, keepdims=True), scene.body)
+
+    print(error(0.1), error(1e-4))
+    assert error(0.1) < 0.5 * error(1e-4)
 
 
 def test_tolerances_of_nothing_are_refused() -> None:

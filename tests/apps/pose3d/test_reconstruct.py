@@ -14,8 +14,8 @@ from inphase.apps.pose3d import (
     reconstruct,
     write_reconstruction,
 )
-from inphase.apps.pose3d.adjustment import Bundle
-from inphase.apps.pose3d.reconstruct import _facing
+from inphase.apps.pose3d.adjustment import Bundle, Priors
+from inphase.apps.pose3d.reconstruct import _facing, _sharpen
 from inphase.apps.pose3d.reconstruction_files import draw_reconstruction, make_pose_track, make_skeleton_playback
 from inphase.apps.pose3d.views import Views
 from inphase.data.video import Video
@@ -75,6 +75,29 @@ def test_noiseless_cameras_far_away_are_found_exactly() -> None:
     found = reconstruct(scene.views(), adjusts=False, flips=False)
     assert distance(found.joints3d, scene.body) < 0.02
     np.testing.assert_allclose(found.rotations, scene.rotations, atol=0.05)
+
+
+def test_a_query_in_another_unit_gives_the_same_body(kick: tuple[Video, Views]) -> None:
+    # The torso of a view that never shows hips and shoulders together is measured 2.5 times too long.
+    _, views = kick
+    points = views.points.copy()
+    points[0] /= 2.5
+    found, small = (reconstruct(each, flips=False) for each in (views, replace(views, points=points)))
+    assert distance(small.joints3d, found.joints3d) < 0.02
+    np.testing.assert_allclose(small.travel, found.travel, atol=0.05)
+
+
+def test_a_steady_query_with_rigid_bones_is_trusted_more() -> None:
+    scene = film(views=6, every=2)
+    exact, noisy = scene.views(), film(views=6, every=2, noise=0.05).views()
+    bundle = Bundle(scene.rotations, scene.scales, np.zeros((*scene.points.shape[:2], 2)), scene.body)
+    still = replace(exact, points=np.repeat(exact.points[:, :1], len(scene.body), axis=1))
+    priors, weight = _sharpen(still, bundle, Priors(), query_weight=10.0)
+    assert priors.stretch == pytest.approx(Priors().stretch / 3)
+    assert weight == pytest.approx(50.0)
+    assert _sharpen(noisy, bundle, Priors(), query_weight=10.0)[1] == 10.0
+    stretched = replace(bundle, joints=bundle.joints * np.linspace(0.9, 1.1, len(scene.body))[:, None, None])
+    assert _sharpen(still, stretched, Priors(), query_weight=10.0) == (Priors(), 10.0)
 
 
 def test_a_view_of_something_else_loses_its_say(kick: tuple[Video, Views]) -> None:

@@ -1,21 +1,25 @@
 """Bundle adjustment: cameras and bodies that explain the views best, with bones of constant length and smooth motion.
 
-With Y = R_v X[t, j], least over rotations R_v, scales s_v, positions b[v, t], joints X[t, j] and lengths ℓ of
+With Y = R_v X[t, j] and g = exp a[v, t], least over rotations R_v, scales s_v, positions b[v, t], approach a[v, t],
+joints X[t, j] and lengths ℓ of
 
-    Σ w ρ(‖s_v Y₁₂ / (1 + k Y₃) + b[v, t] − x[v, t, j]‖² / noise²)           reprojection; ρ is soft L1
+    Σ w ρ(‖(s_v g Y₁₂ + b[v, t]) / (1 + k g Y₃) − x[v, t, j]‖² / noise²)     reprojection; ρ is soft L1
+    + Σ a[v, t]² / approach² + Σ (a[v, t] − a[v, t−1])² / travel²          a body's way to the camera
+    + T (log k − log of the usual one)² / distance²                        distance of the cameras
     + Σ (‖X[t, a] − X[t, b]‖ − ℓ_ab)² / stretch²                           bones; left and right share their ℓ
     + Σ ‖X[t−1] − 2 X[t] + X[t+1]‖² / acceleration²                        motion from frame to frame
     + T Σ (log ℓ_ab − log of what is usual)² / build²                      typical proportions
     + Σ ‖middle of the hips at t‖²                                         position belongs to b alone
 
 The query's camera is the frame of reference: its R is 1 and its s what it was. What is nearer to a camera looks larger:
-k is one over the distance of the camera, in torso lengths. A usual one for all cameras does better than none (an
-orthographic camera) and than one found for each, which takes up what is due to people's differences.
+k is one over the distance of the cameras, in torso lengths: one for all of them, near the usual one. One for each takes
+up what is due to people's differences. A body that moves towards its camera grows by g. The origin of x is the point at
+which the camera looks; what is nearer lies farther from it.
 The Jacobian is sparse and analytic.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,26 +35,36 @@ Index = NDArray[np.int64]
 ROUNDS = 30
 # Bound on the logarithm of a camera's scale, so that a bad trial step does not overflow.
 MAX_LOG_SCALE = 20.0
+# Bound on the logarithm of the ratio of nearness to its usual value.
+MAX_LOG_NEARNESS = 0.8
 
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
     """Cameras and the `joints` [T, J, 3] they observe.
 
-    `rotations` [V, 3, 3], `scales` [V], `positions` [V, T, 2]; `nearness` is 0 for orthographic cameras.
+    `rotations` [V, 3, 3], `scales` [V], `positions` [V, T, 2]; `approach` [V, T] is the logarithm of how much larger a
+    body appears as it comes nearer; `nearness` is 0 for orthographic cameras.
     """
 
     rotations: Array
     scales: Array
     positions: Array
     joints: Array
+    approach: Array = field(default_factory=lambda: np.zeros((1, 1)))
     nearness: float = 0.0
 
     def project(self) -> Array:
         """Project the joints into each camera: [V, T, J, 2]."""
         seen = np.einsum("vca,tja->vtjc", self.rotations, self.joints)
-        nearer = _magnify(self.nearness, seen[..., 2])
-        return np.asarray((self.scales[:, None, None] * nearer)[..., None] * seen[..., :2] + self.positions[:, :, None])
+        size = self.scales[:, None] * np.exp(self.approach)
+        flat = size[..., None, None] * seen[..., :2] + self.positions[:, :, None]
+        return np.asarray(self.magnification()[..., None] * flat)
+
+    def magnification(self) -> Array:
+        """Return how much larger each joint appears than the hips: [V, T, J]."""
+        depth = np.einsum("va,tja->vtj", self.rotations[:, 2], self.joints)
+        return _magnify(self.nearness * np.exp(self.approach)[..., None], depth)
 
 
 @dataclass(frozen=True)
@@ -61,14 +75,24 @@ class Priors:
     stretch: float = 0.03  # of a bone
     acceleration: float = 0.1  # of a joint, per frame squared
     build: float = 0.2  # of the logarithm of a bone's length
-    nearness: float = 0.08  # one over the distance of the cameras: 6 meters for a torso of half a meter
+    approach: float = 0.1  # of the logarithm of a body's size in a view, as it comes nearer
+    travel: float = 0.01  # of its change from frame to frame
+    distance: float = 0.15  # of the logarithm of the distance of the cameras
+    nearness: float = 0.11  # one over the usual distance of the cameras: 4.5 meters for a torso of half a meter
 
     def __post_init__(self) -> None:
         """Raise if a deviation is not positive or nearness is out of range."""
-        if not min(self.noise, self.stretch, self.acceleration, self.build) > 0 or not 0 <= self.nearness < 0.3:
-            raise ValueError(
-                f"noise, stretch, acceleration and build must be above 0 and nearness between 0 and 0.3; got {self}"
-            )
+        deviations = (
+            self.noise,
+            self.stretch,
+            self.acceleration,
+            self.build,
+            self.approach,
+            self.travel,
+            self.distance,
+        )
+        if not min(deviations) > 0 or not 0 <= self.nearness < 0.3:
+            raise ValueError(f"deviations must be above 0 and nearness between 0 and 0.3; got {self}")
 
 
 def adjust(
@@ -116,7 +140,10 @@ def adjust(
 
 
 class _Problem:
-    """The residuals of a bundle as a function of one vector: rotations, log scales, positions, joints, log lengths."""
+    """The residuals of a bundle as a function of one vector.
+
+    Its parts are rotations, log scales, positions, approach, joints and log lengths.
+    """
 
     def __init__(
         self,
@@ -143,13 +170,15 @@ class _Problem:
         self._build = build[self._built]
         self._build_gain = np.sqrt(points.shape[1]) / priors.build
         views, moments, joints, _ = points.shape
-        sizes = [3 * (views - 1), views - 1, 2 * views * moments, 3 * moments * joints, len(lengths)]
+        sizes = [3 * (views - 1), views, 2 * views * moments, views * moments, 3 * moments * joints, len(lengths)]
         self._cuts = np.cumsum(sizes)[:-1]
         self.start = np.concatenate(
             [
                 np.zeros(sizes[0]),
                 np.log(bundle.scales[1:] / bundle.scales[0]),
+                np.log([bundle.nearness / priors.nearness]) if bundle.nearness and priors.nearness else np.zeros(1),
                 bundle.positions.ravel(),
+                np.broadcast_to(bundle.approach, (views, moments)).ravel(),
                 bundle.joints.ravel(),
                 np.log(lengths),
             ]
@@ -158,14 +187,16 @@ class _Problem:
 
     def read(self, values: Array) -> Bundle:
         """Turn the vector back into a bundle."""
-        turns, scales, positions, joints, _ = np.split(values, self._cuts)
+        turns, scales, positions, approach, joints, _ = np.split(values, self._cuts)
         bundle = self._bundle
         return Bundle(
             Rotation.from_rotvec(_with_query(turns)).as_matrix() @ bundle.rotations,
-            bundle.scales[0] * np.exp(np.clip(np.concatenate([np.zeros(1), scales]), -MAX_LOG_SCALE, MAX_LOG_SCALE)),
+            bundle.scales[0]
+            * np.exp(np.clip(np.concatenate([np.zeros(1), scales[:-1]]), -MAX_LOG_SCALE, MAX_LOG_SCALE)),
             positions.reshape(bundle.positions.shape),
             joints.reshape(bundle.joints.shape),
-            self._priors.nearness,
+            approach.reshape(bundle.positions.shape[:2]),
+            self._priors.nearness * float(np.exp(np.clip(scales[-1], -MAX_LOG_NEARNESS, MAX_LOG_NEARNESS))),
         )
 
     def residuals(self, values: Array) -> Array:
@@ -173,8 +204,10 @@ class _Problem:
         seen = self.read(values)
         joints, lengths = seen.joints, np.exp(values[self._cuts[-1] :])
         body = np.einsum("nca,na->nc", seen.rotations[self._view], joints[self._moment, self._joint])
-        size = seen.scales[self._view] * _magnify(seen.nearness, body[:, 2])
+        larger = np.exp(seen.approach[self._view, self._moment])
+        size = seen.scales[self._view] * larger
         places = size[:, None] * body[:, :2] + seen.positions[self._view, self._moment]
+        places = places * _magnify(seen.nearness * larger, body[:, 2])[:, None]
         stretched = np.linalg.norm(self._along(joints), axis=-1) - lengths[self._kind]
         bent = joints[:-2] - 2 * joints[1:-1] + joints[2:]
         parts = [
@@ -183,6 +216,9 @@ class _Problem:
             bent / self._priors.acceleration,
             joints[:, self._hips].mean(1),
             self._build_gain * (np.log(lengths)[self._built] - self._build),
+            seen.approach / self._priors.approach,
+            np.diff(seen.approach, axis=1) / self._priors.travel,
+            values[self._cuts[1] - 1 : self._cuts[1]] * np.sqrt(len(joints)) / self._priors.distance,
         ]
         return np.concatenate([part.ravel() for part in parts])
 
@@ -204,12 +240,16 @@ class _Problem:
         joints, lengths, turns = seen.joints, np.exp(values[self._cuts[-1] :]), _with_query(values[: self._cuts[0]])
         rotation = seen.rotations[self._view]
         body = np.einsum("nca,na->nc", rotation, joints[self._moment, self._joint])
-        larger = _magnify(seen.nearness, body[:, 2])
-        size = self._gain * seen.scales[self._view] * larger
+        near = seen.nearness * np.exp(seen.approach[self._view, self._moment])
+        larger = _magnify(near, body[:, 2])
+        by_position = self._gain * larger
+        size = by_position * seen.scales[self._view] * np.exp(seen.approach[self._view, self._moment])
+        places = size[:, None] * body[:, :2] + by_position[:, None] * seen.positions[self._view, self._moment]
         # Derivative of the image position by the body in camera coordinates, [N, 2, 3].
         by_body = np.zeros((len(body), 2, 3))
         by_body[:, 0, 0] = by_body[:, 1, 1] = size
-        by_body[:, :, 2] = -(size * larger * seen.nearness)[:, None] * body[:, :2]
+        by_body[:, :, 2] = -(larger * near)[:, None] * places
+        by_approach = size[:, None] * body[:, :2] + by_body[:, :, 2] * body[:, 2:]
         by_turn = -by_body @ _cross(body) @ _left_jacobian(turns)[self._view]
         by_joint = by_body @ rotation
         by_scale = size[:, None] * body[:, :2]
@@ -218,11 +258,16 @@ class _Problem:
         unit = along / np.maximum(np.linalg.norm(along, axis=-1, keepdims=True), 1e-9) / self._priors.stretch
         ones = np.ones(joints[2:].size) / self._priors.acceleration
         values_in_order = [
-            by_turn[moving], by_scale[moving], np.repeat(self._gain, 2), by_joint,
+            by_turn[moving], by_scale[moving], by_body[:, :, 2] * body[:, 2:],
+            np.repeat(by_position, 2), by_approach, by_joint,
             unit, -unit, np.broadcast_to(-lengths[self._kind] / self._priors.stretch, along.shape[:2]),
             ones, -2 * ones, ones,
             np.full(2 * 3 * len(joints), 0.5),
             np.full(len(self._built), self._build_gain),
+            np.full(seen.approach.size, 1 / self._priors.approach),
+            np.full(seen.approach[:, 1:].size, 1 / self._priors.travel),
+            np.full(seen.approach[:, 1:].size, -1 / self._priors.travel),
+            np.full(1, np.sqrt(len(joints)) / self._priors.distance),
         ]  # fmt: skip
         data = np.concatenate([part.ravel() for part in values_in_order])
         return csr_array((data, (self._rows, self._columns)), shape=self._shape)
@@ -230,7 +275,7 @@ class _Problem:
     def _pattern(self) -> tuple[Index, Index, tuple[int, int]]:
         """Return the sparsity pattern, in the order in which `jacobian` lists its values."""
         moments, joints, _ = self._bundle.joints.shape
-        turn, (scale, position, joint, length) = 0, self._cuts
+        turn, (scale, position, approach, joint, length) = 0, self._cuts
         place = joint + np.arange(moments * joints * 3).reshape(moments, joints, 3)
         seen = np.arange(2 * len(self._points)).reshape(-1, 2)
         moving = self._view > 0
@@ -239,11 +284,17 @@ class _Problem:
         at_bend = seen.size + at_bone.size + np.arange(place[2:].size).reshape(place[2:].shape)
         at_hips = seen.size + at_bone.size + at_bend.size + np.arange(3 * moments).reshape(moments, 3)
         at_build = at_hips.max() + 1 + np.arange(len(self._built))
+        views = len(self._bundle.scales)
+        size = approach + np.arange(views * moments).reshape(views, moments)
+        at_size = at_hips.max() + 1 + len(self._built) + np.arange(views * moments).reshape(views, moments)
+        at_step = at_size.max() + 1 + np.arange(views * (moments - 1)).reshape(views, moments - 1)
         where_position = position + 2 * (self._view * moments + self._moment)
         blocks = [
             (seen[moving][..., None], turn + 3 * camera[:, None, None] + np.arange(3)),
             (seen[moving], scale + camera[:, None]),
+            (seen, np.full((len(seen), 1), position - 1)),
             (seen, where_position[:, None] + np.arange(2)),
+            (seen, size[self._view, self._moment][:, None]),
             (seen[..., None], place[self._moment, self._joint][:, None]),
             (at_bone[..., None], place[:, self._bones[:, 1]]),
             (at_bone[..., None], place[:, self._bones[:, 0]]),
@@ -253,10 +304,14 @@ class _Problem:
             (at_bend, place[2:]),
             (at_hips[:, None], place[:, self._hips]),
             (at_build, length + self._built),
+            (at_size, size),
+            (at_step, size[:, 1:]),
+            (at_step, size[:, :-1]),
+            (np.full(1, at_step.max() + 1), np.full(1, position - 1)),
         ]  # fmt: skip
         pairs = [np.broadcast_arrays(row, column) for row, column in blocks]
         rows, columns = (np.concatenate([pair[side].ravel() for pair in pairs]) for side in (0, 1))
-        return rows, columns, (int(at_hips.max()) + 1 + len(self._built), len(self.start))
+        return rows, columns, (int(at_step.max()) + 2, len(self.start))
 
 
 def _lengths(joints: Array, bones: Index, sides: Index) -> tuple[Index, Array]:
@@ -274,7 +329,7 @@ def _with_query(turns: Array) -> Array:
     return np.concatenate([np.zeros((1, 3)), turns.reshape(-1, 3)])
 
 
-def _magnify(nearness: float, depth: Array) -> Array:
+def _magnify(nearness: float | Array, depth: Array) -> Array:
     """Return the perspective magnification at a depth relative to the hips, bounded near the camera."""
     return np.asarray(1 / np.maximum(1 + nearness * depth, 0.2))
 

@@ -31,6 +31,8 @@ Array = NDArray[np.float64]
 ERROR_TOLERANCE = 2.0
 # A view with less trust than this does not count as used.
 MIN_TRUST = 0.25
+# In the second round bones may be this many times stiffer, and the query may count this many times more.
+MAX_STIFFENING, MAX_QUERY_GAIN = 3.0, 5.0
 # A torso this many times longer than in the query is implausible: the search ended in a wrong minimum.
 MAX_FORESHORTENING = 3.0
 # Typical depth of joints before (−) or behind the body, in torso lengths: the initial bend of a flat body.
@@ -99,8 +101,13 @@ def _adjust(
     priors: Priors | None,
     report: Callable[[float], None],
 ) -> _Adjusted:
-    """Run bundle adjustment twice, updating the trust of views in between."""
+    """Run bundle adjustment twice, updating the trust of views, the query and rigid bones in between."""
+    unit, middle = bundle.scales, _middles(views)
+    views, bundle = _in_camera_units(views, bundle, middle)
+    trust, settings = _trust(views, views.points - bundle.project()), priors or Priors()
     for part in range(2):
+        if part:
+            settings, query_weight = _sharpen(views, bundle, settings, query_weight=query_weight)
         bundle = adjust(
             bundle,
             views.points,
@@ -109,12 +116,48 @@ def _adjust(
             usual=typical_lengths(views.joints, bones(views.joints)),
             sides=mirrored(views.joints),
             hips=(views.joints.index(HIPS[0]), views.joints.index(HIPS[1])),
-            priors=priors or Priors(),
+            priors=settings,
             progress=partial(_report_steps, report, 0.5 + 0.25 * part),
         )
         trust = _trust(views, views.points - bundle.project())
     found = _collect(views, bundle, trust, flipped)
-    return _Adjusted(found, bool(bundle.scales[0] > MAX_FORESHORTENING))
+    found = replace(found, travel=found.travel + middle[0] / unit[0])
+    return _Adjusted(found, bool(unit[0] > MAX_FORESHORTENING))
+
+
+def _middles(views: Views) -> Array:
+    """Return the middle of the joints that each view shows, [V, 2]: about where its camera looks."""
+    shown = [
+        points[seen] if seen.any() else np.zeros((1, 2)) for points, seen in zip(views.points, views.seen, strict=True)
+    ]
+    return np.stack([(points.min(0) + points.max(0)) / 2 for points in shown])
+
+
+def _in_camera_units(views: Views, bundle: Bundle, middle: Array) -> tuple[Views, Bundle]:
+    """Express each view in torso lengths of its camera about its middle: foreshortened torsos count no less."""
+    unit, middle = bundle.scales[:, None, None], middle[:, None]
+    points = (views.points - middle[:, None]) / unit[..., None]
+    scaled = replace(bundle, scales=np.ones_like(bundle.scales), positions=(bundle.positions - middle) / unit)
+    return replace(views, points=points), scaled
+
+
+def _sharpen(views: Views, bundle: Bundle, priors: Priors, *, query_weight: float) -> tuple[Priors, float]:
+    """Stiffen bones that hardly stretched, and trust a query that hardly jitters, up to five times more.
+
+    The jitter is the median second difference of the query's joints. Bones that do stretch show that its joints are
+    not exact, however steady they are.
+    """
+    pairs = np.array(bones(views.joints))
+    lengths = np.linalg.norm(bundle.joints[:, pairs[:, 1]] - bundle.joints[:, pairs[:, 0]], axis=-1)
+    stretched = float(((lengths - np.median(lengths, axis=0)) ** 2).mean())
+    stretch = float(np.clip(1.5 * stretched / priors.stretch, priors.stretch / MAX_STIFFENING, priors.stretch))
+    points, seen = views.points[0], views.seen[0]
+    steps = np.abs(np.diff(points, n=2, axis=0))[seen[:-2] & seen[1:-1] & seen[2:]]
+    # Second differences of noise have √6 times its deviation, whose median is 0.67 deviations.
+    jitter = float(np.median(steps)) / 0.67 / np.sqrt(6) if len(steps) else np.inf
+    steady = min((priors.noise / max(2 * jitter, 1e-9)) ** 2, MAX_QUERY_GAIN * query_weight)
+    rigid = (priors.stretch / MAX_STIFFENING / stretch) ** 2
+    return replace(priors, stretch=stretch), max(steady * rigid, query_weight)
 
 
 def _facing(views: Views) -> Bundle:
@@ -180,9 +223,11 @@ def _centered(views: Views, bundle: Bundle, trust: Array) -> Bundle:
     size = float(np.median(np.linalg.norm(shoulders - hips, axis=-1)))
     nowhere = np.zeros_like(bundle.positions)
     joints, scales = (bundle.joints - hips[:, None]) / size, bundle.scales * size
-    bundle = replace(bundle, joints=joints, scales=scales, positions=nowhere)
-    weights = _weights(views, np.ones_like(trust), query_weight=1.0)[..., None]
-    left = (weights * (views.points - bundle.project())).sum(2) / np.maximum(weights.sum(2), 1e-12)
+    nearness = bundle.nearness * size
+    bundle = replace(bundle, joints=joints, scales=scales, positions=nowhere, nearness=nearness)
+    larger = bundle.magnification()[..., None]
+    weights = _weights(views, np.ones_like(trust), query_weight=1.0)[..., None] * larger
+    left = (weights * (views.points - bundle.project())).sum(2) / np.maximum((weights * larger).sum(2), 1e-12)
     return replace(bundle, positions=left)
 
 
