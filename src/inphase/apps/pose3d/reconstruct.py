@@ -33,6 +33,8 @@ ERROR_TOLERANCE = 2.0
 MIN_TRUST = 0.25
 # In the second round bones may be this many times stiffer, and the query may count this many times more.
 MAX_STIFFENING, MAX_QUERY_GAIN = 3.0, 5.0
+# The unit of a view differs at most this many times from that of the others.
+MAX_UNIT_RATIO = 4.0
 # A torso this many times longer than in the query is implausible: the search ended in a wrong minimum.
 MAX_FORESHORTENING = 3.0
 # Typical depth of joints before (−) or behind the body, in torso lengths: the initial bend of a flat body.
@@ -102,8 +104,11 @@ def _adjust(
     report: Callable[[float], None],
 ) -> _Adjusted:
     """Run bundle adjustment twice, updating the trust of views, the query and rigid bones in between."""
-    unit, middle = bundle.scales, _middles(views)
-    views, bundle = _in_camera_units(views, bundle, middle)
+    implausible, middle = bool(bundle.scales[0] > MAX_FORESHORTENING), _middles(views)
+    # The scale of a view that factorization could not fit is no unit.
+    typical = float(np.median(bundle.scales))
+    unit = np.clip(bundle.scales, typical / MAX_UNIT_RATIO, typical * MAX_UNIT_RATIO)
+    views, bundle = _in_camera_units(views, bundle, middle, unit)
     trust, settings = _trust(views, views.points - bundle.project()), priors or Priors()
     for part in range(2):
         if part:
@@ -121,8 +126,8 @@ def _adjust(
         )
         trust = _trust(views, views.points - bundle.project())
     found = _collect(views, bundle, trust, flipped)
-    found = replace(found, travel=found.travel + middle[0] / unit[0])
-    return _Adjusted(found, bool(unit[0] > MAX_FORESHORTENING))
+    found = replace(found, travel=found.travel + middle[0] / unit[0] / bundle.scales[0])
+    return _Adjusted(found, implausible)
 
 
 def _middles(views: Views) -> Array:
@@ -133,11 +138,11 @@ def _middles(views: Views) -> Array:
     return np.stack([(points.min(0) + points.max(0)) / 2 for points in shown])
 
 
-def _in_camera_units(views: Views, bundle: Bundle, middle: Array) -> tuple[Views, Bundle]:
+def _in_camera_units(views: Views, bundle: Bundle, middle: Array, unit: Array) -> tuple[Views, Bundle]:
     """Express each view in torso lengths of its camera about its middle: foreshortened torsos count no less."""
-    unit, middle = bundle.scales[:, None, None], middle[:, None]
-    points = (views.points - middle[:, None]) / unit[..., None]
-    scaled = replace(bundle, scales=np.ones_like(bundle.scales), positions=(bundle.positions - middle) / unit)
+    points = (views.points - middle[:, None, None]) / unit[:, None, None, None]
+    positions = (bundle.positions - middle[:, None]) / unit[:, None, None]
+    scaled = replace(bundle, scales=bundle.scales / unit, positions=positions)
     return replace(views, points=points), scaled
 
 
