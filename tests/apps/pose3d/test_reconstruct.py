@@ -1,6 +1,8 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from inphase.apps.pose3d import (
     write_reconstruction,
 )
 from inphase.apps.pose3d.adjustment import Bundle, Priors
-from inphase.apps.pose3d.reconstruct import _facing, _sharpen
+from inphase.apps.pose3d.reconstruct import _Adjusted, _doubt, _facing, _sharpen
 from inphase.apps.pose3d.reconstruction_files import draw_reconstruction, make_pose_track, make_skeleton_playback
 from inphase.apps.pose3d.views import Views
 from inphase.data.video import Video
@@ -192,6 +194,19 @@ def test_a_body_along_the_line_of_sight_is_not_believed(monkeypatch: pytest.Monk
     found = reconstruct(views, flips=False)
     assert np.abs(found.joints3d[..., :2] - scene.body[..., :2]).mean() < 0.08
     assert found.spread < 15
+
+
+def test_a_restart_that_explains_nothing_is_not_preferred() -> None:
+    def adjusted(error: float, *, implausible: bool) -> _Adjusted:
+        return _Adjusted(cast("Any", SimpleNamespace(error=np.full(3, error))), implausible)
+
+    long, fair, lost = (
+        adjusted(0.1, implausible=True),
+        adjusted(0.2, implausible=False),
+        adjusted(1.4, implausible=False),
+    )
+    assert min(long, fair, key=_doubt) is fair
+    assert min(long, lost, key=_doubt) is long
 
 
 def arc(frames: int, *, noise: float = 0.0) -> Embedding:

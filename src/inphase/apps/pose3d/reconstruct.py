@@ -37,6 +37,8 @@ MAX_STIFFENING, MAX_QUERY_GAIN = 3.0, 5.0
 MAX_UNIT_RATIO = 4.0
 # A torso this many times longer than in the query is implausible: the search ended in a wrong minimum.
 MAX_FORESHORTENING = 3.0
+# Views that are farther off than this in the middle, in torso lengths, are not explained at all.
+MAX_ERROR = 0.5
 # Typical depth of joints before (−) or behind the body, in torso lengths: the initial bend of a flat body.
 INITIAL_DEPTHS = {"elbow": 0.1, "wrist": -0.3, "knee": -0.1, "ankle": 0.1, "head": -0.1}
 
@@ -80,7 +82,7 @@ def reconstruct(
         bundle = _facing(given)
         trust, straight = _trust(given, given.points - bundle.project()), np.zeros_like(flipped)
         other = _adjust(given, bundle, trust, straight, query_weight=query_weight, priors=priors, report=report)
-        best = min(best, other, key=lambda each: (each.implausible, float(np.nanmedian(each.found.error))))
+        best = min(best, other, key=_doubt)
     report(1.0)
     return best.found
 
@@ -91,6 +93,12 @@ class _Adjusted:
 
     found: Reconstruction
     implausible: bool
+
+
+def _doubt(each: _Adjusted) -> tuple[bool, float]:
+    """Rank adjusted reconstructions: first those that are plausible and explain the views, then by their error."""
+    error = float(np.nanmedian(each.found.error))
+    return each.implausible or error > MAX_ERROR, error
 
 
 def _adjust(
