@@ -122,9 +122,10 @@ def test_a_part_of_two_routes_adds_both(encoder: JointEncoder) -> None:
     joint = JointEncoder(pose=encoder.pose, image=image)
     assert [route.width for route in joint.routes] == [6, 4, image.channels]
     motion, shown, pose = units(rng, 5, 4), units(rng, 5, image.channels), units(rng, 5, 6)
-    both = Embedding(join_routes([motion.values, shown.values / 2], image.routes), motion.times)
+    both = Embedding(join_routes([motion.values, shown.values * np.float32(0.5)], image.routes), motion.times)
     found = joint.join(both, pose)
     cost = match(found, found).cost_matrix
+    assert cost is not None
     alone = ((pose, 0.1), (motion, 0.1), (shown, 0.05))
     parts = [pair_cost(*[torch.from_numpy(each.values)] * 2, beta=beta) for each, beta in alone]
     np.testing.assert_allclose(cost, parts[0] + parts[1] + parts[2] / 16, atol=1e-4)

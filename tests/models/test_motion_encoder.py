@@ -163,6 +163,7 @@ def test_appearance_is_a_second_route_of_the_frames_own_features() -> None:
     for part, vectors, share in zip(np.split(found.values, [5], axis=1), (motion.values, rest), shares, strict=True):
         np.testing.assert_allclose(part, vectors * np.sqrt(share / shares.sum()), atol=1e-5)
     cost = match(found, found).cost_matrix
+    assert cost is not None
     parts = [pair_cost(*[torch.from_numpy(part)] * 2, beta=beta) for part, beta in ((motion.values, 0.1), (rest, 0.05))]
     np.testing.assert_allclose(cost, parts[0] + parts[1] / 2, atol=1e-4)
 
