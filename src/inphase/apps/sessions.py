@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from inphase.align.numba.path_numba import track_template
 from inphase.media.recording import NamedVideo, require_two_usable
-from inphase.models.embedding import Embedding, rate_of
+from inphase.models.embedding import Embedding, rate_of, unit_rows
 from inphase.models.joint_encoder import has_route
 
 # Chosen on every other video of two data sets (benchmarks/repetitions.py): principal components; the cost of a step in
@@ -280,8 +280,8 @@ def shared_part(session: Embedding, clip: Embedding) -> tuple[Embedding, Embeddi
     width = session.routes[0].width
     both = has_route(session, 0) and has_route(clip, 0)
     rows = [each.values[:, :width] if both else each.values[:, width:] for each in (session, clip)]
-    units = [each / np.maximum(np.linalg.norm(each, axis=1, keepdims=True), 1e-9) for each in rows]
-    first, second = (Embedding(unit, each.times) for unit, each in zip(units, (session, clip), strict=True))
+    pairs = zip(rows, (session, clip), strict=True)
+    first, second = (Embedding(unit_rows(values), each.times) for values, each in pairs)
     return first, second
 
 

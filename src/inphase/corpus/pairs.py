@@ -20,7 +20,7 @@ from inphase.align.matching import Frames, match, match_many, shared_routes, ten
 from inphase.corpus.embedding_store import CatalogEntry, EmbeddingStore
 from inphase.corpus.engines import Engine
 from inphase.corpus.shards import SUFFIX, read_rows
-from inphase.models.embedding import Embedding, Route
+from inphase.models.embedding import Embedding, Route, unit_rows
 from inphase.storage.errors import StoreError, import_extra
 from inphase.storage.files import atomic_write, explain_os_errors
 from inphase.storage.processes import WorkerDied
@@ -60,8 +60,7 @@ class PackedEmbeddings:
         """Read the unit vectors [T, D] of a video."""
         if not 0 <= number < len(self):
             raise IndexError(f"no video number {number}: there are {len(self)}, numbered from 0")
-        values = np.asarray(self._values[self._begins[number] : self._begins[number + 1]], np.float32)
-        return np.asarray(values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12))
+        return unit_rows(np.asarray(self._values[self._begins[number] : self._begins[number + 1]], np.float32))
 
     def embedding(self, number: int) -> Embedding:
         """Read a video's vectors with their routes; its times are frame numbers."""

@@ -33,7 +33,7 @@ from inphase.data.batches import Skip, try_reading
 from inphase.data.video import Problem, Read, Video, measured_length
 from inphase.media.sampling import Context, Frames, clamped, context_frames
 from inphase.models import Embedding, Encoder, embed
-from inphase.models.embedding import rate_of
+from inphase.models.embedding import rate_of, unit_rows
 from inphase.models.encoder import image_precision
 from inphase.models.joint_encoder import JointEncoder
 from inphase.models.modality import MIN_PERSON_FRACTION, find_modality
@@ -322,12 +322,6 @@ def _clamping(item: EmbeddedVideo) -> NDArray[np.float64]:
 
 def _replace_values(item: EmbeddedVideo, values: NDArray[np.float64]) -> Embedding:
     return Embedding(values.astype(np.float32), item.embedding.times)
-
-
-def unit_rows(vectors: NDArray[Any]) -> NDArray[Any]:
-    """Scale vectors [N, D] to length 1."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny))
 
 
 def untrained(encoder: Encoder, *, seed: int = 0) -> Encoder:

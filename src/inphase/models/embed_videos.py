@@ -15,7 +15,7 @@ import numpy as np
 
 from inphase.media.listing import VIDEO_SUFFIXES
 from inphase.media.recording import NamedVideo, open_recording, reason_of, require_two_usable, usual_fps
-from inphase.models.embedding import Embedding, resample
+from inphase.models.embedding import Embedding, resample, unit_rows
 from inphase.models.encoder import Encoder, ModalityChoice
 from inphase.models.joint_encoder import JointEncoder, has_route
 from inphase.models.modality import MODALITIES, FrameProgress, embed_pose, find_modality, require_video_encoder
@@ -336,9 +336,8 @@ def change_density(encoder: Encoder, embedding: Embedding, density: float) -> Em
     if joint is None and pose is not None:
         return pose
     values = resample(embedding.values[:, 0 if joint is None else joint.routes[0].width :], density)
-    lengths = np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
     routes = embedding.routes if joint is None else ()
-    image = replace(embedding, values=values / lengths, times=resample(embedding.times, density), routes=routes)
+    image = replace(embedding, values=unit_rows(values), times=resample(embedding.times, density), routes=routes)
     if joint is None:
         return image
     visible = None if tracked is None else resample(tracked.joints13()[1], density) > 0.5

@@ -110,10 +110,9 @@ def embed(
     return encoder.center(Embedding(np.concatenate(values), clock, encoder.modality))
 
 
-def unit_rows(values: NDArray[np.float32]) -> NDArray[np.float32]:
+def unit_rows(values: NDArray[Any]) -> NDArray[Any]:
     """Normalize rows to unit length; rows of zeros stay zeros."""
-    rows: NDArray[np.float32] = values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
-    return rows
+    return np.asarray(values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12))
 
 
 def subtract_mean(rows: NDArray[np.float32]) -> NDArray[np.float32]:

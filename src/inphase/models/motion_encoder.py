@@ -1,8 +1,7 @@
 """Image encoders on frozen ImageNet features, averaged over the cells of a coarse grid.
 
 `PooledFeatures` embeds images without training; `MotionEncoder` trains a head on differences between context frames,
-`TransformerEncoder` one that attends to them. The paper's maximum over the whole image loses where something moved; a
-grid keeps it, in two kilobytes per frame.
+`TransformerEncoder` one that attends to them. The paper's maximum over the image loses where something moved.
 """
 
 from collections.abc import Sequence
@@ -136,7 +135,8 @@ class MotionEncoder(GridFeatures):
                 raise ValueError(f"appearance needs normalize and the offset 0 in the context, got {tuple(context)}")
             self.register_buffer("appearance", torch.tensor(self.appearance_weight))  # kept with the weights
         self.config |= {"hidden": list(hidden), "dimension": dimension, "dropout": dropout}
-        width, layers = (len(context) - 1) * self.channels * grid * grid, list[nn.Module]([nn.Dropout(dropout)])
+        width = (len(context) - 1) * self.channels * grid * grid
+        layers: list[nn.Module] = [nn.Dropout(dropout)]
         for after in hidden:
             layers += [nn.Linear(width, after, bias=False), nn.BatchNorm1d(after), nn.ReLU(inplace=True)]
             width = after

@@ -77,11 +77,11 @@ def reconstruct(
     report(0.5)
     if not adjusts:
         return _collect(views, bundle, trust, flipped)
-    best = _adjust(views, bundle, trust, flipped, query_weight=query_weight, priors=priors, report=report)
+    best = _adjust(views, bundle, flipped, query_weight=query_weight, priors=priors, report=report)
     if best.implausible:
         bundle = _facing(given)
-        trust, straight = _trust(given, given.points - bundle.project()), np.zeros_like(flipped)
-        other = _adjust(given, bundle, trust, straight, query_weight=query_weight, priors=priors, report=report)
+        straight = np.zeros_like(flipped)
+        other = _adjust(given, bundle, straight, query_weight=query_weight, priors=priors, report=report)
         best = min(best, other, key=_doubt)
     report(1.0)
     return best.found
@@ -96,7 +96,7 @@ class _Adjusted:
 
 
 def _doubt(each: _Adjusted) -> tuple[bool, float]:
-    """Rank adjusted reconstructions: first those that are plausible and explain the views, then by their error."""
+    """Return the key by which the best of several is found: first whether it is to be doubted, then its error."""
     error = float(np.nanmedian(each.found.error))
     return each.implausible or error > MAX_ERROR, error
 
@@ -104,7 +104,6 @@ def _doubt(each: _Adjusted) -> tuple[bool, float]:
 def _adjust(
     views: Views,
     bundle: Bundle,
-    trust: Array,
     flipped: NDArray[np.bool_],
     *,
     query_weight: float,

@@ -31,9 +31,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inphase.evaluation.embedded_videos import EmbeddedVideo, all_constant, require_two, unit_rows
+from inphase.evaluation.embedded_videos import EmbeddedVideo, all_constant, require_two
 from inphase.evaluation.neighbors_numba import over_neighbors, tau_b
 from inphase.evaluation.scores import Score, mean
+from inphase.models.embedding import unit_rows
 
 Distance = Literal["squared_euclidean", "cosine"]
 
