@@ -78,10 +78,13 @@ class Group:
         """Copy the tensors to pinned memory, from which a GPU copies asynchronously."""
         return self._each(Tensor.pin_memory)
 
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the fields that are tensors, by name."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Group":
-        changed: dict[str, Any] = {
-            name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)
-        }
+        changed: dict[str, Any] = {name: change(value) for name, value in self.tensors.items()}
         return replace(self, **changed)
 
 

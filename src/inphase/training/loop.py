@@ -44,6 +44,8 @@ from inphase.training.recipe import (
 )
 from inphase.training.step import (
     FIRST_NAN,
+    CopyToDevice,
+    LateRead,
     TrainStep,
     as_floats,
     locate_row,
@@ -178,15 +180,16 @@ class _Training:
             return
         source = self._compute_features()
         clock = Clock()
-        waiting: deque[tuple[int, Batch, Tensor, Tensor]] = deque()
+        copy = CopyToDevice(self.fabric.device)
+        waiting: deque[tuple[int, Batch, LateRead]] = deque()
         for batches in self._batches(source):
-            batch = join_batches(batches).to(self.fabric.device)
+            batch = copy(join_batches(batches))
             lr = self.optimizer_settings.rate(self.step, steps=self.settings.steps)
             terms = self.train_step(batch, lr=lr)
             self.step += 1
             clock.tick(batch.frame_count * self.fabric.world_size)
-            # Check the loss one step late: reading this step's loss now would synchronize with the GPU.
-            waiting.append((self.step, batch, terms["loss"], terms.pop(FIRST_NAN)))
+            # Check the loss one step late: the GPU computes this step while the next one is prepared.
+            waiting.append((self.step, batch, LateRead(terms["loss"], terms.pop(FIRST_NAN))))
             while len(waiting) > (self.fabric.device.type == "cuda"):
                 self._require_finite(*waiting.popleft())
             last = self.step == self.settings.steps
@@ -235,16 +238,18 @@ class _Training:
                     yield together
                     together = []
 
-    def _require_finite(self, step: int, batch: Batch, loss: Tensor, first_nan: Tensor) -> None:
+    def _require_finite(self, step: int, batch: Batch, found: LateRead) -> None:
         """Raise if a loss is not finite, naming its step, its videos and the first frame whose embedding is not."""
-        if math.isfinite(float(loss)):
+        loss, row = found.read()
+        if math.isfinite(loss):
             return
-        row = int(first_nan)
         first = (
-            f"the first NaN is in the embedding of {locate_row(batch, row)}" if row >= 0 else "embeddings are finite"
+            f"the first NaN is in the embedding of {locate_row(batch, int(row))}"
+            if row >= 0
+            else "embeddings are finite"
         )
         raise TrainingError(
-            f"the loss of step {step} is {float(loss)}; {first}; its videos were {', '.join(batch.ids)}; "
+            f"the loss of step {step} is {loss}; {first}; its videos were {', '.join(batch.ids)}; "
             f"{self._kept()}. "
             "Lower optimizer.lr or set optimizer.clip, and check these videos"
         )

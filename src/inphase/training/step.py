@@ -224,6 +224,49 @@ def synchronize_batch_norms(module: nn.Module) -> nn.Module:
     return module
 
 
+class CopyToDevice:
+    """Copy batches to a device; to a GPU on a stream of its own, while the GPU computes the step before."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Open the stream."""
+        self._device = device
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Copy a batch; work queued from now on waits for the copy, the CPU does not."""
+        if self._stream is None:
+            return batch.to(self._device)
+        with torch.cuda.stream(self._stream):
+            copied = batch.to(self._device)
+        current = torch.cuda.current_stream()
+        current.wait_stream(self._stream)
+        for group in copied.groups:
+            for tensor in group.tensors.values():
+                if tensor.is_cuda:
+                    tensor.record_stream(current)  # its memory is used again only after the work queued until then
+        return copied
+
+
+class LateRead:
+    """Numbers on a GPU, copied to the CPU as soon as they are computed.
+
+    `float(tensor)` would also wait for everything queued since.
+    """
+
+    def __init__(self, *numbers: Tensor) -> None:
+        """Queue the copies."""
+        self._numbers = [number.to("cpu", non_blocking=True) for number in numbers]
+        self._copied = torch.cuda.Event() if numbers[0].is_cuda else None  # type: ignore[no-untyped-call]
+        if self._copied is not None:
+            self._copied.record()
+
+    def read(self) -> list[float]:
+        """Wait for the numbers and return them."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        return [float(number) for number in self._numbers]
+
+
 EAGER_STEPS = 3  # before a graph is recorded: kernels are compiled and tuned, and the optimizer allocates its state
 
 
