@@ -192,15 +192,15 @@ def accumulate_with_drops(
         raise ValueError(f"kind must be 'smooth', 'soft' or 'hard', got {kind!r}")
     cost, drop_x, drop_y = single_precision(cost, drop_x, drop_y)
     kind, gamma = kind if gamma > 0 else "hard", float(gamma)
-    if cost.is_cuda:  # this kernel limits the drop costs itself
+    if cost.is_cuda:  # these kernels limit the drop costs themselves
         from inphase.align.triton import drops_triton
 
         return drops_triton.accumulate_with_drops(cost, drop_x, drop_y, kind, gamma)
-    drop_x, drop_y = drop_x.clamp(max=BORDER), drop_y.clamp(max=BORDER)
     if cost.is_cpu:
         from inphase.align.numba import drops_numba
 
         return drops_numba.accumulate_with_drops(cost, drop_x, drop_y, kind, gamma)
+    drop_x, drop_y = drop_x.clamp(max=BORDER), drop_y.clamp(max=BORDER)
     return accumulate_with_drops_reference(cost, drop_x, drop_y, kind, gamma)
 
 

@@ -19,6 +19,7 @@ from numba import njit, types
 from numba.extending import intrinsic, models, overload, register_model
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+INTERNAL: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -29,9 +30,14 @@ def compiled(function: Callable[..., Any]) -> Any:
         return njit(**OPTIONS)(function)
 
 
+def internal(function: Callable[..., Any]) -> Any:
+    """Compile a function that only compiled functions call: without the code to call it from Python."""
+    return njit(**INTERNAL, **OPTIONS)(function)
+
+
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile a function into each of its callers."""
-    return njit(forceinline=True, **OPTIONS)(function)
+    return njit(forceinline=True, **INTERNAL, **OPTIONS)(function)
 
 
 @cache
@@ -108,6 +114,19 @@ def select(context, mask, x, y):
         return builder.select(args[0], _spread(builder, args[1]), _spread(builder, args[2]))
 
     return LANES(mask, x, y), generate
+
+
+@intrinsic
+def spread(context, number):
+    """Copy a number to all lanes."""
+    return LANES(number), lambda _, builder, __, args: _spread(builder, args[0])
+
+
+@intrinsic
+def shift(context, before, lanes):
+    """Move all lanes up by one; the first is the last of those before."""
+    order = ir.Constant(INDICES, [*range(WIDTH - 1, 2 * WIDTH - 1)])
+    return LANES(before, lanes), lambda _, builder, __, args: builder.shuffle_vector(*args, order)
 
 
 @intrinsic
@@ -197,23 +216,42 @@ ODD = tuple(1.0 / (2 * k + 1) for k in range(13))  # artanh(s) = s Σ ODD[k] s^2
 ROOT3, LOG_ROOT3 = math.sqrt(3.0), math.log(3.0) / 2
 
 
+# 1.5 · 2⁵²: adding it rounds to an integer and leaves that in the low bits, which `_scale` moves to the exponent.
+SHIFT = 6755399441055744.0
+
+
+@inlined
 def exp2_for(exponent, like):
     """Raise 2 to exponents ≤ 0 with the precision of an array `like`, the table."""
+    exponent = select(exponent < -1000.0, -1000.0, exponent)  # in this order NaN stays NaN
+    shifted = exponent + SHIFT
+    return _scale(_root_for(exponent - (shifted - SHIFT), like), shifted)
+
+
+@inlined
+def split(x, like):
+    """Split 2⁻ˣ into its exponent and the rest: return k, x rounded, and m = 2^(k − x)."""
+    k = (x + SHIFT) - SHIFT
+    return k, _root_for(k - x, like)
+
+
+@inlined
+def halve(m, times):
+    """Multiply m by 2 to the power of integers ≤ 0."""
+    shifted = times + SHIFT
+    return _scale(m, select(shifted < SHIFT - 1000.0, SHIFT - 1000.0, shifted))
+
+
+def _root_for(f, like):
+    """Raise 2 to |f| ≤ ½ with the precision of an array `like`."""
     raise NotImplementedError("for compiled functions")
 
 
-@overload(exp2_for)
-def _choose_exp2(exponent, like):
-    short = like.dtype == types.float32
-
-    def raise_two(exponent, like):
-        exponent = select(exponent < -1000.0, -1000.0, exponent)  # in this order NaN stays NaN
-        # Adding 1.5 · 2⁵² rounds to an integer and leaves it in the low bits, which `_scale` moves to the exponent.
-        shifted = exponent + 6755399441055744.0
-        f = exponent - (shifted - 6755399441055744.0)
-        return _scale(_short_series(f) if short else _series(f), shifted)
-
-    return raise_two
+@overload(_root_for)
+def _choose_series(f, like):
+    if like.dtype == types.float32:
+        return lambda f, like: _short_series(f)
+    return lambda f, like: _series(f)
 
 
 # The series of 2^f, |f| ≤ ½, summed as trees: a cell waits for this, so depth matters more than operations.

@@ -43,7 +43,7 @@ KINDS = {"smooth": SMOOTH, "soft": SOFT, "hard": HARD}
 MAX_LANES = 64  # rows swept together
 AHEAD = 6  # diagonals that are fetched before the backward pass reads them: caches do not expect descending rows
 BLOCK = 256  # diagonals laid out at a time: 64 KiB, so that rows far apart in memory are read in long runs
-MAX_KEPT_STATE = 5_000_000  # up to here, 40 MB, the state is kept for the backward pass; beyond, recomputed
+MAX_KEPT_STATE = 5_000_000  # numbers of a table, 40 MB, that are kept for the backward pass; more are recomputed
 NO_STATE = np.empty((0,) * 4)
 CELLS_PER_THREAD = 50_000  # about 0.3 ms of work; a thread costs 0.05 ms
 
@@ -102,14 +102,14 @@ _spare_memory: list[NDArray[np.float64]] = []
 
 
 def make_state(batch: int, m: int, n: int, *, tables: int) -> NDArray[np.float64]:
-    """Allocate the diagonals of tables in float64, [B, strip, t + 2, table · r], unless they exceed MAX_KEPT_STATE.
+    """Allocate the diagonals of tables in float64, [B, strip, t + 2, table · r], unless one exceeds MAX_KEPT_STATE.
 
     The first two diagonals are the border; the first of lanes + 1 columns is the row before the strip.
     """
     strips, lanes = cut_into_strips(m)
     shape = batch, strips, n + lanes + 1, tables * (lanes + 1)
     size = math.prod(shape)
-    if size > MAX_KEPT_STATE:
+    if size > tables * MAX_KEPT_STATE:
         return NO_STATE
     memory = take(_spare_memory)
     return (memory if memory.size >= size else np.empty(size))[:size].reshape(shape)
