@@ -1,10 +1,12 @@
 """Exact frames by presentation timestamp, whatever the container, codec, clock or shape."""
 
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from av.video.frame import VideoFrame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,7 +62,20 @@ def test_every_frame_comes_once_and_on_time(film: Path) -> None:
     np.testing.assert_allclose(clip.times, [float(i / rate) for i in range(70)], atol=rounding)
 
 
-@pytest.mark.parametrize("indices", [[0], [69], [11, 12, 13], [5, 30, 31, 68], [23, 24, 36, 47], list(range(1, 70, 9))])
+@pytest.mark.parametrize(
+    "indices",
+    [
+        [0],
+        [69],
+        [11, 12, 13],
+        [5, 30, 31, 68],
+        [23, 24, 36, 47],
+        list(range(1, 70, 9)),
+        list(range(0, 70, 2)),
+        list(range(1, 70, 2)),
+        [k for k in range(70) if k % 3],
+    ],
+)
 def test_seeking_gives_what_decoding_everything_gives(film: Path, indices: list[int]) -> None:
     clip, whole = read_clip(film, indices=indices), read_clip(film)
     assert numbers_of(clip.frames) == indices
@@ -69,9 +84,10 @@ def test_seeking_gives_what_decoding_everything_gives(film: Path, indices: list[
 
 
 def test_several_threads_give_the_same_frames(film: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = read_clip(film)
+    one, half = read_clip(film), list(range(1, 70, 2))
     monkeypatch.setattr("inphase.media.decode.MIN_THREADED_PIXELS", 0)
     np.testing.assert_array_equal(read_clip(film).frames, one.frames)
+    np.testing.assert_array_equal(read_clip(film, indices=half).frames, one.frames[half])
 
 
 def test_a_trimmed_file_starts_where_it_is_shown_from(tmp_path: Path) -> None:
@@ -114,21 +130,27 @@ def test_the_shortest_films_are_films(tmp_path: Path, count: int) -> None:
     assert numbers_of(read_clip(path, seconds=0).frames) == [0]
 
 
-def test_few_frames_of_a_long_file_decode_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("indices", "most"), [([100, 410, 595], 3 * 30), (list(range(0, 600, 2)), 350)])
+def test_frames_that_no_wanted_frame_needs_are_not_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indices: list[int], most: int
+) -> None:
     import inphase.media.decode as decode
 
-    path = write_video(tmp_path / "long.mp4", count=600, options={"g": "30"})
+    # Three frames between references, on which no other frame depends.
+    options = {"g": "30", "bf": "3", "x264-params": "b-adapt=0:b-pyramid=none"}
+    path = write_video(tmp_path / "long.mp4", count=600, options=options)
     decoded: list[int | None] = []
-    inner = decode.decoded
+    for name in ("decoded", "decoded_after_seek"):
+        inner = getattr(decode, name)
 
-    def counted(*args: object, **settings: object) -> object:
-        for frame in inner(*args, **settings):  # type: ignore[arg-type]
-            decoded.append(frame.pts)
-            yield frame
+        def counted(*args: object, inner: Callable[..., Iterator[VideoFrame]] = inner, **settings: object) -> object:
+            for frame in inner(*args, **settings):
+                decoded.append(frame.pts)
+                yield frame
 
-    monkeypatch.setattr(decode, "decoded", counted)
-    assert numbers_of(read_clip(path, indices=[100, 410, 595]).frames) == [100, 410, 595]
-    assert len(decoded) <= 3 * 30
+        monkeypatch.setattr(decode, name, counted)
+    assert numbers_of(read_clip(path, indices=indices).frames) == indices
+    assert len(indices) <= len(decoded) <= most
 
 
 @pytest.fixture(scope="module")

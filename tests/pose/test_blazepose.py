@@ -11,6 +11,7 @@ import pytest
 from scipy.ndimage import map_coordinates
 
 from inphase.media.frames import Clip, read_clip
+from inphase.pose import blazepose
 from inphase.pose.blazepose import BlazePose, crop_square, decode_people, refine_landmarks
 from inphase.pose.pose import Pose, Region, assemble
 from tests.pose.people import JOINTS, make_body, needs_networks
@@ -38,6 +39,20 @@ def test_a_square_is_turned_about_its_center(extend: bool) -> None:
         assert np.abs(pixels[0, ..., color] * 255 - expected).mean() < 1
     signed = crop_square(image, region, side=48.0, size=64, low=-1, extend=extend)
     np.testing.assert_allclose(signed, pixels * 2 - 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numpy_and_numba_sample_the_same_square(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    height, width = rng.integers(1, 90, 2).tolist()
+    image = rng.integers(0, 256, (height, width, 3), np.uint8)[:, : rng.integers(1, width + 1)]
+    region = Region(rng.uniform(-20, width + 20), rng.uniform(-20, height + 20), 1.0, rng.uniform(-4, 4))
+    side, low, extend = float(rng.uniform(1, 200)), -float(rng.integers(2)), bool(seed % 2)
+    found = []
+    for most in (0, 10**9):
+        monkeypatch.setattr(blazepose, "MAX_PLAIN_SQUARES", most)
+        found.append(crop_square(image, region, side=side, size=64, low=low, extend=extend))
+    np.testing.assert_array_equal(found[0], found[1])
 
 
 def test_overlapping_detections_are_one_person() -> None:

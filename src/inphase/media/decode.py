@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # Frames of h264 and its successors are stored at most 16 places from where they are shown.
 MAX_REORDERING = 16
+# Codecs that mark every frame on which no other frame depends; the mark of HEVC holds within a layer only.
+REFERENCE_CODECS = {"h264"}
 # Decoding in several threads pays for its start-up from about this many pixels.
 MIN_THREADED_PIXELS = 512 * 512
 # Hours, minutes and seconds, as muxers write them.
@@ -208,40 +210,50 @@ class VideoFile:
         self.lost += count - decoded_frames + (self.index.missing if wanted is None else 0)
 
     def _frames(self, wanted: NDArray[np.int64] | None) -> Iterator[tuple[int, VideoFrame]]:
-        # Decoding in order, in threads, is faster than seeking where at least half of the frames are wanted.
-        if wanted is None or 2 * len(wanted) >= len(self.times):
-            yield from self._from_start(np.arange(len(self.times)) if wanted is None else wanted)
-            return
+        """Decode the frames that the wanted ones depend on; from the first fault on, every frame of the file."""
+        chosen = np.arange(len(self.times)) if wanted is None else wanted
         found = 0
-        if self.index.stamps is not None and len(self.index.keys):
-            for position, frame in self._by_seeking(wanted, self.index.stamps):
-                if position != wanted[found]:
+        if self.index.stamps is not None and len(self.index.keys) and len(chosen) < len(self.times):
+            for position, frame in self._from_keys(chosen, self.index.stamps):
+                if position != chosen[found]:
                     break
                 yield position, frame
                 found += 1
-        if found < len(wanted):
-            yield from self._from_start(wanted[found:])
+        if found < len(chosen):
+            yield from self._from_start(chosen[found:])
 
     def _from_start(self, wanted: NDArray[np.int64]) -> Iterator[tuple[int, VideoFrame]]:
         """Decode from the beginning up to the last wanted frame."""
         with open_container(self.path) as container:
             stream = video_stream(container, self.path)
-            # Pose and images share these frames: networks take most of the time, other recordings use the other cores.
-            if stream.width * stream.height >= MIN_THREADED_PIXELS and self.on_frame is None:
-                stream.thread_type = "AUTO"
+            self._use_threads(stream)
             yield from self._pick(decoded(container, stream), wanted)
 
-    def _by_seeking(self, wanted: NDArray[np.int64], stamps: NDArray[np.int64]) -> Iterator[tuple[int, VideoFrame]]:
-        """Decode each wanted frame from the key frame before it."""
+    def _from_keys(self, wanted: NDArray[np.int64], stamps: NDArray[np.int64]) -> Iterator[tuple[int, VideoFrame]]:
+        """Decode wanted frames from the key frames before them, up to the first fault."""
         before = np.maximum(np.searchsorted(self.index.keys, stamps[wanted], side="right") - 1, 0)
         with open_container(self.path) as container:
             stream = video_stream(container, self.path)
+            # Decoding in order, in threads, is faster than seeking where at least half of the frames are wanted.
+            if 2 * len(wanted) >= len(self.times):
+                before[:] = before[0]
+                self._use_threads(stream)
             for key in np.unique(before):
                 try:
-                    container.seek(int(self.index.keys[key]), stream=stream)
+                    if key:  # the file is opened at the first
+                        container.seek(int(self.index.keys[key]), stream=stream)
                 except av.error.FFmpegError:
                     return
-                yield from self._pick(decoded_after_seek(container, stream), wanted[before == key])
+                part = wanted[before == key]
+                yield from self._pick(decoded_after_seek(container, stream, wanted=stamps[part]), part)
+
+    def _use_threads(self, stream: VideoStream) -> None:
+        """Decode large images in threads, if nobody shares them.
+
+        Pose and images share frames: networks take most of the time, other recordings use the other cores.
+        """
+        if stream.width * stream.height >= MIN_THREADED_PIXELS and self.on_frame is None:
+            stream.thread_type = "AUTO"
 
     def _pick(self, frames: Iterator[VideoFrame], wanted: NDArray[np.int64]) -> Iterator[tuple[int, VideoFrame]]:
         """Yield the wanted ones of consecutive frames, each with its position."""
@@ -335,11 +347,19 @@ def _missing_at_end(stream: VideoStream, packets: list[tuple[int | None, bool, i
     return stream.frames - len(packets) if stream.frames > len(packets) else round(short * fps)
 
 
-def decoded_after_seek(container: InputContainer, stream: VideoStream) -> Iterator[VideoFrame]:
-    """Decode from the next key frame up to the first fault, after which frames may depend on lost ones."""
+def decoded_after_seek(
+    container: InputContainer, stream: VideoStream, *, wanted: NDArray[np.int64]
+) -> Iterator[VideoFrame]:
+    """Decode from the next key frame up to the first fault, after which frames may depend on lost ones.
+
+    A frame that no other frame depends on is decoded only if its timestamp is `wanted`.
+    """
     packets = itertools.dropwhile(lambda packet: not packet.is_keyframe, _packets(container, stream))
+    codec, stamps = stream.codec_context, set(wanted.tolist())
     try:
         for packet in itertools.chain(packets, [None]):
+            if codec.name in REFERENCE_CODECS and packet is not None:
+                codec.skip_frame = "DEFAULT" if packet.pts in stamps else "NONREF"
             for frame in stream.decode(packet):
                 if frame.is_corrupt:
                     return

@@ -9,6 +9,7 @@ Bazarevsky et al., "BlazePose: On-device Real-time Body Pose tracking", CVPR wor
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import count
 from threading import Condition
 from typing import Any, ClassVar
 
@@ -44,6 +45,9 @@ _CENTER, _RIM = 33, 34  # landmarks that are not joints
 _MIN_PRESENCE = 0.5
 # A joint is refined by the heat map in a window of this many cells where the map has at least this confidence.
 _WINDOW, _MIN_HEAT = 9, 0.5
+# Squares that numpy samples, at a millisecond more each, before numba compiles a sampler, which takes 0.8 s: two clips
+# of 4 seconds need 280.
+MAX_PLAIN_SQUARES = 512
 
 
 class BlazePose:
@@ -190,10 +194,47 @@ def crop_square(
     turn = _rotation(region.angle) * side / size
     start = np.array([region.x, region.y]) - turn.sum(1) * size / 2
     pixels = np.empty((1, size, size, 3), np.float32)
-    compile_sampler()(
-        np.ascontiguousarray(image), start, turn, np.float32((1 - low) / 255), np.float32(low), extend, pixels[0]
-    )
+    sample = sample_by_numpy if next(_squares) < MAX_PLAIN_SQUARES else compile_sampler()
+    sample(np.ascontiguousarray(image), start, turn, np.float32((1 - low) / 255), np.float32(low), extend, pixels[0])
     return pixels
+
+
+_squares = count()
+
+
+def sample_by_numpy(
+    image: NDArray[np.uint8],
+    start: NDArray[np.float64],
+    turn: NDArray[np.float64],
+    scale: np.float32,
+    shift: np.float32,
+    extend: bool,
+    pixels: NDArray[np.float32],
+) -> None:
+    """Interpolate like `sample_square`, to the same values."""
+    (height, width), ticks = image.shape[:2], np.arange(len(pixels))
+    x, y = (
+        np.floor(begin + along * ticks + (down * ticks)[:, None] + 0.5).astype(np.int32)
+        for begin, (along, down) in zip(32 * start, 32 * turn, strict=True)
+    )
+    # Each sample lies between four pixels.
+    columns, rows = ([np.clip((part >> 5) + k, 0, end - 1) for k in (0, 1)] for part, end in ((x, width), (y, height)))
+    places = [((row * width + column) * 3).astype(np.intp) for row in rows for column in columns]
+    masks = [] if extend else [row & column for row in _inside(y, height) for column in _inside(x, width)]
+    across, down = (x & 31).astype(np.int16), y & 31
+    levels = (np.arange(256) * scale + shift).astype(np.float32)
+    for color in range(3):
+        near = [image.reshape(-1)[color:].take(place, mode="clip").astype(np.int16) for place in places]
+        if masks:
+            near = [value * mask for value, mask in zip(near, masks, strict=True)]
+        above, below = (32 * left + across * (right - left) for left, right in (near[:2], near[2:]))
+        blended = np.int32(32) * above + down * (below - above)
+        pixels[..., color] = levels.take((blended + 512) >> 10)
+
+
+def _inside(part: NDArray[np.int32], length: int) -> list[NDArray[np.bool_]]:
+    """Report whether the pixels before and after positions, in 1/32 of a pixel, are in an image of `length`."""
+    return [(part >= -32 * k) & (part < 32 * (length - k)) for k in (0, 1)]
 
 
 @numba.njit(inline="always")
@@ -286,10 +327,10 @@ def _overlaps(box: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[
 def _anchors() -> NDArray[np.float64]:
     """Return the centers of the detector's anchors, [A, 2] in fractions of its input."""
     grids = []
-    for side, count in _GRIDS:
+    for side, number in _GRIDS:
         ticks = (np.arange(side) + 0.5) / side
         cells = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
-        grids.append(np.repeat(cells, count, axis=0))
+        grids.append(np.repeat(cells, number, axis=0))
     return np.concatenate(grids)
 
 
