@@ -111,6 +111,20 @@ def test_squats_are_held_near_symmetry_and_a_kick_is_not(kick: tuple[Video, View
     assert one_sided.deviations[JOINTS13.index("left_shoulder")] < 1.2 * usual
 
 
+def test_legs_that_alternate_are_held_less_than_legs_that_stay_apart(kick: tuple[Video, Views]) -> None:
+    standing = about_hips(videos("squat", count=1)[0])[:1].repeat(80, axis=0)
+    ankle, forward = JOINTS13.index("left_ankle"), np.cross(standing[0, 1] - standing[0, 2], standing[0, 0])
+    step = 0.3 * forward / np.linalg.norm(forward)
+    gait, stance = standing.copy(), standing.copy()
+    gait[:, ankle] += np.sin(np.arange(80) / 4)[:, None] * step
+    stance[:, ankle] += step / np.sqrt(2)
+    changing, constant = (_mirror(kick[1], body, Priors()).deviations[ankle] for body in (gait, stance))
+    assert changing > 2 * Priors().symmetry
+    assert constant < 1.2 * Priors().symmetry
+    stance[:, ankle] += 3 * step
+    assert _mirror(kick[1], stance, Priors()).deviations[ankle] > 2 * Priors().symmetry
+
+
 def test_a_view_of_something_else_loses_its_say(kick: tuple[Video, Views]) -> None:
     _, views = kick
     rng = np.random.default_rng(0)

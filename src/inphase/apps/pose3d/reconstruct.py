@@ -34,7 +34,8 @@ MIN_TRUST = 0.25
 # In the second round bones may be this many times stiffer, and the query may count this many times more.
 MAX_STIFFENING, MAX_QUERY_GAIN = 3.0, 5.0
 # Joints this far from symmetry, in torso lengths, are held near it half as strongly, and those twice as far hardly.
-MAX_ASYMMETRY = 0.15
+# This share of their mean over time does not count: errors of depth are constant, the asymmetry of a gait changes.
+MAX_ASYMMETRY, CONSTANT_SHARE = 0.09, 0.7
 # The unit of a view differs at most this many times from that of the others.
 MAX_UNIT_RATIO = 4.0
 # A torso this many times longer than in the query is implausible: the search ended in a wrong minimum.
@@ -184,7 +185,8 @@ def _mirror(views: Views, joints: Array, priors: Priors) -> Mirror:
     normals = across / np.maximum(np.linalg.norm(across, axis=-1, keepdims=True), 1e-9)
     mirror = Mirror(normals, np.full(len(views.joints), priors.symmetry))
     hips = (views.joints.index(HIPS[0]), views.joints.index(HIPS[1]))
-    found = np.sqrt((mirror.asymmetry(joints, mirrored(views.joints), hips) ** 2).sum(-1).mean(0))
+    away = mirror.asymmetry(joints, mirrored(views.joints), hips)
+    found = np.sqrt(((away - CONSTANT_SHARE * away.mean(0)) ** 2).sum(-1).mean(0))
     return replace(mirror, deviations=priors.symmetry * (1 + (found / MAX_ASYMMETRY) ** 4))
 
 
