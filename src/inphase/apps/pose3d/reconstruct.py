@@ -34,7 +34,7 @@ MIN_TRUST = 0.25
 # In the second round bones may be this many times stiffer, and the query may count this many times more.
 MAX_STIFFENING, MAX_QUERY_GAIN = 3.0, 5.0
 # Joints this far from symmetry, in torso lengths, are held near it half as strongly, and those twice as far hardly.
-# This share of their mean over time does not count: errors of depth are constant, the asymmetry of a gait changes.
+# This share of their mean over time does not count: errors of depth are often constant, and a gait alternates.
 MAX_ASYMMETRY, CONSTANT_SHARE = 0.09, 0.7
 # The unit of a view differs at most this many times from that of the others.
 MAX_UNIT_RATIO = 4.0
