@@ -9,7 +9,7 @@ import torch
 
 import inphase.apps.pose3d.reconstruct_pose
 from inphase.apps.pose3d import read_reconstruction
-from inphase.data import stage_videos
+from inphase.data import DATASETS, stage_videos
 from inphase.data.frame_source import select_joints
 from inphase.data.video import Video
 from inphase.models import PoseEncoder, save_encoder
@@ -115,6 +115,38 @@ def test_files_are_aligned_by_pose_and_images_together(
     words = ["--data", "stage", "--action", "squat", "--modality", "both"]
     assert run(monkeypatch, "pose3d", *words) == 1
     assert "a data set has keypoints and no images" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("action", "repeats"), [("jog", True), ("squat", False), ("pitch", False)])
+def test_an_action_that_repeats_is_reported(
+    action: str,
+    repeats: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if action == "jog":
+        people = stage_videos.load(split="test", actions=["squat"], videos=5)
+        jogs = [jogging(select_joints(video), phase=0.1 * number) for number, video in enumerate(people)]
+        monkeypatch.setitem(DATASETS, "stage", lambda root, split: jogs)
+    words = ["--data", "stage", "--action", action, "--views", "5", "--out", str(tmp_path / "out")]
+    assert run(monkeypatch, "pose3d", *words) == 0
+    warned = " ".join(capsys.readouterr().err.split())
+    assert ("The action repeats every 0.7 s: the videos may be off by a repetition." in warned) == repeats
+    assert ("repeats" in warned) == repeats
+
+
+def jogging(video: Video, *, phase: float, period: float = 0.7, frames: int = 90) -> Video:
+    """Let the person at the start of a video jog on the spot."""
+    assert video.keypoints is not None
+    points = video.keypoints[:1].repeat(frames, axis=0)
+    torso = np.linalg.norm(points[0, [1, 2]].mean(0) - points[0, [7, 8]].mean(0))
+    lifted = np.sin(2 * np.pi * (np.arange(frames) / 30 / period + phase))
+    for joint, reach in {"knee": 0.25, "ankle": 0.5, "wrist": -0.3}.items():
+        for side, sign in {"left": 1, "right": -1}.items():
+            points[:, JOINTS13.index(f"{side}_{joint}"), 1] -= reach * torso * np.maximum(sign * lifted, 0)
+    seen = np.ones(points.shape[:2], np.bool_)
+    return replace(video, action="jog", keypoints=points, visibility=seen, length=frames, rate=30.0)
 
 
 def posed(video: Video) -> Pose:

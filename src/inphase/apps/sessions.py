@@ -302,6 +302,11 @@ def find_period(embedding: Embedding) -> float | None:
     return float(shifts[1:-1][high][0] / rate) if high.any() else None
 
 
+def describe_period(period: float) -> str:
+    """Describe what an action that repeats means for the alignment of its videos."""
+    return f"The action repeats every {period:.1f} s: the videos may be off by a repetition."
+
+
 def cut_embedding(embedding: Embedding, span: Repetition) -> Embedding:
     """Cut out the frames of a repetition; its clock starts at 0, like that of its clip."""
     part = embedding.part(span.start, span.end)

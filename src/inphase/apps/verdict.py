@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from inphase.align.cost import BETA
 from inphase.align.matching import match, pair_cost
 from inphase.align.path import Alignment, shortest_path, soft_posterior
-from inphase.apps.sessions import find_period
+from inphase.apps.sessions import describe_period, find_period
 from inphase.media.recording import NamedVideo
 from inphase.models.embed_videos import EmbeddedVideos, change_density
 from inphase.models.embedding import Embedding, rate_of
@@ -380,7 +380,7 @@ def _describe_tempo(evidence: Evidence) -> Iterator[str]:
 def _describe_repeats(evidence: Evidence) -> Iterator[str]:
     x, y = evidence.periods
     if x is not None and y is not None:
-        yield f"The action repeats every {y:.1f} s: the videos may be off by a repetition."
+        yield describe_period(y)
     elif x is not None or y is not None:
         which, period = ("The reference", x) if y is None else ("The video", y)
         yield f"{which} shows the action again every {period:.1f} s: cut it into repetitions ({SESSION_OPTION})."

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from inphase.apps.pose3d.adjustment import Bundle, Priors, _Problem, adjust
+from inphase.apps.pose3d.adjustment import Bundle, Mirror, Priors, _Problem, adjust
 from inphase.apps.pose3d.factorization import typical_lengths
 from inphase.pose.pose import JOINTS13, bones, mirrored
 from tests.apps.pose3d.scenes import Array, Scene, distance, film
@@ -37,9 +37,10 @@ def bone_spread(joints: Array) -> float:
 def test_the_jacobian_is_that_of_the_residuals() -> None:
     scene = film(views=3, every=30, missing=0.2)
     rng = np.random.default_rng(0)
+    mirror = Mirror(rng.normal(size=(len(scene.body), 3)), rng.uniform(0.1, 1, len(JOINTS13)))
     problem = _Problem(
         disturbed(scene, by=0.1), scene.points, scene.seen * rng.random(scene.seen.shape), bones=BONES,
-        usual=USUAL, sides=mirrored(JOINTS13), hips=(7, 8), priors=Priors(),
+        usual=USUAL, sides=mirrored(JOINTS13), hips=(7, 8), priors=Priors(), mirror=mirror,
     )  # fmt: skip
     values = problem.start + 0.1 * rng.normal(size=problem.start.shape)
     steps = 1e-6 * np.eye(len(values))
@@ -75,6 +76,28 @@ def test_one_wild_joint_does_not_pull_the_body_along() -> None:
     )  # fmt: skip
     hips = found.joints[:, [7, 8]].mean(1, keepdims=True)
     assert np.linalg.norm((found.joints - hips)[2, 6] - scene.body[2, 6]) < 0.1
+
+
+def test_a_wrist_that_no_view_shows_is_found_from_the_other_one() -> None:
+    scene = film(views=6, every=20)
+    across = scene.body[:, [1, 7]].sum(1) - scene.body[:, [2, 8]].sum(1)
+    normals = across / np.linalg.norm(across, axis=-1, keepdims=True)
+    mirror = Mirror(normals, np.full(len(JOINTS13), 0.02))
+    body = scene.body - mirror.asymmetry(scene.body, mirrored(JOINTS13), (7, 8))
+    np.testing.assert_allclose(mirror.asymmetry(body, mirrored(JOINTS13), (7, 8)), 0, atol=1e-12)
+    points = scene.scales[:, None, None, None] * np.einsum("vca,tja->vtjc", scene.rotations[:, :2], body)
+    seen = scene.seen & (np.arange(len(JOINTS13)) != 5)
+    scene = replace(scene, body=body, points=points, seen=seen)
+    errors = []
+    for plane in (mirror, None):
+        found = adjust(
+            disturbed(scene, by=0.1), points, seen.astype(np.float64), bones=BONES, usual=USUAL,
+            sides=mirrored(JOINTS13), hips=(7, 8), priors=Priors(nearness=0.0, acceleration=1.0), mirror=plane,
+        )  # fmt: skip
+        about = found.joints - found.joints[:, [7, 8]].mean(1, keepdims=True)
+        errors.append(np.linalg.norm(about - body, axis=-1)[:, 5].mean())
+    assert errors[0] < 0.1
+    assert errors[0] < 0.5 * errors[1]
 
 
 def test_a_body_that_walks_towards_cameras_off_their_axes_is_found() -> None:

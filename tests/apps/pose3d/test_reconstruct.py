@@ -17,7 +17,7 @@ from inphase.apps.pose3d import (
     write_reconstruction,
 )
 from inphase.apps.pose3d.adjustment import Bundle, Priors
-from inphase.apps.pose3d.reconstruct import _Adjusted, _doubt, _facing, _sharpen
+from inphase.apps.pose3d.reconstruct import _Adjusted, _doubt, _facing, _mirror, _sharpen
 from inphase.apps.pose3d.reconstruction_files import draw_reconstruction, make_pose_track, make_skeleton_playback
 from inphase.apps.pose3d.views import Views
 from inphase.data.video import Video
@@ -100,6 +100,29 @@ def test_a_steady_query_with_rigid_bones_is_trusted_more() -> None:
     assert _sharpen(noisy, bundle, Priors(), query_weight=10.0)[1] == 10.0
     stretched = replace(bundle, joints=bundle.joints * np.linspace(0.9, 1.1, len(scene.body))[:, None, None])
     assert _sharpen(still, stretched, Priors(), query_weight=10.0) == (Priors(), 10.0)
+
+
+def test_squats_are_held_near_symmetry_and_a_kick_is_not(kick: tuple[Video, Views]) -> None:
+    usual = Priors().symmetry
+    squat = _mirror(kick[1], about_hips(videos("squat", count=1)[0]), Priors())
+    assert squat.deviations.max() < 3 * usual
+    one_sided = _mirror(kick[1], about_hips(kick[0]), Priors())
+    assert one_sided.deviations[JOINTS13.index("left_ankle")] > 10 * usual
+    assert one_sided.deviations[JOINTS13.index("left_shoulder")] < 1.2 * usual
+
+
+def test_legs_that_alternate_are_held_less_than_legs_that_stay_apart(kick: tuple[Video, Views]) -> None:
+    standing = about_hips(videos("squat", count=1)[0])[:1].repeat(80, axis=0)
+    ankle, forward = JOINTS13.index("left_ankle"), np.cross(standing[0, 1] - standing[0, 2], standing[0, 0])
+    step = 0.3 * forward / np.linalg.norm(forward)
+    gait, stance = standing.copy(), standing.copy()
+    gait[:, ankle] += np.sin(np.arange(80) / 4)[:, None] * step
+    stance[:, ankle] += step / np.sqrt(2)
+    changing, constant = (_mirror(kick[1], body, Priors()).deviations[ankle] for body in (gait, stance))
+    assert changing > 2 * Priors().symmetry
+    assert constant < 1.2 * Priors().symmetry
+    stance[:, ankle] += 3 * step
+    assert _mirror(kick[1], stance, Priors()).deviations[ankle] > 2 * Priors().symmetry
 
 
 def test_a_view_of_something_else_loses_its_say(kick: tuple[Video, Views]) -> None:

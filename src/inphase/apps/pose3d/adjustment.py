@@ -9,6 +9,7 @@ joints X[t, j] and lengths ℓ of
     + Σ (‖X[t, a] − X[t, b]‖ − ℓ_ab)² / stretch²                           bones; left and right share their ℓ
     + Σ ‖X[t−1] − 2 X[t] + X[t+1]‖² / acceleration²                        motion from frame to frame
     + T Σ (log ℓ_ab − log of what is usual)² / build²                      typical proportions
+    + Σ ‖X[t, j] − mirror image of X[t, j′]‖² / 4 deviation_j²               symmetry; j′ is j on the other side
     + Σ ‖middle of the hips at t‖²                                         position belongs to b alone
 
 The query's camera is the frame of reference: its R is 1 and its s what it was. What is nearer to a camera looks larger:
@@ -67,6 +68,23 @@ class Bundle:
         return _magnify(self.nearness * np.exp(self.approach)[..., None], depth)
 
 
+@dataclass(frozen=True, eq=False)
+class Mirror:
+    """The plane between left and right: it holds the middle of the hips.
+
+    `normals` [T, 3] point from right to left; `deviations` [J] are those of the joints from symmetry.
+    """
+
+    normals: Array
+    deviations: Array
+
+    def asymmetry(self, joints: Array, sides: Index, hips: tuple[int, int]) -> Array:
+        """Return half of the way from each joint's mirror image to the joint, [T, J, 3]."""
+        other = joints[:, sides]
+        away = np.einsum("ta,tja->tj", self.normals, other - joints[:, hips].mean(1, keepdims=True))
+        return np.asarray((joints - other) / 2 + away[..., None] * self.normals[:, None])
+
+
 @dataclass(frozen=True)
 class Priors:
     """Standard deviations of the residuals, and the inverse distance of cameras, in torso lengths."""
@@ -77,6 +95,7 @@ class Priors:
     build: float = 0.2  # of the logarithm of a bone's length
     approach: float = 0.1  # of the logarithm of a body's size in a view, as it comes nearer
     travel: float = 0.01  # of its change from frame to frame
+    symmetry: float = 0.02  # of half of the way between a joint and its mirror image, in symmetric postures
     distance: float = 0.15  # of the logarithm of the distance of the cameras
     nearness: float = 0.11  # one over the usual distance of the cameras: 4.5 meters for a torso of half a meter
 
@@ -89,6 +108,7 @@ class Priors:
             self.build,
             self.approach,
             self.travel,
+            self.symmetry,
             self.distance,
         )
         if not min(deviations) > 0 or not 0 <= self.nearness < 0.3:
@@ -105,15 +125,28 @@ def adjust(
     sides: Index,
     hips: tuple[int, int],
     priors: Priors,
+    mirror: Mirror | None = None,
     rounds: int = ROUNDS,
     progress: Callable[[int], None] | None = None,
 ) -> Bundle:
     """Improve a bundle on points [V, T, J, 2] with weights [V, T, J].
 
-    `usual` are the typical lengths of the bones, NaN where unknown; `sides` [J] the joints' mirror images. `progress`
-    receives the number of steps done. O(V T J) memory and time for each of at most `rounds` steps.
+    `usual` are the typical lengths of the bones, NaN where unknown; `sides` [J] the joints' mirror images; bodies are
+    nearly symmetric about a `mirror`. `progress` receives the number of steps done. O(V T J) memory and time for each
+    of at most `rounds` steps.
     """
-    problem = _Problem(bundle, points, weights, bones=bones, usual=usual, sides=sides, hips=hips, priors=priors)
+    nowhere = Mirror(np.zeros((len(bundle.joints), 3)), np.full(len(sides), np.inf))
+    problem = _Problem(
+        bundle,
+        points,
+        weights,
+        bones=bones,
+        usual=usual,
+        sides=sides,
+        hips=hips,
+        priors=priors,
+        mirror=mirror or nowhere,
+    )
     steps = 0
 
     def jacobian(values: Array) -> csr_array:
@@ -156,8 +189,12 @@ class _Problem:
         sides: Index,
         hips: tuple[int, int],
         priors: Priors,
+        mirror: Mirror,
     ) -> None:
-        self._bundle, self._priors, self._hips = bundle, priors, np.array(hips)
+        self._bundle, self._priors, self._hips, self._mirror = bundle, priors, np.array(hips), mirror
+        # One joint of each pair; those in the middle are their own mirror images.
+        self._left = np.flatnonzero((np.arange(len(sides)) <= sides) & np.isfinite(mirror.deviations))
+        self._sides = sides
         self._view, self._moment, self._joint = np.nonzero(weights > 0)
         self._points = points[self._view, self._moment, self._joint]
         self._weight = weights[self._view, self._moment, self._joint]
@@ -210,6 +247,7 @@ class _Problem:
         places = places * _magnify(seen.nearness * larger, body[:, 2])[:, None]
         stretched = np.linalg.norm(self._along(joints), axis=-1) - lengths[self._kind]
         bent = joints[:-2] - 2 * joints[1:-1] + joints[2:]
+        asymmetry = self._mirror.asymmetry(joints, self._sides, (self._hips[0], self._hips[1]))
         parts = [
             self._gain[:, None] * (places - self._points),
             stretched / self._priors.stretch,
@@ -219,6 +257,7 @@ class _Problem:
             seen.approach / self._priors.approach,
             np.diff(seen.approach, axis=1) / self._priors.travel,
             values[self._cuts[1] - 1 : self._cuts[1]] * np.sqrt(len(joints)) / self._priors.distance,
+            asymmetry[:, self._left] / self._mirror.deviations[self._left, None],
         ]
         return np.concatenate([part.ravel() for part in parts])
 
@@ -257,6 +296,9 @@ class _Problem:
         along = self._along(joints)
         unit = along / np.maximum(np.linalg.norm(along, axis=-1, keepdims=True), 1e-9) / self._priors.stretch
         ones = np.ones(joints[2:].size) / self._priors.acceleration
+        normals = self._mirror.normals
+        away = (normals[:, None] * normals[..., None])[:, None] / self._mirror.deviations[self._left, None, None]
+        half = np.broadcast_to(0.5 * np.eye(3) / self._mirror.deviations[self._left, None, None], away.shape)
         values_in_order = [
             by_turn[moving], by_scale[moving], by_body[:, :, 2] * body[:, 2:],
             np.repeat(by_position, 2), by_approach, by_joint,
@@ -268,6 +310,7 @@ class _Problem:
             np.full(seen.approach[:, 1:].size, 1 / self._priors.travel),
             np.full(seen.approach[:, 1:].size, -1 / self._priors.travel),
             np.full(1, np.sqrt(len(joints)) / self._priors.distance),
+            half, away - half, -away / 2, -away / 2,
         ]  # fmt: skip
         data = np.concatenate([part.ravel() for part in values_in_order])
         return csr_array((data, (self._rows, self._columns)), shape=self._shape)
@@ -288,6 +331,8 @@ class _Problem:
         size = approach + np.arange(views * moments).reshape(views, moments)
         at_size = at_hips.max() + 1 + len(self._built) + np.arange(views * moments).reshape(views, moments)
         at_step = at_size.max() + 1 + np.arange(views * (moments - 1)).reshape(views, moments - 1)
+        at_mirror = at_step.max() + 2 + np.arange(3 * moments * len(self._left)).reshape(moments, -1, 3, 1)
+        hips = place[:, self._hips][:, :, None, None]
         where_position = position + 2 * (self._view * moments + self._moment)
         blocks = [
             (seen[moving][..., None], turn + 3 * camera[:, None, None] + np.arange(3)),
@@ -308,10 +353,14 @@ class _Problem:
             (at_step, size[:, 1:]),
             (at_step, size[:, :-1]),
             (np.full(1, at_step.max() + 1), np.full(1, position - 1)),
+            (at_mirror, place[:, self._left][:, :, None]),
+            (at_mirror, place[:, self._sides[self._left]][:, :, None]),
+            (at_mirror, hips[:, 0]),
+            (at_mirror, hips[:, 1]),
         ]  # fmt: skip
         pairs = [np.broadcast_arrays(row, column) for row, column in blocks]
         rows, columns = (np.concatenate([pair[side].ravel() for pair in pairs]) for side in (0, 1))
-        return rows, columns, (int(at_step.max()) + 2, len(self.start))
+        return rows, columns, (int(at_step.max()) + 2 + at_mirror.size, len(self.start))
 
 
 def _lengths(joints: Array, bones: Index, sides: Index) -> tuple[Index, Array]:

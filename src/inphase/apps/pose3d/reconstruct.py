@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from inphase.apps.pose3d.adjustment import ROUNDS, Bundle, Priors, adjust
+from inphase.apps.pose3d.adjustment import ROUNDS, Bundle, Mirror, Priors, adjust
 from inphase.apps.pose3d.factorization import (
     Bones,
     Factors,
@@ -33,6 +33,9 @@ ERROR_TOLERANCE = 2.0
 MIN_TRUST = 0.25
 # In the second round bones may be this many times stiffer, and the query may count this many times more.
 MAX_STIFFENING, MAX_QUERY_GAIN = 3.0, 5.0
+# Joints this far from symmetry, in torso lengths, are held near it half as strongly, and those twice as far hardly.
+# This share of their mean over time does not count: errors of depth are often constant, and a gait alternates.
+MAX_ASYMMETRY, CONSTANT_SHARE = 0.09, 0.7
 # The unit of a view differs at most this many times from that of the others.
 MAX_UNIT_RATIO = 4.0
 # A torso this many times longer than in the query is implausible: the search ended in a wrong minimum.
@@ -117,9 +120,11 @@ def _adjust(
     unit = np.clip(bundle.scales, typical / MAX_UNIT_RATIO, typical * MAX_UNIT_RATIO)
     views, bundle = _in_camera_units(views, bundle, middle, unit)
     trust, settings = _trust(views, views.points - bundle.project()), priors or Priors()
+    mirror: Mirror | None = None
     for part in range(2):
         if part:
             settings, query_weight = _sharpen(views, bundle, settings, query_weight=query_weight)
+            mirror = _mirror(views, bundle.joints, settings)
         bundle = adjust(
             bundle,
             views.points,
@@ -129,6 +134,7 @@ def _adjust(
             sides=mirrored(views.joints),
             hips=(views.joints.index(HIPS[0]), views.joints.index(HIPS[1])),
             priors=settings,
+            mirror=mirror,
             progress=partial(_report_steps, report, 0.5 + 0.25 * part),
         )
         trust = _trust(views, views.points - bundle.project())
@@ -170,6 +176,18 @@ def _sharpen(views: Views, bundle: Bundle, priors: Priors, *, query_weight: floa
     steady = min((priors.noise / max(2 * jitter, 1e-9)) ** 2, MAX_QUERY_GAIN * query_weight)
     rigid = (priors.stretch / MAX_STIFFENING / stretch) ** 2
     return replace(priors, stretch=stretch), max(steady * rigid, query_weight)
+
+
+def _mirror(views: Views, joints: Array, priors: Priors) -> Mirror:
+    """Find the plane between left and right at every frame, and how symmetric each joint is over all frames."""
+    ends = [[views.joints.index(pair[side]) for pair in (HIPS, SHOULDERS)] for side in (0, 1)]
+    across = joints[:, ends[0]].sum(1) - joints[:, ends[1]].sum(1)
+    normals = across / np.maximum(np.linalg.norm(across, axis=-1, keepdims=True), 1e-9)
+    mirror = Mirror(normals, np.full(len(views.joints), priors.symmetry))
+    hips = (views.joints.index(HIPS[0]), views.joints.index(HIPS[1]))
+    away = mirror.asymmetry(joints, mirrored(views.joints), hips)
+    found = np.sqrt(((away - CONSTANT_SHARE * away.mean(0)) ** 2).sum(-1).mean(0))
+    return replace(mirror, deviations=priors.symmetry * (1 + (found / MAX_ASYMMETRY) ** 4))
 
 
 def _facing(views: Views) -> Bundle:

@@ -25,12 +25,14 @@ from inphase.apps.pose3d.views import (
     embed_performance,
     gather,
 )
+from inphase.apps.sessions import describe_period, find_period
 from inphase.data import DATASETS
 from inphase.data.frame_source import select_joints
 from inphase.data.video import Video
 from inphase.media.recording import NamedVideo, open_recordings
 from inphase.models import Encoder, load_shipped
 from inphase.models.embed_videos import Model, embed_videos, estimate_poses, open_encoder
+from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
 from inphase.models.joint_encoder import JointEncoder
 from inphase.playback import write_playback
@@ -83,6 +85,13 @@ class ReconstructedPose:
         return Summary([line], [*describe_left_out(self.left_out), *self.warnings])
 
     @property
+    def period(self) -> float | None:
+        """Return the period of the body's motion in seconds, None unless it repeats."""
+        found = self.reconstruction
+        joints = found.joints3d.reshape(len(found.times), -1)
+        return find_period(Embedding(joints.astype(np.float32), found.times))
+
+    @property
     def warnings(self) -> list[str]:
         """Return one sentence for each reason to distrust the result."""
         found = self.reconstruction
@@ -90,6 +99,8 @@ class ReconstructedPose:
         sentences = []
         if ignored:
             sentences.append(f"Hardly used, because they disagree with the other views: {summarize(ignored)}.")
+        if (period := self.period) is not None:
+            sentences.append(f"{describe_period(period)} Check them in the playback.")
         if np.nanmedian(found.error) > MAX_ERROR:
             sentences.append("The videos do not agree on one body: use others of the same action, with larger figures.")
         if found.spread < MIN_SPREAD:
