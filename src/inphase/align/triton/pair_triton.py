@@ -26,8 +26,9 @@ from triton.language.extra.libdevice import mul_rn
 
 from inphase.align.cost import first_order_only
 from inphase.align.triton import Launcher, aligned, two_floats
+from inphase.align.triton.memory_triton import low_room
 from inphase.align.triton.recursion_triton import KINDS, low_size, sweep, sweep_back
-from inphase.align.triton.tiles_triton import BORDER, LANES, steps_of
+from inphase.align.triton.tiles_triton import BORDER, LANES
 
 DEPTH = tl.constexpr(32)  # embedding dimensions at a time
 TINY = tl.constexpr(1e-12)  # the least norm a vector is divided by, as in torch.nn.functional.normalize
@@ -154,7 +155,7 @@ def _align_pair(
 ):  # fmt: skip
     i_pair = tl.program_id(0).to(tl.int64)
     p_x, p_y = x + i_pair * m * dimension, y + i_pair * n * dimension
-    size, room = m * n, steps_of(n) * LANES
+    size, room = m * n, low_room(n)
     work_size = size * GRIDS + room
     costs = work + i_pair * work_size
     tables, slopes, low = costs + 2 * size, costs + 4 * size, (costs + 6 * size).to(tl.pointer_type(tl.float16))

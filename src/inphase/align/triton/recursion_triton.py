@@ -28,25 +28,33 @@ from torch import Tensor
 
 from inphase.align.cost import first_order_only
 from inphase.align.triton import Launcher, two_floats
+from inphase.align.triton.memory_triton import (
+    clear_low,
+    hand_over,
+    keep_low,
+    low_room,
+    peek,
+    place,
+    read,
+    steps_at,
+    store_aligned,
+    wait,
+    word_row,
+    words_of,
+    zero_words,
+)
 from inphase.align.triton.tiles_triton import (
     BORDER,
     LANES,
     LOG2E,
-    NEVER,
-    NEVER32,
     STEPS,
     cell,
     cells,
     columns,
-    keep_low,
-    pack_word,
-    read,
     rows_of,
     shift_down,
     shift_up,
     steps_of,
-    tile,
-    tile_of_d,
     weigh,
 )
 
@@ -84,8 +92,7 @@ def launch_forward(
     strips = -(-m // 32)
     table = torch.empty_like(cost, memory_format=torch.contiguous_format)
     low = cost.new_empty(batch * strips * low_size(n) if keep else 1, dtype=torch.float16)
-    # The row each strip hands over, after the ticket that programs draw on starting.
-    rows = table if strips == 1 else torch.zeros(1 + batch * strips * n, dtype=torch.int64, device=cost.device)
+    rows = table if strips == 1 else zero_words(cost, batch * strips, n)
     strides = cost.stride()
     constants = kind, strips > 1, keep, _wide(m, n, strides)
     _launch_forward(
@@ -115,7 +122,7 @@ def launch_backward(
 
 def low_size(n: int) -> int:
     """Count the numbers that `low` of a strip holds: one for each lane and step."""
-    return (n + 38) // 8 * 8 * 32
+    return ((n + 7) // 8 * 8 + 40) * 32
 
 
 def _wide(m: int, n: int, strides: tuple[int, ...]) -> bool:
@@ -130,16 +137,15 @@ def _forward(
 ):  # fmt: skip
     gamma = tl.zeros([], table.dtype.element_ty) + gamma + gamma_rest
     i_pair, i_strip = place(rows, batch, strips, several)
-    p_out = rows + 1 + (i_pair.to(tl.int64) * strips + i_strip) * n
     p_cost, first = cost + i_pair.to(tl.int64) * stride_b, i_pair.to(tl.int64) * m * n
-    p_low = low + (i_pair.to(tl.int64) * strips + i_strip) * steps_of(n) * LANES
+    i_row = i_pair.to(tl.int64) * strips + i_strip
     sweep(
-        p_cost, table + first, p_low, p_out, i_strip, m, n, stride_m, stride_n,
+        p_cost, table + first, low + i_row * low_room(n), word_row(rows, i_row, n), i_strip, m, n, stride_m, stride_n,
         gamma, edge, kind, several, keep, wide,
     )  # fmt: skip
 
 
-_launch_forward = Launcher(_forward, maxnreg=144)
+_launch_forward = Launcher(_forward, maxnreg=168)
 
 
 @triton.jit
@@ -157,17 +163,26 @@ def sweep(
     high_a, small_a = tl.where((lane == 0) & (i_strip == 0), 0.0, high), small
     top, top_low = tl.zeros([LANES], dtype) + edge, small
     column, real = cells(row, 0, m, n)
-    b_next = tl.load(cost + row * stride_m + column * stride_n, mask=real, other=BORDER).to(dtype)
-    word = peek(p_out - n, 0, follows, n, several, dtype)
-    for t in range(0, n + LANES - 1, STEPS):
+    b_next = tl.load(cost + (row * stride_m + column * stride_n), mask=real, other=BORDER).to(dtype)
+    word = peek(p_out - words_of(n), 0, follows, n, several, dtype)
+    low += lane
+    if keep:
+        clear_low(low, n)
+    # Tiles are stored late, while the next one is computed: the last one, and the one before it. These begin with
+    # different values: Triton takes a variable for constant that begins with the value it is set to.
+    x0, x1, x2, x3, x4, x5, x6, x7 = high, high, high, high, high, high, high, high
+    z0, z1, z2, z3, z4, z5, z6, z7 = small, small, small, small, small, small, small, small
+    for t in range(0, steps_of(n), STEPS):
         c0, c1, c2, c3, c4, c5, c6, c7 = columns(b_next)
         ahead, m_ahead = cells(row, t + STEPS, m, n)
-        b_next = tl.load(cost + row * stride_m + ahead * stride_n, mask=m_ahead, other=BORDER).to(dtype)
+        b_next = tl.load(cost + (row * stride_m + ahead * stride_n), mask=m_ahead, other=BORDER).to(dtype)
         if several:
-            word = wait(word, p_out - n, t, follows, n, dtype)
+            word = wait(word, p_out - words_of(n), t, follows, n, dtype)
             top, top_low = read(word, dtype)
             top = tl.where(follows, top, edge)
-            word = peek(p_out - n, t + STEPS, follows, n, several, dtype)
+            word = peek(p_out - words_of(n), t + STEPS, follows, n, several, dtype)
+        store_aligned(table, row, t - 2 * STEPS, m, n, z0, z1, z2, z3, z4, z5, z6, z7, x0, x1, x2, x3, x4, x5, x6)
+        z0, z1, z2, z3, z4, z5, z6, z7 = x0, x1, x2, x3, x4, x5, x6, x7
         x0, y0, a, b = _step(c0, top, top_low, 0, high, small, high_a, small_a, gamma, sharpness, kind, several)
         x1, y1, a, b = _step(c1, top, top_low, 1, x0, y0, a, b, gamma, sharpness, kind, several)
         x2, y2, a, b = _step(c2, top, top_low, 2, x1, y1, a, b, gamma, sharpness, kind, several)
@@ -179,12 +194,20 @@ def sweep(
         high, small, high_a, small_a = x7, y7, a, b
         if several:
             hand_over(
-                p_out, t, (lane == LANES - 1) & leads, n, x0, x1, x2, x3, x4, x5, x6, x7, y0, y1, y2, y3, y4, y5, y6, y7
+                p_out, t, (lane == LANES - 1) & leads, x0, x1, x2, x3, x4, x5, x6, x7, y0, y1, y2, y3, y4, y5, y6, y7
             )
-        column, real = cells(row, t, m, n)
-        tl.store(table + (row * n + column), tile(x0, x1, x2, x3, x4, x5, x6, x7), mask=real)
         if keep:
-            keep_low(low, t, tile(y0, y1, y2, y3, y4, y5, y6, y7), gamma)
+            at = low + (t + 2) * LANES
+            keep_low(at + 0 * LANES, y0, gamma)
+            keep_low(at + 1 * LANES, y1, gamma)
+            keep_low(at + 2 * LANES, y2, gamma)
+            keep_low(at + 3 * LANES, y3, gamma)
+            keep_low(at + 4 * LANES, y4, gamma)
+            keep_low(at + 5 * LANES, y5, gamma)
+            keep_low(at + 6 * LANES, y6, gamma)
+            keep_low(at + 7 * LANES, y7, gamma)
+    t = steps_of(n) - 2 * STEPS
+    store_aligned(table, row, t, m, n, z0, z1, z2, z3, z4, z5, z6, z7, x0, x1, x2, x3, x4, x5, x6)
 
 
 @triton.jit(do_not_specialize=ARGUMENTS)
@@ -194,17 +217,16 @@ def _backward(
 ):  # fmt: skip
     gamma = tl.zeros([], table.dtype.element_ty) + gamma + gamma_rest
     i_pair, i_order = place(rows, batch, strips, several)
-    i_strip = strips - 1 - i_order
-    p_out = rows + 1 + (i_pair.to(tl.int64) * strips + i_strip) * n
     p_grad, first = grad + i_pair.to(tl.int64) * stride_b, i_pair.to(tl.int64) * m * n
-    p_low = low + (i_pair.to(tl.int64) * strips + i_strip) * steps_of(n) * LANES
+    i_strip = strips - 1 - i_order
+    i_row = i_pair.to(tl.int64) * strips + i_strip
     sweep_back(
-        p_grad, table + first, p_low, grad_cost + first, p_out, i_strip, i_order > 0, m, n, stride_m, stride_n,
-        gamma, edge, kind, several, wide,
+        p_grad, table + first, low + i_row * low_room(n), grad_cost + first, word_row(rows, i_row, n),
+        i_strip, i_order > 0, m, n, stride_m, stride_n, gamma, edge, kind, several, wide,
     )  # fmt: skip
 
 
-_launch_backward = Launcher(_backward, maxnreg=144)
+_launch_backward = Launcher(_backward, maxnreg=168)
 
 
 @triton.jit
@@ -222,15 +244,19 @@ def sweep_back(
     # begins a step before the tile of cells, and d and b of its last step are kept from the tile after.
     d, d_low, b, b_low = to_d, to_d, to_d, to_d
     t = (n + LANES - 1) // STEPS * STEPS
-    b_d, b_d_low = tile_of_d(table, low, row, t - 1, m, n)
+    column, real = cells(row, t - 2, m, n)
+    b_d = tl.load(table + (row * n + column), mask=real, other=BORDER)
+    s0, s1, s2, s3, s4, s5, s6, s7 = steps_at(low + lane + t * LANES, 1)
     top, top_low = _top(table, low, i_strip, t - 1, n, edge, several, dtype)
     column, real = cells(row, t, m, n)
-    b_grad = tl.load(grad + row * stride_m + column * stride_n, mask=real, other=0.0).to(dtype)
-    word = peek(p_out + n, t - LANES + 1, follows, n, several, dtype)
+    b_grad = tl.load(grad + (row * stride_m + column * stride_n), mask=real, other=0.0).to(dtype)
+    word = peek(p_out + words_of(n), t - LANES + 1, follows, n, several, dtype)
+    z0, z1, z2, z3, z4, z5, z6 = to_d, to_d, to_d, to_d, to_d, to_d, to_d  # E of the tile after
     while t >= 0:
         g0, g1, g2, g3, g4, g5, g6, g7 = columns(b_grad)
         d0, d1, d2, d3, d4, d5, d6, d7 = columns(b_d)
-        l0, l1, l2, l3, l4, l5, l6, l7 = columns(b_d_low)
+        l0, l1, l2, l3 = s0.to(dtype), s1.to(dtype), s2.to(dtype), s3.to(dtype)
+        l4, l5, l6, l7 = s4.to(dtype), s5.to(dtype), s6.to(dtype), s7.to(dtype)
         a0, i0 = shift_down(d0, top, 0, several), shift_down(l0, top_low, 0, several)
         a1, i1 = shift_down(d1, top, 1, several), shift_down(l1, top_low, 1, several)
         a2, i2 = shift_down(d2, top, 2, several), shift_down(l2, top_low, 2, several)
@@ -240,36 +266,38 @@ def sweep_back(
         a6, i6 = shift_down(d6, top, 6, several), shift_down(l6, top_low, 6, several)
         a7, i7 = shift_down(d7, top, 7, several), shift_down(l7, top_low, 7, several)
         a0 = tl.where((lane == 0) & (i_strip == 0) & (t == 0), 0.0, a0)
-        b_d, b_d_low = tile_of_d(table, low, row, t - 1 - STEPS, m, n)
+        column, real = cells(row, t - 2 - STEPS, m, n)
+        b_d = tl.load(table + (row * n + column), mask=real, other=BORDER)
+        s0, s1, s2, s3, s4, s5, s6, s7 = steps_at(low + lane + tl.maximum(t - STEPS, 0) * LANES, 1)
         top, top_low = _top(table, low, i_strip, t - 1 - STEPS, n, edge, several, dtype)
         ahead, m_ahead = cells(row, t - STEPS, m, n)
-        b_grad = tl.load(grad + row * stride_m + ahead * stride_n, mask=m_ahead, other=0.0).to(dtype)
+        b_grad = tl.load(grad + (row * stride_m + ahead * stride_n), mask=m_ahead, other=0.0).to(dtype)
         if several:
-            word = wait(word, p_out + n, t - LANES + 1, follows, n, dtype)
+            word = wait(word, p_out + words_of(n), t - LANES + 1, follows, n, dtype)
             below, _ = read(word, dtype)
-            word = peek(p_out + n, t - STEPS - LANES + 1, follows, n, several, dtype)
-        u, v, w = weigh(a7, i7, b, b_low, d, d_low, gamma, kind)
-        e7, to_d, p7, to_a = _step_back(g7, below, 7, u, v, w, to_d, to_above, to_a, several)
-        u, v, w = weigh(a6, i6, a7, i7, d7, l7, gamma, kind)
-        e6, to_d, p6, to_a = _step_back(g6, below, 6, u, v, w, to_d, p7, to_a, several)
-        u, v, w = weigh(a5, i5, a6, i6, d6, l6, gamma, kind)
-        e5, to_d, p5, to_a = _step_back(g5, below, 5, u, v, w, to_d, p6, to_a, several)
-        u, v, w = weigh(a4, i4, a5, i5, d5, l5, gamma, kind)
-        e4, to_d, p4, to_a = _step_back(g4, below, 4, u, v, w, to_d, p5, to_a, several)
-        u, v, w = weigh(a3, i3, a4, i4, d4, l4, gamma, kind)
-        e3, to_d, p3, to_a = _step_back(g3, below, 3, u, v, w, to_d, p4, to_a, several)
-        u, v, w = weigh(a2, i2, a3, i3, d3, l3, gamma, kind)
-        e2, to_d, p2, to_a = _step_back(g2, below, 2, u, v, w, to_d, p3, to_a, several)
-        u, v, w = weigh(a1, i1, a2, i2, d2, l2, gamma, kind)
-        e1, to_d, p1, to_a = _step_back(g1, below, 1, u, v, w, to_d, p2, to_a, several)
-        u, v, w = weigh(a0, i0, a1, i1, d1, l1, gamma, kind)
-        e0, to_d, p0, to_a = _step_back(g0, below, 0, u, v, w, to_d, p1, to_a, several)
+            word = peek(p_out + words_of(n), t - STEPS - LANES + 1, follows, n, several, dtype)
+        u7, v7, w7 = weigh(a7, i7, b, b_low, d, d_low, gamma, kind)
+        e7, to_d, p7, to_a = _step_back(g7, below, 7, u7, v7, w7, to_d, to_above, to_a, several)
+        u6, v6, w6 = weigh(a6, i6, a7, i7, d7, l7, gamma, kind)
+        e6, to_d, p6, to_a = _step_back(g6, below, 6, u6, v6, w6, to_d, p7, to_a, several)
+        u5, v5, w5 = weigh(a5, i5, a6, i6, d6, l6, gamma, kind)
+        e5, to_d, p5, to_a = _step_back(g5, below, 5, u5, v5, w5, to_d, p6, to_a, several)
+        u4, v4, w4 = weigh(a4, i4, a5, i5, d5, l5, gamma, kind)
+        e4, to_d, p4, to_a = _step_back(g4, below, 4, u4, v4, w4, to_d, p5, to_a, several)
+        u3, v3, w3 = weigh(a3, i3, a4, i4, d4, l4, gamma, kind)
+        e3, to_d, p3, to_a = _step_back(g3, below, 3, u3, v3, w3, to_d, p4, to_a, several)
+        u2, v2, w2 = weigh(a2, i2, a3, i3, d3, l3, gamma, kind)
+        e2, to_d, p2, to_a = _step_back(g2, below, 2, u2, v2, w2, to_d, p3, to_a, several)
+        u1, v1, w1 = weigh(a1, i1, a2, i2, d2, l2, gamma, kind)
+        e1, to_d, p1, to_a = _step_back(g1, below, 1, u1, v1, w1, to_d, p2, to_a, several)
+        u0, v0, w0 = weigh(a0, i0, a1, i1, d1, l1, gamma, kind)
+        e0, to_d, p0, to_a = _step_back(g0, below, 0, u0, v0, w0, to_d, p1, to_a, several)
         d, d_low, b, b_low, to_above = d0, l0, a0, i0, p0
         if several:
-            z = to_a * 0
-            hand_over(p_out, t, (lane == 0) & (i_strip > 0), n, p0, p1, p2, p3, p4, p5, p6, p7, z, z, z, z, z, z, z, z)
-        column, real = cells(row, t, m, n)
-        tl.store(grad_cost + (row * n + column), tile(e0, e1, e2, e3, e4, e5, e6, e7), mask=real)
+            o = to_a * 0
+            hand_over(p_out, t, (lane == 0) & (i_strip > 0), p0, p1, p2, p3, p4, p5, p6, p7, o, o, o, o, o, o, o, o)
+        store_aligned(grad_cost, row, t, m, n, e0, e1, e2, e3, e4, e5, e6, e7, z0, z1, z2, z3, z4, z5, z6)
+        z0, z1, z2, z3, z4, z5, z6 = e0, e1, e2, e3, e4, e5, e6
         t -= STEPS
 
 
@@ -284,7 +312,8 @@ def _top(table, low, i_strip, t, n, edge, several: tl.constexpr, dtype: tl.const
         high = tl.load(table + (i_strip.to(tl.int64) * LANES - 1) * n + column, mask=inside, other=BORDER)
         high = tl.where(i_strip > 0, high, edge)
         # The last lane of the strip above, which reached a column LANES − 1 steps late.
-        at = (column + LANES - 1 - steps_of(n)) * LANES + LANES - 1
+        step = column + LANES + 1
+        at = step * LANES + LANES - 1 - low_room(n)
         small = tl.load(low + at, mask=inside, other=0.0).to(dtype)
     return high, small
 
@@ -305,64 +334,3 @@ def _step_back(g, below, k: tl.constexpr, w_a, w_b, w_d, to_d, to_above, to_a, s
     """Collect E in each lane from the gradient g and the step after; return it and its parts for a, b and d."""
     e = g + to_d + shift_up(to_above, below, k, several)
     return e, w_d * e, w_b * e + to_a, w_a * e
-
-
-@triton.jit
-def place(rows, batch, strips, several: tl.constexpr):
-    """Find this program's pair and strip. Tickets are drawn in order, so the strip it waits for has already started."""
-    if several:
-        ticket = tl.atomic_add(rows, 1, sem="relaxed", scope="gpu").to(tl.int32)
-        tl.store(rows, 0, mask=ticket == batch * strips - 1)
-    else:
-        ticket = tl.program_id(0)
-    return ticket % batch, ticket // batch
-
-
-@triton.jit
-def peek(p_row, t, follows, n, several: tl.constexpr, dtype: tl.constexpr):
-    """Load columns t, t + 1, … of the row another strip hands over, one per lane: 0 where not written yet.
-
-    Beyond the row, or where no strip hands over, the value is 0, whose word is not 0.
-    """
-    nothing: tl.constexpr = NEVER if dtype == tl.float64 else NEVER32
-    word = tl.full([LANES], nothing, tl.int64)
-    if several:
-        column = t + tl.arange(0, LANES) % STEPS
-        word = tl.load(p_row + column, mask=follows & _within(column, n), other=nothing, volatile=True)
-    return word
-
-
-@triton.jit
-def wait(word, p_row, t, follows, n, dtype: tl.constexpr):
-    """Wait until all columns are written; leave 0 behind."""
-    while tl.min((word != 0).to(tl.int32)) == 0:
-        word = peek(p_row, t, follows, n, True, dtype)
-    lane = tl.arange(0, LANES)
-    column = t + lane % STEPS
-    tl.store(p_row + column, tl.zeros([LANES], tl.int64), mask=follows & (lane < STEPS) & _within(column, n))
-    return word
-
-
-@triton.jit
-def hand_over(p_row, t, giver, n, x0, x1, x2, x3, x4, x5, x6, x7, y0, y1, y2, y3, y4, y5, y6, y7):
-    """Write the values of the giving lane at steps t, t + 1, …, as high and low."""
-    column = t - tl.arange(0, LANES)
-    tl.store(p_row + column, pack_word(x0, y0), mask=giver & _within(column, n))
-    tl.store(p_row + column + 1, pack_word(x1, y1), mask=giver & _within(column + 1, n))
-    tl.store(p_row + column + 2, pack_word(x2, y2), mask=giver & _within(column + 2, n))
-    tl.store(p_row + column + 3, pack_word(x3, y3), mask=giver & _within(column + 3, n))
-    tl.store(p_row + column + 4, pack_word(x4, y4), mask=giver & _within(column + 4, n))
-    tl.store(p_row + column + 5, pack_word(x5, y5), mask=giver & _within(column + 5, n))
-    tl.store(p_row + column + 6, pack_word(x6, y6), mask=giver & _within(column + 6, n))
-    tl.store(p_row + column + 7, pack_word(x7, y7), mask=giver & _within(column + 7, n))
-
-
-@triton.jit
-def hand_over_one(p_row, giver, x):
-    """Write one value of the giving lane to the start of a row."""
-    tl.store(p_row + tl.arange(0, LANES) * 0, pack_word(x, x * 0), mask=giver)
-
-
-@triton.jit
-def _within(column, n):
-    return column.to(tl.uint32) < n.to(tl.uint32)  # one comparison: negative numbers become large

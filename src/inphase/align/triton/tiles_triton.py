@@ -25,30 +25,15 @@ def rows_of(i_strip, wide: tl.constexpr):
 @triton.jit
 def cells(row, t, m, n):
     """Return the columns at steps t, t + 1, … of each lane, and which of them are cells of the table."""
-    column = t + tl.arange(0, STEPS)[None, :] - tl.arange(0, LANES)[:, None]
-    end = tl.where(row < m, n, 0)
-    return column, column.to(tl.uint32) < end.to(tl.uint32)  # one comparison: negative numbers become large
+    behind = tl.where(row < m, tl.arange(0, LANES)[:, None], 2**30)  # rows beyond the table have no column
+    column = t + tl.arange(0, STEPS)[None, :] - behind
+    return column, column.to(tl.uint32) < n.to(tl.uint32)  # one comparison: negative numbers become large
 
 
 @triton.jit
 def steps_of(n):
-    """Count the steps of a strip in whole tiles: the last lane begins LANES − 1 steps after the first."""
-    return tl.cdiv(n + LANES - 1, STEPS) * STEPS
-
-
-@triton.jit
-def by_step(step):
-    """Number the entries of a tile, at those steps, of an array that holds all lanes of a step, then the next."""
-    return step[None, :] * LANES + tl.arange(0, LANES)[:, None]
-
-
-@triton.jit
-def steps_at(p, each: tl.constexpr):
-    """Load one of `each` values of eight steps, from an array that holds all lanes of a step, then the next step."""
-    s: tl.constexpr = each * LANES
-    x0, x1, x2, x3 = tl.load(p), tl.load(p + s), tl.load(p + 2 * s), tl.load(p + 3 * s)
-    x4, x5, x6, x7 = tl.load(p + 4 * s), tl.load(p + 5 * s), tl.load(p + 6 * s), tl.load(p + 7 * s)
-    return x0, x1, x2, x3, x4, x5, x6, x7
+    """Count the steps until every lane has its last eight columns: the last lane begins 31 steps after the first."""
+    return tl.cdiv(n, STEPS) * STEPS + LANES
 
 
 @triton.jit
@@ -62,44 +47,6 @@ def columns(tile):
     x1, x5 = tl.split(x15)
     x3, x7 = tl.split(x37)
     return x0, x1, x2, x3, x4, x5, x6, x7
-
-
-@triton.jit
-def tile(x0, x1, x2, x3, x4, x5, x6, x7):
-    """Undo `columns`."""
-    even = tl.reshape(tl.join(tl.join(x0, x4), tl.join(x2, x6)), [LANES, 4])
-    odd = tl.reshape(tl.join(tl.join(x1, x5), tl.join(x3, x7)), [LANES, 4])
-    joined = tl.reshape(tl.join(even, odd), [LANES, 8])
-    # Each lane gathers its own values: otherwise the compiler converts to the layout of the store at every join.
-    return tl.gather(joined, tl.broadcast_to(tl.arange(0, LANES)[:, None], [LANES, 8]), 0)
-
-
-# A signaling NaN, which arithmetic never yields: values are handed over with its bits flipped, so never as 0.
-NEVER, NEVER32 = tl.constexpr(0x7FF4000000000000), tl.constexpr(0x7FA0000000000000)
-
-
-@triton.jit
-def read(word, dtype: tl.constexpr):
-    """Undo `pack_word`."""
-    if dtype == tl.float64:
-        high = (word ^ NEVER).to(tl.float64, bitcast=True)
-        small = high * 0
-    else:
-        bits = word ^ NEVER32
-        high = (bits >> 32).to(tl.int32).to(tl.float32, bitcast=True)
-        small = bits.to(tl.int32).to(tl.float32, bitcast=True)
-    return high, small
-
-
-@triton.jit
-def pack_word(high, small):
-    """Pack a value into one word, written atomically and never 0."""
-    if high.dtype == tl.float64:
-        word = high.to(tl.int64, bitcast=True) ^ NEVER
-    else:
-        upper = high.to(tl.int32, bitcast=True).to(tl.int64) << 32
-        word = (upper | (small.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)) ^ NEVER32
-    return word
 
 
 @triton.jit
@@ -128,8 +75,7 @@ def minimum(high_a, small_a, high_b, small_b, high_d, small_d, gamma, sharpness,
 def add(high, small, x):
     """Add a number to a pair of floats: the rounded sum, and its exact rounding error beside the low part."""
     total = high + x
-    part = total - high
-    return total, ((high - (total - part)) + (x - part)) + small
+    return total, (x - (total - high)) + small
 
 
 @triton.jit
@@ -195,26 +141,10 @@ def shift_up(x, below, k: tl.constexpr, several: tl.constexpr):
 
 
 @triton.jit
-def keep_low(low, t, tile, gamma):
-    """Store the low parts of a tile, finite beyond the table too."""
-    b_low = tl.minimum(tl.maximum(tile * (64 / gamma), -60000.0), 60000.0)
-    tl.store(low + by_step(t + tl.arange(0, STEPS)), b_low.to(tl.float16))
-
-
-@triton.jit
-def tile_of_d(table, low, row, t, m, n):
-    """Load the left neighbors of a tile of cells, as high and low. Beyond the table low is arbitrary and not used."""
-    column, real = cells(row, t - 1, m, n)
-    high = tl.load(table + (row * n + column), mask=real, other=BORDER)
-    step = tl.minimum(tl.maximum(t - 1 + tl.arange(0, STEPS), 0), steps_of(n) - 1)
-    return high, tl.load(low + by_step(step)).to(high.dtype)
-
-
-@triton.jit
 def weigh(high_a, low_a, high_b, low_b, high_d, low_d, gamma, kind: tl.constexpr):
     """Take ∂R/∂a, ∂R/∂b and ∂R/∂d of one cell in each lane."""
     unit = gamma / 64
     ab = (high_a - high_b) + (low_a - low_b) * unit
-    lesser, lesser_low = tl.where(ab <= 0, high_a, high_b), tl.where(ab <= 0, low_a, low_b)
-    md = (lesser - high_d) + (lesser_low - low_d) * unit
-    return _differentiate(ab, md, LOG2E / gamma, kind)
+    ad = (high_a - high_d) + (low_a - low_d) * unit
+    bd = (high_b - high_d) + (low_b - low_d) * unit
+    return _differentiate(ab, tl.minimum(ad, bd, propagate_nan=tl.PropagateNan.ALL), LOG2E / gamma, kind)
