@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from inphase.losses.soft_dtw import LAV
+from inphase.losses.lav import LAV
 from tests import oracles
 from tests.losses.groups import aligned_group, assert_padding_is_silent, make_group, random_group, shuffled
 from tests.oracles import Grid

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from inphase.align import shortest_path
+from inphase.losses.lav import LAV
 from inphase.losses.lrprop import LRProp
-from inphase.losses.soft_dtw import LAV
 from tests.losses.groups import aligned_group, assert_padding_is_silent, make_group, random_group, shuffled
 
 

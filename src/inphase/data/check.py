@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from inphase.data.video import Problem, Video, find_present
-from inphase.media.listing import IMAGE_SUFFIXES
+from inphase.media.listing import count_images
 from inphase.progress import Progress, Summary, stage_progress, summarize
 
 # Actions with a line of their own in the printed table.
@@ -132,12 +132,15 @@ def check(
         report(number, len(here))
     findings += _gather(faults)
     findings += _compare(videos)
+    frames: Counter[str] = Counter()
+    for video in videos:
+        frames[video.action] += counted.get(video.id, video.length or 0)
     return DataReport(
         name=name,
         root=folder,
         videos=Counter((video.action, video.split) for video in videos),
-        frames=_count_frames(videos, counted=counted),
-        labels=Counter(kind for video in videos for kind in _labels(video)),
+        frames=frames,
+        labels=Counter(kind for video in videos for kind in video.label_kinds),
         opened=frame_count is not None,
         findings=tuple(findings),
     )
@@ -147,7 +150,7 @@ def _examine(
     video: Video, *, frame_count: Callable[[Video], int] | None, counted: dict[str, int]
 ) -> Iterator[tuple[FindingKind, str, str, str]]:
     """Yield each fault of one video: kind, fault, fix and video id; add its frames to `counted`."""
-    images = _images(video.path)
+    images = count_images(video.path)
     if video.path is not None and video.path.is_file() and video.path.stat().st_size == 0:
         yield "broken", "empty files", "download or copy them again", video.id
     elif video.path is not None and images == 0:
@@ -215,32 +218,3 @@ def _gather(faults: Iterable[tuple[FindingKind, str, str, str]]) -> Iterator[Fin
 def _below(path: Path | None, *, root: Path | None) -> str:
     """Return the path of a file relative to the folder of the data set, if it is inside."""
     return str(path.relative_to(root)) if path is not None and root and path.is_relative_to(root) else str(path)
-
-
-def _images(path: Path | None) -> int | None:
-    """Count the images in a folder of frames; None for anything else."""
-    if path is None or not path.is_dir():
-        return None
-    return sum(entry.suffix.lower() in IMAGE_SUFFIXES for entry in path.iterdir())
-
-
-def _count_frames(videos: Iterable[Video], *, counted: Mapping[str, int]) -> Counter[str]:
-    """Sum the lengths by action."""
-    frames: Counter[str] = Counter()
-    for video in videos:
-        frames[video.action] += counted.get(video.id, video.length or 0)
-    return frames
-
-
-def _labels(video: Video) -> Iterator[str]:
-    """List the kinds of label of a video."""
-    kinds = {
-        "phases": video.phases is not None or bool(video.intervals),
-        "events": bool(video.events),
-        "keypoints": video.keypoints is not None,
-        "3-D joints": video.joints3d is not None,
-        "boxes": video.boxes is not None,
-        "canonical time": video.progress is not None,
-        "sound": video.sound is not None or video.synthesize is not None,
-    }
-    yield from (kind for kind, there in kinds.items() if there)

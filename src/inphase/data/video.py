@@ -63,6 +63,20 @@ class Video:
     # parts, "repaired" an error of the labels that was corrected.
     notes: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def label_kinds(self) -> list[str]:
+        """List the kinds of label of the video."""
+        kinds = {
+            "phases": self.phases is not None or bool(self.intervals),
+            "events": bool(self.events),
+            "keypoints": self.keypoints is not None,
+            "3-D joints": self.joints3d is not None,
+            "boxes": self.boxes is not None,
+            "canonical time": self.progress is not None,
+            "sound": self.sound is not None or self.synthesize is not None,
+        }
+        return [kind for kind, there in kinds.items() if there]
+
     def phases_at(self, times: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the phase at each of `times` seconds, −1 without a label.
 

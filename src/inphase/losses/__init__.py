@@ -2,11 +2,12 @@
 
 from inphase.losses.d3tw import D3TW
 from inphase.losses.gta import GTA
+from inphase.losses.lav import LAV
 from inphase.losses.loss import Loss, Sequences, Weighted
 from inphase.losses.lrprop import LRProp
 from inphase.losses.sal import SaL
 from inphase.losses.scl import SCL
-from inphase.losses.soft_dtw import LAV, SoftDTW
+from inphase.losses.soft_dtw import SoftDTW
 from inphase.losses.speednet import SpeedNet
 from inphase.losses.supervised import Supervised
 from inphase.losses.tcc import TCC

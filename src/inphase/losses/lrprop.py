@@ -16,8 +16,8 @@ from torch import Tensor
 from inphase.align.cost import no_autocast, require_temperature, squared_euclidean_cost
 from inphase.align.path import read_out
 from inphase.align.recursion import accumulate
+from inphase.losses.lav import LAV
 from inphase.losses.loss import Loss, Pairs, Sequences, masked_mean, normalize, pair_up, require_choice
-from inphase.losses.soft_dtw import LAV
 
 
 class LRProp(Loss):

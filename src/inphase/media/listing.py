@@ -266,6 +266,13 @@ def _holds_images(folder: Path) -> bool:
     return bool(suffixes & IMAGE_SUFFIXES) and not suffixes & VIDEO_SUFFIXES
 
 
+def count_images(path: Path | None) -> int | None:
+    """Count the images in a folder of frames; None for anything else."""
+    if path is None or not path.is_dir():
+        return None
+    return sum(entry.suffix.lower() in IMAGE_SUFFIXES for entry in path.iterdir())
+
+
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as found:
         return sorted((entry for entry in found if not entry.name.startswith(".")), key=lambda entry: entry.name)

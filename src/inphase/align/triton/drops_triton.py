@@ -15,20 +15,6 @@ from torch import Tensor
 
 from inphase.align.cost import first_order_only
 from inphase.align.triton import Launcher, two_floats
-from inphase.align.triton.memory_triton import (
-    hand_over,
-    hand_over_one,
-    joined,
-    pack_word,
-    peek,
-    place,
-    read,
-    steps_at,
-    wait,
-    word_row,
-    words_of,
-    zero_words,
-)
 from inphase.align.triton.recursion_triton import KINDS, low_size
 from inphase.align.triton.tiles_triton import (
     BORDER,
@@ -38,11 +24,23 @@ from inphase.align.triton.tiles_triton import (
     add,
     cells,
     columns,
+    hand_over,
+    hand_over_one,
+    joined,
     minimum,
+    pack_word,
+    peek,
+    place,
+    read,
     rows_of,
     shift_down,
     shift_up,
+    steps_at,
     steps_of,
+    wait,
+    word_row,
+    words_of,
+    zero_words,
 )
 
 # A kernel compiled for one size and one alignment serves all.

@@ -26,9 +26,8 @@ from triton.language.extra.libdevice import mul_rn
 
 from inphase.align.cost import first_order_only
 from inphase.align.triton import Launcher, aligned, two_floats
-from inphase.align.triton.memory_triton import low_room
 from inphase.align.triton.recursion_triton import KINDS, low_size, sweep, sweep_back
-from inphase.align.triton.tiles_triton import BORDER, LANES
+from inphase.align.triton.tiles_triton import BORDER, LANES, low_room
 
 DEPTH = tl.constexpr(32)  # embedding dimensions at a time
 TINY = tl.constexpr(1e-12)  # the least norm a vector is divided by, as in torch.nn.functional.normalize

@@ -28,21 +28,6 @@ from torch import Tensor
 
 from inphase.align.cost import first_order_only
 from inphase.align.triton import Launcher, two_floats
-from inphase.align.triton.memory_triton import (
-    clear_low,
-    hand_over,
-    keep_low,
-    low_room,
-    peek,
-    place,
-    read,
-    steps_at,
-    store_aligned,
-    wait,
-    word_row,
-    words_of,
-    zero_words,
-)
 from inphase.align.triton.tiles_triton import (
     BORDER,
     LANES,
@@ -50,12 +35,25 @@ from inphase.align.triton.tiles_triton import (
     STEPS,
     cell,
     cells,
+    clear_low,
     columns,
+    hand_over,
+    keep_low,
+    low_room,
+    peek,
+    place,
+    read,
     rows_of,
     shift_down,
     shift_up,
+    steps_at,
     steps_of,
+    store_aligned,
+    wait,
     weigh,
+    word_row,
+    words_of,
+    zero_words,
 )
 
 KINDS = {"smooth": 0, "soft": 1, "hard": 2}

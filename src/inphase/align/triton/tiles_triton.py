@@ -1,11 +1,13 @@
-"""Tiles of eight steps by 32 lanes, and the minimum of a cell.
+"""Tiles of eight steps by 32 lanes, the minimum of a cell, and what strips keep and hand over in memory.
 
 A lane holds its row of a tile in registers, so cutting it into columns and joining them again only renames registers;
 on the way from and to memory the compiler shuffles, and rows are read contiguously.
 """
 
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 from triton.language.extra.libdevice import fast_dividef
 
 SMOOTH, SOFT, HARD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
@@ -148,3 +150,192 @@ def weigh(high_a, low_a, high_b, low_b, high_d, low_d, gamma, kind: tl.constexpr
     ad = (high_a - high_d) + (low_a - low_d) * unit
     bd = (high_b - high_d) + (low_b - low_d) * unit
     return _differentiate(ab, tl.minimum(ad, bd, propagate_nan=tl.PropagateNan.ALL), LOG2E / gamma, kind)
+
+
+def zero_words(cost: Tensor, rows: int, n: int) -> Tensor:
+    """Allocate the ticket that programs draw on starting, and rows of words that strips hand over."""
+    return torch.zeros(32 + rows * (n + 40), dtype=torch.int64, device=cost.device)
+
+
+# A signaling NaN, which arithmetic never yields: values are handed over with its bits flipped, so never as 0.
+NEVER, NEVER32 = tl.constexpr(0x7FF4000000000000), tl.constexpr(0x7FA0000000000000)
+
+
+@triton.jit
+def read(word, dtype: tl.constexpr):
+    """Undo `pack_word`."""
+    if dtype == tl.float64:
+        high = (word ^ NEVER).to(tl.float64, bitcast=True)
+        small = high * 0
+    else:
+        bits = word ^ NEVER32
+        high = (bits >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+        small = bits.to(tl.int32).to(tl.float32, bitcast=True)
+    return high, small
+
+
+@triton.jit
+def pack_word(high, small):
+    """Pack a value into one word, written atomically and never 0."""
+    if high.dtype == tl.float64:
+        word = high.to(tl.int64, bitcast=True) ^ NEVER
+    else:
+        upper = high.to(tl.int32, bitcast=True).to(tl.int64) << 32
+        word = (upper | (small.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)) ^ NEVER32
+    return word
+
+
+@triton.jit
+def place(rows, batch, strips, several: tl.constexpr):
+    """Find this program's pair and strip. Tickets are drawn in order, so the strip it waits for has already started."""
+    if several:
+        ticket = tl.atomic_add(rows, 1, sem="relaxed", scope="gpu").to(tl.int32)
+        tl.store(rows, 0, mask=ticket == batch * strips - 1)
+    else:
+        ticket = tl.program_id(0)
+    return ticket % batch, ticket // batch
+
+
+@triton.jit
+def words_of(n):
+    """Count the words of a row that is handed over: columns from −31 to n + 8, a few of which the next row shares."""
+    return n + 40
+
+
+@triton.jit
+def word_row(rows, i, n):
+    """Find column 0 of a row of words."""
+    return rows + LANES + i * words_of(n)
+
+
+@triton.jit
+def peek(p_row, t, follows, n, several: tl.constexpr, dtype: tl.constexpr):
+    """Load columns t, t + 1, … of the row another strip hands over, one per lane: 0 where not written yet.
+
+    Beyond the row, or where no strip hands over, the value is 0, whose word is not 0.
+    """
+    nothing: tl.constexpr = NEVER if dtype == tl.float64 else NEVER32
+    word = tl.full([LANES], nothing, tl.int64)
+    if several:
+        column = t + tl.arange(0, LANES) % STEPS
+        word = tl.load(p_row + column, mask=follows & _within(column, n), other=nothing, volatile=True)
+    return word
+
+
+@triton.jit
+def is_written(word):
+    """Test whether no lane holds 0."""
+    return tl.min((word != 0).to(tl.int32))
+
+
+@triton.jit
+def wait(word, p_row, t, follows, n, dtype: tl.constexpr):
+    """Wait until all columns are written; leave 0 behind."""
+    while is_written(word) == 0:
+        word = peek(p_row, t, follows, n, True, dtype)
+    clear(p_row, t, follows, n)
+    return word
+
+
+@triton.jit
+def clear(p_row, t, follows, n):
+    """Set the words of eight columns to 0 again."""
+    lane = tl.arange(0, LANES)
+    column = t + lane % STEPS
+    tl.store(p_row + column, tl.zeros([LANES], tl.int64), mask=follows & (lane < STEPS) & _within(column, n))
+
+
+@triton.jit
+def hand_over(p_row, t, giver, x0, x1, x2, x3, x4, x5, x6, x7, y0, y1, y2, y3, y4, y5, y6, y7):
+    """Write the values of the giving lane at steps t, t + 1, …, as high and low; beyond the table nobody reads them."""
+    at = p_row + (t - tl.arange(0, LANES))
+    tl.store(at, pack_word(x0, y0), mask=giver)
+    tl.store(at + 1, pack_word(x1, y1), mask=giver)
+    tl.store(at + 2, pack_word(x2, y2), mask=giver)
+    tl.store(at + 3, pack_word(x3, y3), mask=giver)
+    tl.store(at + 4, pack_word(x4, y4), mask=giver)
+    tl.store(at + 5, pack_word(x5, y5), mask=giver)
+    tl.store(at + 6, pack_word(x6, y6), mask=giver)
+    tl.store(at + 7, pack_word(x7, y7), mask=giver)
+
+
+@triton.jit
+def hand_over_one(p_row, giver, x):
+    """Write one value of the giving lane to the start of a row."""
+    tl.store(p_row + tl.arange(0, LANES) * 0, pack_word(x, x * 0), mask=giver)
+
+
+@triton.jit
+def _within(column, n):
+    return column.to(tl.uint32) < n.to(tl.uint32)  # one comparison: negative numbers become large
+
+
+@triton.jit
+def steps_at(p, each: tl.constexpr):
+    """Load one of `each` values of eight steps, from an array that holds all lanes of a step, then the next step."""
+    s: tl.constexpr = each * LANES
+    x0, x1, x2, x3 = tl.load(p), tl.load(p + s), tl.load(p + 2 * s), tl.load(p + 3 * s)
+    x4, x5, x6, x7 = tl.load(p + 4 * s), tl.load(p + 5 * s), tl.load(p + 6 * s), tl.load(p + 7 * s)
+    return x0, x1, x2, x3, x4, x5, x6, x7
+
+
+@triton.jit
+def low_room(n):
+    """Count the numbers `low` of a strip has room for: two steps before the first and six after the last are 0."""
+    return (steps_of(n) + STEPS) * LANES
+
+
+@triton.jit
+def clear_low(low, n):
+    """Set `low` to 0 where the backward pass reads beyond the steps of a strip."""
+    nothing = tl.zeros([LANES], tl.float16)
+    tl.store(low, nothing)
+    tl.store(low + LANES, nothing)
+    for step in range(steps_of(n) + 2, steps_of(n) + 8):
+        tl.store(low + step * LANES, nothing)
+
+
+@triton.jit
+def keep_low(low, y, gamma):
+    """Store the low parts of a step, finite beyond the table too."""
+    tl.store(low, tl.minimum(tl.maximum(y * (64 / gamma), -60000.0), 60000.0).to(tl.float16))
+
+
+@triton.jit
+def joined(x0, x1, x2, x3, x4, x5, x6, x7):
+    """Undo `columns`."""
+    even = tl.reshape(tl.join(tl.join(x0, x4), tl.join(x2, x6)), [LANES, 4])
+    odd = tl.reshape(tl.join(tl.join(x1, x5), tl.join(x3, x7)), [LANES, 4])
+    tile = tl.reshape(tl.join(even, odd), [LANES, 8])
+    # Each lane gathers its own values: otherwise the compiler converts to the layout of a store at every join.
+    return tl.gather(tile, tl.broadcast_to(tl.arange(0, LANES)[:, None], [LANES, 8]), 0)
+
+
+@triton.jit
+def _pick(bit, x, y):
+    """Return x where bit is 1, y where it is 0, without a comparison: a warp has room for the results of seven."""
+    word: tl.constexpr = tl.int64 if x.dtype == tl.float64 else tl.int32
+    mask, x_bits, y_bits = -bit.to(word), x.to(word, bitcast=True), y.to(word, bitcast=True)
+    return (y_bits ^ ((x_bits ^ y_bits) & mask)).to(x.dtype, bitcast=True)
+
+
+@triton.jit
+def store_aligned(p, row, t, m, n, x0, x1, x2, x3, x4, x5, x6, x7, y0, y1, y2, y3, y4, y5, y6):
+    """Of steps t to t + 14 store eight columns in each lane, from a multiple of eight on.
+
+    Memory is written in sectors of eight numbers: writing parts of two takes a GPU several times as long.
+    """
+    lane = tl.arange(0, LANES)
+    four, two, one = lane // 4 % 2, lane // 2 % 2, lane % 2
+    x0, x1, x2, x3 = _pick(four, x4, x0), _pick(four, x5, x1), _pick(four, x6, x2), _pick(four, x7, x3)
+    x4, x5, x6, x7 = _pick(four, y0, x4), _pick(four, y1, x5), _pick(four, y2, x6), _pick(four, y3, x7)
+    y0, y1, y2 = _pick(four, y4, y0), _pick(four, y5, y1), _pick(four, y6, y2)
+    x0, x1, x2, x3 = _pick(two, x2, x0), _pick(two, x3, x1), _pick(two, x4, x2), _pick(two, x5, x3)
+    x4, x5, x6, x7 = _pick(two, x6, x4), _pick(two, x7, x5), _pick(two, y0, x6), _pick(two, y1, x7)
+    y0 = _pick(two, y2, y0)
+    x0, x1, x2, x3 = _pick(one, x1, x0), _pick(one, x2, x1), _pick(one, x3, x2), _pick(one, x4, x3)
+    x4, x5, x6, x7 = _pick(one, x5, x4), _pick(one, x6, x5), _pick(one, x7, x6), _pick(one, y0, x7)
+    values = joined(x0, x1, x2, x3, x4, x5, x6, x7)
+    behind = tl.where(row < m, lane[:, None] // STEPS * STEPS, 2**30)
+    column = t + tl.arange(0, STEPS)[None, :] - behind
+    tl.store(p + (row * n + column), values, mask=column.to(tl.uint32) < n.to(tl.uint32))
