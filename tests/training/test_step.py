@@ -12,7 +12,7 @@ from inphase.losses import GTA
 from inphase.models import ImageEncoder
 from inphase.runs import load_checkpoint, restore_checkpoint, save_checkpoint
 from inphase.training.recipe import OptimizerSettings
-from inphase.training.step import EAGER_STEPS, EncoderWithLoss, TrainStep
+from inphase.training.step import EAGER_STEPS, CopyToDevice, EncoderWithLoss, LateRead, TrainStep
 
 
 def make_batch(seed: int, *, frames: int = 6, device: str) -> Batch:
@@ -80,6 +80,29 @@ def test_a_graph_is_recorded_while_a_loader_pins_memory() -> None:
         loader.join()
     assert step._graph is not None
     assert all(0 < value < 1000 for value in found)
+
+
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")],
+    ),
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_batches_are_copied_and_numbers_read_while_other_work_is_queued(device: str) -> None:
+    copy = CopyToDevice(torch.device(device))
+    waiting = []
+    for step in range(5):
+        batch = make_batch(step, device="cpu")
+        values = copy(batch).groups[0].values
+        assert values.device.type == device
+        waiting.append((LateRead(values.double().sum(), values.double().max()), batch.groups[0].values.double()))
+        values.fill_(0)  # queued after the copies of the numbers
+    for found, expected in waiting:
+        assert found.read() == [float(expected.sum()), float(expected.max())]
 
 
 def test_steps_on_a_cpu_need_no_graph() -> None:
