@@ -223,26 +223,14 @@ def peek(p_row, t, follows, n, several: tl.constexpr, dtype: tl.constexpr):
 
 
 @triton.jit
-def is_written(word):
-    """Test whether no lane holds 0."""
-    return tl.min((word != 0).to(tl.int32))
-
-
-@triton.jit
 def wait(word, p_row, t, follows, n, dtype: tl.constexpr):
     """Wait until all columns are written; leave 0 behind."""
-    while is_written(word) == 0:
+    while tl.min((word != 0).to(tl.int32)) == 0:
         word = peek(p_row, t, follows, n, True, dtype)
-    clear(p_row, t, follows, n)
-    return word
-
-
-@triton.jit
-def clear(p_row, t, follows, n):
-    """Set the words of eight columns to 0 again."""
     lane = tl.arange(0, LANES)
     column = t + lane % STEPS
     tl.store(p_row + column, tl.zeros([LANES], tl.int64), mask=follows & (lane < STEPS) & _within(column, n))
+    return word
 
 
 @triton.jit
@@ -338,4 +326,4 @@ def store_aligned(p, row, t, m, n, x0, x1, x2, x3, x4, x5, x6, x7, y0, y1, y2, y
     values = joined(x0, x1, x2, x3, x4, x5, x6, x7)
     behind = tl.where(row < m, lane[:, None] // STEPS * STEPS, 2**30)
     column = t + tl.arange(0, STEPS)[None, :] - behind
-    tl.store(p + (row * n + column), values, mask=column.to(tl.uint32) < n.to(tl.uint32))
+    tl.store(p + (row * n + column), values, mask=_within(column, n))
