@@ -213,23 +213,26 @@ def sample_by_numpy(
 ) -> None:
     """Interpolate like `sample_square`, to the same values."""
     (height, width), ticks = image.shape[:2], np.arange(len(pixels))
-    x, y = (
-        np.floor(begin + along * ticks + (down * ticks)[:, None] + 0.5).astype(np.int32)
-        for begin, (along, down) in zip(32 * start, 32 * turn, strict=True)
-    )
-    # Each sample lies between four pixels.
-    columns, rows = ([np.clip((part >> 5) + k, 0, end - 1) for k in (0, 1)] for part, end in ((x, width), (y, height)))
-    places = [((row * width + column) * 3).astype(np.intp) for row in rows for column in columns]
-    masks = [] if extend else [row & column for row in _inside(y, height) for column in _inside(x, width)]
-    across, down = (x & 31).astype(np.int16), y & 31
     levels = (np.arange(256) * scale + shift).astype(np.float32)
-    for color in range(3):
-        near = [image.reshape(-1)[color:].take(place, mode="clip").astype(np.int16) for place in places]
-        if masks:
-            near = [value * mask for value, mask in zip(near, masks, strict=True)]
-        above, below = (32 * left + across * (right - left) for left, right in (near[:2], near[2:]))
-        blended = np.int32(32) * above + down * (below - above)
-        pixels[..., color] = levels.take((blended + 512) >> 10)
+    for some in np.split(ticks, range(64, len(ticks), 64)):  # all rows at once take 5 ms, parts that fit a cache 3
+        x, y = (
+            np.floor(begin + along * ticks + (down * some)[:, None] + 0.5).astype(np.int32)
+            for begin, (along, down) in zip(32 * start, 32 * turn, strict=True)
+        )
+        # Each sample lies between four pixels.
+        columns, rows = (
+            [np.clip((part >> 5) + k, 0, end - 1) for k in (0, 1)] for part, end in ((x, width), (y, height))
+        )
+        places = [((row * width + column) * 3).astype(np.intp) for row in rows for column in columns]
+        masks = [] if extend else [row & column for row in _inside(y, height) for column in _inside(x, width)]
+        across, down = (x & 31).astype(np.int16), y & 31
+        for color in range(3):
+            near = [image.reshape(-1)[color:].take(place, mode="clip").astype(np.int16) for place in places]
+            if masks:
+                near = [value * mask for value, mask in zip(near, masks, strict=True)]
+            above, below = (32 * left + across * (right - left) for left, right in (near[:2], near[2:]))
+            blended = np.int32(32) * above + down * (below - above)
+            pixels[some[0] : some[-1] + 1, :, color] = levels.take((blended + 512) >> 10)
 
 
 def _inside(part: NDArray[np.int32], length: int) -> list[NDArray[np.bool_]]:
