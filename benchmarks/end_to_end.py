@@ -1,16 +1,18 @@
 """Measure what users wait for in one run, beside the best peer or floor, and write it to docs/benchmarks.md.
 
-    python -m benchmarks.end_to_end A.mp4 B.mp4 [--skip recursion …]   # two clips of one action; fifteen minutes
+    python -m benchmarks.end_to_end GOLFDB [--skip recursion …]   # twenty minutes
 
-The recursion beside its peers and with drops (`benchmarks.recursion`), image networks beside torch
-(`benchmarks.image_runtime`), the first alignment and the second of the two clips (`benchmarks.first_use`), pairs of a
-corpus on every engine (`benchmarks.pair_engines`), on a GPU the paper's training step (`benchmarks.step`). Each runs
-in a process of its own, one after the other, and is written when it ends. A part that fails is named with its error.
+Every part is a benchmark of its own and runs in its own process, one after the other: the start of the command line,
+pose beside MediaPipe, image networks beside torch, the first alignment and the second, the data loader beside plain
+PyAV, pairs of a corpus on every engine, how a corpus grows, the recursion beside its peers; on a GPU the paper's
+training step as well. The page is written after each. A part that fails is named with its error.
 """
 
 import argparse
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -19,47 +21,81 @@ from benchmarks.timing import machine, write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 LONGEST = 1200  # seconds of one part
+CLIPS = ("videos/0002.mp4", "videos/0004.mp4")
+
+
+def parts(golfdb: Path, *, cuda: bool) -> dict[str, tuple[str, list[str]]]:
+    """Name the benchmarks, with a title and their words."""
+    clips = [str(golfdb / clip) for clip in CLIPS]
+    made = {
+        "start": ("The start of the command line, beside an empty Python", []),
+        "pose": ("Pose beside MediaPipe, one thread", ["cost", str(golfdb / "videos"), "8"]),
+        "image_runtime": ("Image networks by torch and by OpenVINO, one thread", []),
+        "first_use": ("The first alignment of two clips: 4 seconds of 1080p at 60 frames/s", ["--enlarge", *clips]),
+        "loading": ("Frames for training, beside plain PyAV", [str(golfdb)]),
+        "pair_engines": ("All pairs of a corpus", ["--videos", "300", "--frames", "100"]),
+        "scale": ("The growth of a corpus", ["growth", "--most", "1000"]),
+    }
+    return {**made, "step": ("The paper's training step", [])} if cuda else made
+
+
+def measure_start() -> str:
+    """Return CPU seconds of new interpreters, the least of eight."""
+    commands = {
+        "an empty Python": ["-c", "pass"],
+        "import inphase": ["-c", "import inphase"],
+        "inphase --help": ["-m", "inphase", "--help"],
+        "inphase align --help": ["-m", "inphase", "align", "--help"],
+    }
+    lines = ["| command | CPU, s |", "|---|---|"]
+    for name, words in commands.items():
+        least = min(processor_seconds([sys.executable, *words]) for _ in range(8))
+        lines.append(f"| {name} | {least:.3f} |")
+    return "\n".join(lines)
+
+
+def processor_seconds(command: list[str]) -> float:
+    before = os.times()
+    subprocess.run(command, check=True, capture_output=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 def run(name: str, *words: str) -> str:
     """Run a benchmark and return what it prints, or why it ended without a result."""
-    print(f"benchmarks.{name}", flush=True)
+    print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)
+    if name == "start":
+        return measure_start()
     command = [sys.executable, "-m", f"benchmarks.{name}", *words]
+    one_thread = {"OMP_NUM_THREADS": "1"} if name in ("pose", "image_runtime") else {}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=LONGEST, env={**os.environ, **one_thread}
+        )
     except subprocess.TimeoutExpired:
         return f"Not measured: `{name}` took more than {LONGEST} s."
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         return f"Not measured: `{name}` ended with {reason!r}."
-    return done.stdout.strip()
+    text = done.stdout.strip()
+    return text if "|---" in text else f"```\n{text}\n```"
 
 
 def main() -> None:
     """Run every part that is not skipped, and write the page after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("clips", nargs=2, metavar="CLIP")
+    parser.add_argument("golfdb", type=Path)
     parser.add_argument("--skip", nargs="*", default=[], help="parts to leave out, such as recursion")
     given = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     where = machine(device)  # before the run adds its own load
-    parts = {
-        "image_runtime": ("Image networks by torch and by OpenVINO, one thread", []),
-        "first_use": (
-            "The first alignment of two clips, enlarged to 4 seconds of 1080p at 60 frames/s",
-            ["--enlarge", *given.clips],
-        ),
-        "pair_engines": ("All pairs of a corpus", ["--videos", "96", "--frames", "100"]),
-    }
-    if device == "cuda":
-        parts["step"] = ("The paper's training step", [])
-    if "recursion" not in given.skip:
-        print(run("recursion", "--write"), flush=True)
     texts = []
-    for name, (title, words) in parts.items():
+    for name, (title, words) in parts(given.golfdb, cuda=device == "cuda").items():
         if name not in given.skip:
             texts.append(f"### {title}\n\n{run(name, *words)}")
-            write_block(PAGE, "end-to-end", "\n\n".join([*texts, f"Measured on {where}."]))
+            write_block(PAGE, f"end-to-end-{device}", "\n\n".join([*texts, f"Measured on {where}."]))
+    if "recursion" not in given.skip:
+        print(run("recursion", "--device", device, "--write"), flush=True)
 
 
 if __name__ == "__main__":

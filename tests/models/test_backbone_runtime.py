@@ -163,6 +163,20 @@ def test_a_cache_that_cannot_be_written_does_no_harm(
     assert backbone not in ours._failed
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_any_number_of_images_fills_batches_of_one_image_a_thread(threads: int, backbone: nn.Module) -> None:
+    images, before = draw_images(5), torch.get_num_threads()
+    expected = run_torch(backbone, images)
+    try:
+        torch.set_num_threads(threads)
+        for count in (1, 3, 4, 5):
+            found = compute_maps(backbone, images[:count])
+            assert found.shape == expected[:count].shape
+            assert difference(found, expected[:count]) < 1e-5
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_threads_run_side_by_side(backbone: nn.Module) -> None:
     images = [draw_images(seed=seed) for seed in range(4)]
     expected = [run_torch(backbone, each) for each in images]
