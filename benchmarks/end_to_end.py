@@ -1,6 +1,6 @@
 """Measure what users wait for in one run, beside the best peer or floor, and write it to docs/benchmarks.md.
 
-    python -m benchmarks.end_to_end GOLFDB [--skip recursion …]   # twenty minutes
+    python -m benchmarks.end_to_end GOLFDB [--skip recursion …]   # ten minutes
 
 Every part is a benchmark of its own and runs in its own process, one after the other: the start of the command line,
 pose beside MediaPipe, image networks beside torch, the first alignment and the second, the data loader beside plain
@@ -10,6 +10,7 @@ training step as well. The page is written after each. A part that fails is name
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.first_use import processor_seconds
 from benchmarks.timing import machine, write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -49,16 +51,9 @@ def measure_start() -> str:
     }
     lines = ["| command | CPU, s |", "|---|---|"]
     for name, words in commands.items():
-        least = min(processor_seconds([sys.executable, *words]) for _ in range(8))
+        least = min(processor_seconds([sys.executable, *words], {**os.environ}) for _ in range(8))
         lines.append(f"| {name} | {least:.3f} |")
     return "\n".join(lines)
-
-
-def processor_seconds(command: list[str]) -> float:
-    before = os.times()
-    subprocess.run(command, check=True, capture_output=True)
-    after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 def run(name: str, *words: str) -> str:
@@ -77,7 +72,7 @@ def run(name: str, *words: str) -> str:
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         return f"Not measured: `{name}` ended with {reason!r}."
-    text = done.stdout.strip()
+    text = re.sub(r"(?m)^([^|\n].*)\n\|", r"\1\n\n|", done.stdout.strip())  # a table needs an empty line before it
     return text if "|---" in text else f"```\n{text}\n```"
 
 
