@@ -219,6 +219,25 @@ def test_a_body_along_the_line_of_sight_is_not_believed(monkeypatch: pytest.Monk
     assert found.spread < 15
 
 
+def test_a_query_that_has_a_dimension_to_itself_is_weighed_like_the_others(
+    kick: tuple[Video, Views], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, views = kick
+    factorize, weights = reconstruction._factorize, list[float]()
+
+    def stretched(views: Views, *, query_weight: float) -> tuple[Bundle, np.ndarray]:
+        bundle, trust = factorize(views, query_weight=query_weight)
+        weights.append(query_weight)
+        if query_weight > 1:
+            bundle = replace(bundle, scales=bundle.scales * np.where(np.arange(len(bundle.scales)), 1, 15))
+        return bundle, trust
+
+    monkeypatch.setattr(reconstruction, "_factorize", stretched)
+    monkeypatch.setattr(reconstruction, "_facing", None)  # is not needed
+    assert distance(reconstruct(views, flips=False).joints3d, about_hips(query)[::4]) < 0.16
+    assert weights == [10, 1]
+
+
 def test_a_restart_that_explains_nothing_is_not_preferred() -> None:
     def adjusted(error: float, *, implausible: bool) -> _Adjusted:
         return _Adjusted(cast("Any", SimpleNamespace(error=np.full(3, error))), implausible)

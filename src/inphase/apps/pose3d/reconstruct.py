@@ -58,8 +58,9 @@ def reconstruct(
     """Reconstruct the body at every frame of the query.
 
     The steps: factorization with one camera per video, metric upgrade, the choice between the two mirror bodies, flips
-    of views that fit better as mirror images, then, if `adjusts`, bundle adjustment with `priors`; if the result is
-    implausible, bundle adjustment again from cameras that all face as the query's does. Views that disagree with the
+    of views that fit better as mirror images, then, if `adjusts`, bundle adjustment with `priors`. If factorization is
+    implausible, it is repeated with a query that weighs no more than the others; if that is, bundle adjustment is run
+    from cameras that all face as the query's does as well, and the better result is taken. Views that disagree with the
     others are down-weighted frame by frame. The query has weight `query_weight`: it shows the person and the moment
     themselves, the other views contribute depth. `progress(done, total)` reports percent.
     """
@@ -68,26 +69,46 @@ def reconstruct(
         if progress is not None:
             progress(round(100 * fraction), 100)
 
-    given = views
-    bundle, trust = _factorize(views, query_weight=query_weight)
-    report(0.3)
-    flipped = np.zeros(len(views.names), np.bool_)
-    if flips:
-        flipped = _flips(views, bundle)
-        if flipped.any():
-            views = _flip(views, flipped)
-            bundle, trust = _factorize(views, query_weight=query_weight)
+    start = _start(views, query_weight=query_weight, flips=flips)
     report(0.5)
     if not adjusts:
-        return _collect(views, bundle, trust, flipped)
-    best = _adjust(views, bundle, flipped, query_weight=query_weight, priors=priors, report=report)
-    if best.implausible:
-        bundle = _facing(given)
-        straight = np.zeros_like(flipped)
-        other = _adjust(given, bundle, straight, query_weight=query_weight, priors=priors, report=report)
+        return _collect(start.views, start.bundle, start.trust, start.flipped)
+    if start.implausible:
+        # A heavy query may explain its own deviations by a third dimension that no other view has.
+        equal = _start(views, query_weight=1.0, flips=flips)
+        start = start if equal.implausible else equal
+    best = _adjust(start, query_weight=query_weight, priors=priors, report=report)
+    if start.implausible:
+        facing = replace(start, views=views, bundle=_facing(views), flipped=np.zeros_like(start.flipped))
+        other = _adjust(facing, query_weight=query_weight, priors=priors, report=report)
         best = min(best, other, key=_doubt)
     report(1.0)
     return best.found
+
+
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """Where bundle adjustment begins; in `views` those that are `flipped` have left and right exchanged."""
+
+    views: Views
+    bundle: Bundle
+    trust: Array
+    flipped: NDArray[np.bool_]
+
+    @property
+    def implausible(self) -> bool:
+        """Whether the torso is much longer than in the query."""
+        return bool(self.bundle.scales[0] > MAX_FORESHORTENING)
+
+
+def _start(views: Views, *, query_weight: float, flips: bool) -> _Start:
+    """Factorize the views; again if some fit better as mirror images."""
+    bundle, trust = _factorize(views, query_weight=query_weight)
+    flipped = _flips(views, bundle) if flips else np.zeros(len(views.names), np.bool_)
+    if flipped.any():
+        views = _flip(views, flipped)
+        bundle, trust = _factorize(views, query_weight=query_weight)
+    return _Start(views, bundle, trust, flipped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,17 +125,9 @@ def _doubt(each: _Adjusted) -> tuple[bool, float]:
     return each.implausible or error > MAX_ERROR, error
 
 
-def _adjust(
-    views: Views,
-    bundle: Bundle,
-    flipped: NDArray[np.bool_],
-    *,
-    query_weight: float,
-    priors: Priors | None,
-    report: Callable[[float], None],
-) -> _Adjusted:
+def _adjust(start: _Start, *, query_weight: float, priors: Priors | None, report: Callable[[float], None]) -> _Adjusted:
     """Run bundle adjustment twice, updating the trust of views, the query and rigid bones in between."""
-    implausible, middle = bool(bundle.scales[0] > MAX_FORESHORTENING), _middles(views)
+    views, bundle, middle = start.views, start.bundle, _middles(start.views)
     # The scale of a view that factorization could not fit is no unit.
     typical = float(np.median(bundle.scales))
     unit = np.clip(bundle.scales, typical / MAX_UNIT_RATIO, typical * MAX_UNIT_RATIO)
@@ -138,9 +151,9 @@ def _adjust(
             progress=partial(_report_steps, report, 0.5 + 0.25 * part),
         )
         trust = _trust(views, views.points - bundle.project())
-    found = _collect(views, bundle, trust, flipped)
+    found = _collect(views, bundle, trust, start.flipped)
     found = replace(found, travel=found.travel + middle[0] / unit[0] / bundle.scales[0])
-    return _Adjusted(found, implausible)
+    return _Adjusted(found, start.implausible)
 
 
 def _middles(views: Views) -> Array:
