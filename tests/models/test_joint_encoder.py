@@ -7,10 +7,18 @@ import torch
 from inphase.align.cost import support_of
 from inphase.align.matching import match, pair_cost
 from inphase.models import ImageEncoder, PoseEncoder, load_encoder, save_encoder
-from inphase.models.embedding import Embedding
-from inphase.models.joint_encoder import JointEncoder, MotionAppearanceEncoder, has_route, join_routes
+from inphase.models.embedding import Embedding, embed
+from inphase.models.joint_encoder import (
+    JointEncoder,
+    MotionAppearanceEncoder,
+    PoseArmsEncoder,
+    has_route,
+    join_routes,
+    split_routes,
+)
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint
+from inphase.pose.pose import JOINTS13
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +138,78 @@ def test_a_part_of_two_routes_adds_both(encoder: JointEncoder) -> None:
     parts = [pair_cost(*[torch.from_numpy(each.values)] * 2, beta=beta) for each, beta in alone]
     np.testing.assert_allclose(cost, parts[0] + parts[1] + parts[2] / 16, atol=1e-4)
     assert not joint.join(None, pose).values[:, 6:].any()
+
+
+def signer(frames: int = 40, *, scale: float = 1.0, shift: float = 0.0, start: int = 15) -> np.ndarray:
+    """Pose a person [T, 13, 3] whose right wrist rises from frame `start` on, within ten frames."""
+    body = np.zeros((frames, 13, 3), np.float32)
+    body[..., 2] = 1
+    still = {"left_shoulder": (30, 100), "right_shoulder": (-30, 100), "left_hip": (20, 0), "right_hip": (-20, 0)}
+    still |= {"left_elbow": (40, 50), "right_elbow": (-40, 50), "left_wrist": (45, 10), "right_wrist": (-45, 10)}
+    for name, place in still.items():
+        body[:, JOINTS13.index(name), :2] = place
+    body[:, JOINTS13.index("right_wrist"), 1] += 80 * np.clip((np.arange(frames) - start) / 10, 0, 1)
+    body[..., :2] = body[..., :2] * scale + shift
+    return body
+
+
+def embed_arms(encoder: PoseArmsEncoder, poses: np.ndarray) -> np.ndarray:
+    embedding = embed(encoder, (poses, np.arange(len(poses)) / 30))
+    assert embedding.routes == encoder.routes
+    return split_routes(embedding.values, embedding.routes)[1]
+
+
+@pytest.fixture(scope="module")
+def arms() -> PoseArmsEncoder:
+    torch.manual_seed(1)
+    return PoseArmsEncoder(hidden=(8,), dimension=6).eval()
+
+
+def test_arms_are_the_same_at_any_size_and_place(arms: PoseArmsEncoder) -> None:
+    near = embed_arms(arms, signer())
+    np.testing.assert_allclose(embed_arms(arms, signer(scale=3.0, shift=500.0)), near, atol=1e-3)
+    np.testing.assert_allclose(np.linalg.norm(near, axis=1), 1, atol=1e-5)
+    # In the middle of the rise the wrist is where it is on average, and all there is to see is its speed.
+    right = 2 * ["left_elbow", "right_elbow", "left_wrist", "right_wrist"].index("right_wrist") + 1
+    assert near[5, right] < -0.9
+    assert near[35, right] > 0.9
+    assert near[18:22, 8 + right].max() > 0.5
+
+
+def test_arms_align_what_an_untrained_head_does_not(arms: PoseArmsEncoder) -> None:
+    early, late = (embed(arms, (signer(start=start), np.arange(40) / 30)) for start in (8, 22))
+    found = match(early, late).frame_map()
+    assert np.abs(found[[8, 13, 18]] - [22, 27, 32]).max() <= 1
+
+
+def test_hidden_arms_are_interpolated_and_absent_ones_do_no_harm(arms: PoseArmsEncoder) -> None:
+    whole, hidden, absent = signer(), signer(), signer()
+    wrist, elbow = JOINTS13.index("right_wrist"), JOINTS13.index("left_elbow")
+    hidden[18:21, wrist] = np.nan, np.nan, 0
+    np.testing.assert_allclose(embed_arms(arms, hidden), embed_arms(arms, whole), atol=0.02)
+    absent[:, elbow] = np.nan, np.nan, 0
+    assert np.isfinite(embed_arms(arms, absent)).all()
+    assert np.isfinite(embed_arms(arms, signer()[:1])).all()
+
+
+def test_the_arms_come_last_in_a_joint_encoder(arms: PoseArmsEncoder, encoder: JointEncoder) -> None:
+    joint = JointEncoder(pose=arms, image=encoder.image)
+    width = encoder.routes[1].width
+    assert [route.width for route in joint.routes] == [6, width, 16]
+    rng = np.random.default_rng(6)
+    image, pose = units(rng, 40, width), embed(arms, (signer(), np.arange(40) / 30))
+    found = joint.join(image, pose)
+    cost = match(found, found).cost_matrix
+    assert cost is not None
+    head, shown = (torch.from_numpy(part) for part in split_routes(pose.values, arms.routes))
+    alone = ((head, 0.1), (torch.from_numpy(image.values), 0.05), (shown, 0.05))
+    np.testing.assert_allclose(cost, sum(pair_cost(each, each, beta=beta) for each, beta in alone), atol=1e-3)
+    shares = joint.image_columns(found.values) / image.values
+    np.testing.assert_allclose(shares, np.broadcast_to(shares[:, :1], shares.shape), rtol=1e-3)
+
+
+def test_arms_need_elbows_wrists_and_the_frame_itself() -> None:
+    with pytest.raises(ValueError, match="arms need left_elbow, right_elbow, left_wrist, right_wrist"):
+        PoseArmsEncoder(joints=("left_hip", "right_hip", "left_shoulder", "right_shoulder"))
+    with pytest.raises(ValueError, match="offset 0"):
+        PoseArmsEncoder(context=(-4, 4))

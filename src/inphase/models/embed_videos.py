@@ -335,7 +335,7 @@ def change_density(encoder: Encoder, embedding: Embedding, density: float) -> Em
     pose = None if tracked is None else embed_pose(part, tracked, density=density)
     if joint is None and pose is not None:
         return pose
-    values = resample(embedding.values[:, 0 if joint is None else joint.routes[0].width :], density)
+    values = resample(embedding.values if joint is None else joint.image_columns(embedding.values), density)
     routes = embedding.routes if joint is None else ()
     image = replace(embedding, values=unit_rows(values), times=resample(embedding.times, density), routes=routes)
     if joint is None:

@@ -5,7 +5,8 @@
 Pose and images often fail on different clips: pose where the person is tiny, hidden or mistaken for another, images
 where the camera moves or others do. A frame supports pose as far as joints are visible in it; a clip without a person
 has zeros there and follows its images, whatever the other clips show. A clip in whose images nothing moves has zeros in
-the other part. `MotionAppearanceEncoder` joins the motion in images and what they show.
+the other part. `MotionAppearanceEncoder` joins the motion in images and what they show, `PoseArmsEncoder` a trained
+head and the arms themselves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,12 +18,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from inphase.models.embedding import Embedding, Route, subtract_mean, unit_rows
+from inphase.models.embedding import Embedding, Route, rate_of, subtract_mean, unit_rows
 from inphase.models.encoder import Encoder
 from inphase.models.motion_encoder import MotionEncoder, PooledFeatures
+from inphase.models.pose_encoder import ARMS, HIPS, SHOULDERS, PoseEncoder, fill_hidden
 
 # The parts of a joint encoder, in the order of their columns.
 PARTS = ("pose", "image")
+# The temperature of the arms, and the seconds in which their speed counts as much as their place (docs/lab/domains.md).
+ARMS_BETA, SPEED_SECONDS = 0.05, 0.13
 
 
 class JointEncoder(Encoder):
@@ -68,23 +72,73 @@ class JointEncoder(Encoder):
             "pose": np.ones(len(clock)) if visible is None else visible.mean(1),
             "image": np.full(len(clock), float(image is not None and not is_still(image))),
         }
-        columns: list[NDArray[np.float32]] = []
+        columns: dict[str, list[NDArray[np.float32]]] = {}
         for name, part in self.parts.items():
             embedding, routes = given[name], routes_of(part)
             if embedding is not None and len(embedding) != len(clock):
                 raise ValueError(f"{len(embedding)} frames by {name} and {len(clock)} by image cannot be joined")
             weight = np.sqrt(support[name])[:, None].astype(np.float32)
             if embedding is None:
-                columns += [np.zeros((len(clock), route.width), np.float32) for route in routes]
+                columns[name] = [np.zeros((len(clock), route.width), np.float32) for route in routes]
             else:
-                columns += [rows * weight for rows in split_routes(embedding.values, routes)]
+                columns[name] = [rows * weight for rows in split_routes(embedding.values, routes)]
         shown = None if pose is None else pose.pose
-        return Embedding(join_routes(columns, self.routes), clock, self.modality, pose=shown, routes=self.routes)
+        rows = join_routes(_in_order(columns["pose"], columns["image"]), self.routes)
+        return Embedding(rows, clock, self.modality, pose=shown, routes=self.routes)
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of its parts."""
-        return tuple(route for part in self.parts.values() for route in routes_of(part))
+        """The routes of its parts: the first of pose, those of images, then any others of pose."""
+        return tuple(_in_order(routes_of(self.pose), routes_of(self.image)))
+
+    def image_columns(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the columns of joint vectors that belong to images."""
+        begin = self.routes[0].width
+        return values[:, begin : begin + sum(route.width for route in routes_of(self.image))]
+
+
+def _in_order(pose: Sequence[Any], image: Sequence[Any]) -> list[Any]:
+    return [pose[0], *image, *pose[1:]]
+
+
+class PoseArmsEncoder(PoseEncoder):
+    """Embed poses, and where elbows and wrists are and how fast they move as a second, untrained route.
+
+    People who stand before the camera and act with their hands, as in sign language, move them alike: their places
+    find a moment to the frame. From another side they look different: it is not for people filmed from all around.
+    """
+
+    arms_weight: ClassVar[float | None] = 1.0
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The head and the arms."""
+        return Route(int(self.config["dimension"]), self.beta), Route(2 * self._space * len(ARMS), ARMS_BETA)
+
+    def describe(self, features: Tensor) -> Tensor:
+        """Return the trained vectors and the joints of arms and trunk of the frames themselves: [N, C, J, 3] → …"""
+        names = self.config["joints"]
+        own = features[:, self.context.offsets.index(0), [names.index(name) for name in (*ARMS, *SHOULDERS, *HIPS)]]
+        return torch.cat([self.combine(features), own.flatten(1)], 1)
+
+    def center(self, embedding: Embedding) -> Embedding:
+        """Place the arms about the shoulders and the middle of their range, and join both routes.
+
+        The mean would depend on how long they rest.
+        """
+        head, joints = np.split(embedding.values, [self.routes[0].width], axis=1)
+        points = fill_hidden(joints.reshape(len(joints), -1, self._space + 1))
+        arms, shoulders, hips = np.split(points, [len(ARMS), len(ARMS) + 2], axis=1)
+        middle = shoulders.mean(1, keepdims=True)
+        torso = np.linalg.norm(middle[:, 0] - hips.mean(1), axis=-1)
+        width = np.linalg.norm(shoulders[:, 0] - shoulders[:, 1], axis=-1)
+        places = ((arms - middle) / max(np.median(torso), np.median(width), 1e-6)).reshape(len(arms), -1)
+        speed = np.gradient(places, axis=0) if len(places) > 1 else np.zeros_like(places)
+        speed *= SPEED_SECONDS * (rate_of(embedding.times) or 1.0)
+        about = np.percentile(places, [5, 95], axis=0).mean(0)
+        shown = np.concatenate([places - about, speed], axis=1).astype(np.float32)
+        parts = [head, unit_rows(shown) * np.float32(float(self.get_buffer("arms")) ** 0.25)]
+        return replace(embedding, values=join_routes(parts, self.routes), routes=self.routes)
 
 
 class MotionAppearanceEncoder(MotionEncoder):

@@ -13,7 +13,9 @@ equivalent to the poses themselves, but small motions are not lost beside large 
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from inphase.media.sampling import Edges
@@ -23,6 +25,7 @@ from inphase.storage.settings import Offsets, Width, Widths
 
 HIPS = ("left_hip", "right_hip")
 SHOULDERS = ("left_shoulder", "right_shoulder")
+ARMS = ("left_elbow", "right_elbow", "left_wrist", "right_wrist")
 # From one context frame to the next joints move by a fraction of a torso: this scales motion up to posture.
 MOTION = 3.0
 
@@ -35,6 +38,7 @@ class PoseEncoder(Encoder):
     """
 
     modality: ClassVar[Modality] = "pose"
+    arms_weight: ClassVar[float | None] = None  # of the arms themselves, where they are a second route
 
     def __init__(
         self,
@@ -55,6 +59,10 @@ class PoseEncoder(Encoder):
             raise ValueError(f"poses are normalized by hips and shoulders; joints lacks {', '.join(absent)}")
         if space not in (2, 3):
             raise ValueError(f"space must be 2 or 3, got {space}")
+        if self.arms_weight is not None:
+            if 0 not in context or not normalize or not {*ARMS} <= {*joints}:
+                raise ValueError(f"arms need {', '.join(ARMS)}, normalize and the offset 0 in the context")
+            self.register_buffer("arms", torch.tensor(self.arms_weight))  # kept with the weights
         self.config |= {
             "joints": list(joints),
             "space": space,
@@ -128,3 +136,12 @@ def mean_of(values: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
     """Average values [..., P, S] over the visible P: [..., S], 0 if none is, and whether any is visible [..., 1]."""
     count = visible.sum(-1, keepdim=True)
     return (values * visible[..., None]).sum(-2) / count.clamp_min(1), count > 0
+
+
+def fill_hidden(joints: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Interpolate invisible joints [T, J, 2 or 3 (+ 1)] in time; those never seen stay where they are, at 0."""
+    points, times = joints[..., :-1].astype(np.float64), np.arange(len(joints))
+    for joint, seen in enumerate(joints[..., -1].T > 0):
+        for axis in range(points.shape[2] if seen.any() else 0):
+            points[:, joint, axis] = np.interp(times, times[seen], points[seen, joint, axis])
+    return points

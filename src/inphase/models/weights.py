@@ -18,7 +18,7 @@ from torch import Tensor
 from inphase.models.audio_encoder import AudioEncoder
 from inphase.models.encoder import Encoder, require_device
 from inphase.models.image_encoder import ImageEncoder
-from inphase.models.joint_encoder import JointEncoder, MotionAppearanceEncoder
+from inphase.models.joint_encoder import JointEncoder, MotionAppearanceEncoder, PoseArmsEncoder
 from inphase.models.motion_encoder import MotionEncoder, TransformerEncoder
 from inphase.models.pose_encoder import PoseEncoder
 from inphase.storage.errors import MediaError
@@ -32,6 +32,7 @@ ENCODERS: dict[str, type[Encoder]] = {
     "motion": MotionEncoder,
     "motion_appearance": MotionAppearanceEncoder,
     "pose": PoseEncoder,
+    "pose_arms": PoseArmsEncoder,
     "transformer": TransformerEncoder,
 }
 
