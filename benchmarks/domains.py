@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from inphase.align.consensus import align_pairwise
 from inphase.data.frame_source import FrameSource, load_videos, open_frame_source
 from inphase.evaluation.embedded_videos import EmbeddedVideo, embed_videos, join_videos, untrained
-from inphase.models import Encoder, load_encoder
+from inphase.models import Encoder, load_encoder, load_shipped
 from inphase.models.embed_videos import load_joint_encoder
 from inphase.models.joint_encoder import PARTS, JointEncoder
 from inphase.runs import cache_features
@@ -148,7 +148,7 @@ def run(domain: Domain, method: str, seed: int) -> list[Row]:
     encoders: dict[str, Encoder] = {}
     if method == CONTROLS:
         shipped = load_joint_encoder()
-        encoders = {"both": shipped, **shipped.parts}
+        encoders = {"both": shipped, "pose": load_shipped("pose"), "image": shipped.image}
         encoders = {name: each for name, each in encoders.items() if name in (*parts, domain.modality)}
     else:
         encoders = {part: train_part(domain, method, seed, part) for part in parts}

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from inphase.align.consensus import align_pairwise
 from inphase.data import golfdb
 from inphase.media.frames import Clip, read_clip
-from inphase.models.embed_videos import load_joint_encoder
 from inphase.models.modality import embed_pose
+from inphase.models.weights import load_shipped
 from inphase.pose.blazepose import BlazePose
 from inphase.pose.networks import DETECTOR, LANDMARKS, convert, find_model, load_network, read_graph
 from inphase.pose.pose import Body, Region
@@ -85,8 +85,9 @@ def measure_cost(clips: list[Clip]) -> None:
             way(clip)
             spent[name].append(time.process_time() - begin)
     frames = sum(map(len, clips))
+    print(f"| {frames} frames | ms of CPU a frame |\n|---|---|")
     for name, seconds in spent.items():
-        print(f"{name:<34}{sum(seconds) / frames * 1000:>7.1f} ms of CPU a frame ({frames} frames)")
+        print(f"| {name} | {sum(seconds) / frames * 1000:.1f} |")
 
 
 def measure_parity(clips: list[Clip]) -> None:
@@ -158,7 +159,7 @@ def measure_again(root: Path, split: str) -> None:
     named = ", ".join(video.id for video, new in zip(videos, replaced, strict=True) if new)
     print(f"{len(videos)} clips, {sum(replaced)} poses replaced ({named})")
     print("| poses | mean | median | within 0.1 s | mean to replaced clips |\n|---|---|---|---|---|")
-    encoder = load_joint_encoder().pose
+    encoder = load_shipped("pose")
     for name, poses in (("first estimate only", once), ("with the second estimate", again)):
         maps = align_pairwise([embed_pose(encoder, pose) for pose in poses])
         players = [video.notes["player"] for video in videos]

@@ -145,8 +145,8 @@ def find_by_others(sessions: Sequence[Session]) -> Iterator[tuple[str, Session, 
         if session.id.split("_")[0] != other.id.split("_")[0]:
             continue
         clip = other.embedding.part(*other.spans[0])
-        width = clip.routes[0].width
-        images = [Embedding(each.values[:, width:], each.times) for each in (session.embedding, clip)]
+        begin, end = np.cumsum([route.width for route in clip.routes])[:2]
+        images = [Embedding(each.values[:, begin:end], each.times) for each in (session.embedding, clip)]
         ways = {"image": images, "pose": shared_part(session.embedding, clip)}
         if not (has_route(session.embedding, 0) and has_route(clip, 0)):
             del ways["pose"]

@@ -113,7 +113,7 @@ def slow_down(encoder: JointEncoder, embedding: Embedding, factor: int) -> Embed
     """Embed the same video filmed `factor` times slower, at the same frame rate."""
     gap = float(np.median(np.diff(embedding.times)))
     times = np.arange(factor * (len(embedding) - 1) + 1, dtype=np.float64) * gap
-    values = resample(embedding.values[:, encoder.routes[0].width :], factor)
+    values = resample(encoder.image_columns(embedding.values), factor)
     lengths = np.linalg.norm(values, axis=1, keepdims=True)
     image, pose = replace(embedding, values=values / lengths, times=times, routes=()), embedding.pose
     if pose is None:

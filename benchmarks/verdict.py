@@ -43,6 +43,7 @@ from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder
 from inphase.models.joint_encoder import JointEncoder
 from inphase.models.modality import embed_pose
+from inphase.models.weights import load_shipped
 from inphase.pose.body import MOTION_NUMBERS
 from inphase.pose.pose import JOINTS13, Pose
 from inphase.storage.cache import open_cache
@@ -50,7 +51,7 @@ from inphase.storage.cache import open_cache
 FLIPPED, FILMED_BACKWARDS = 5, 3  # clips of a data set written upside down and mirrored, and in reverse
 BINS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.01)
 WRONG = ("another action", "nobody in view", "reversed", "reversed, filmed")
-MODALITIES = {"pose_image": (0, 1), "pose": (0,), "image": (1,)}
+MODALITIES = {"pose_image": (0, 1, 2), "pose": (0,), "image": (1,)}
 # Strength of the regularization; parts of the people that are left out in turn, how often; share of pairs to refuse.
 STRENGTH, FOLDS, REPEATS, REFUSED = 0.3, 8, 3, 0.96
 # Draws of pairs for the fit; first frames of the parts of videos without people, for the fit and for the test.
@@ -155,7 +156,7 @@ def embed_clips(given: argparse.Namespace, part: str, encoder: JointEncoder) -> 
     return [Item(embedded[each[0]], *each[1:]) for each in clips if each[0] in embedded]
 
 
-def embed_labels(videos: Sequence[Video], data: str, encoder: JointEncoder) -> list[Item]:
+def embed_labels(videos: Sequence[Video], data: str, encoder: Encoder) -> list[Item]:
     """Embed labeled poses; the person is the video itself."""
     found = []
     for video in videos:
@@ -167,7 +168,7 @@ def embed_labels(videos: Sequence[Video], data: str, encoder: JointEncoder) -> l
         events = np.array(sorted(each.events.values()), np.int64)
         shown, seen = values[..., 2], np.ones(len(values), bool)
         pose = Pose(JOINTS13, values[..., :2], shown, seen, times, each.size or (1, 1))
-        found.append(Item(embed_pose(encoder.pose, pose), data, each.action, each.id, events))
+        found.append(Item(embed_pose(encoder, pose), data, each.action, each.id, events))
     return found
 
 
@@ -365,7 +366,7 @@ def fit_modality(
     Return the weights by name, and the probabilities and the outcomes of the moments.
     """
     samples = {}
-    part: Encoder = encoder if kind == "pose_image" else encoder.parts[kind]
+    part: Encoder = {"pose_image": encoder, "pose": load_shipped("pose"), "image": encoder.image}[kind]
     for name, (items, seed) in parts.items():
         kept = [one for each in items if (one := keep_routes(each, MODALITIES[kind])) is not None]
         draws = [
@@ -409,12 +410,12 @@ def main() -> None:
     given = arguments.parse_args()
     torch.set_num_threads(1)
     given.work.mkdir(parents=True, exist_ok=True)
-    encoder = load_joint_encoder()
+    encoder, pose = load_joint_encoder(), load_shipped("pose")
     drawn, parts, fitted = {}, {}, dict[str, dict[str, Any]]()
     for part, split, seed in (("fit", "val", 0), ("test", "test", 1)):
-        stage = embed_labels(stage_videos.load(split=split, videos=6), "stage", encoder)
+        stage = embed_labels(stage_videos.load(split=split, videos=6), "stage", pose)
         parts[part] = [*embed_clips(given, part, encoder), *stage], seed
-    penn = embed_labels(penn_action.load(given.penn, split="test")[::4], "PennAction", encoder)
+    penn = embed_labels(penn_action.load(given.penn, split="test")[::4], "PennAction", pose)
     for kind in given.modalities:
         found, drawn[kind.replace("_", " and ")] = fit_modality(kind, parts, penn, encoder, pairs=given.pairs)
         fitted |= found

@@ -138,6 +138,6 @@ def test_make_targets_exist() -> None:
 
 def test_bench_blocks_can_be_written() -> None:
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    for block in ("cpu", "cuda", "end-to-end"):
+    for block in ("cpu", "cuda", "end-to-end-cpu", "end-to-end-cuda"):
         assert page.count(f"<!-- bench:{block} -->") == 1
-    assert page.count("<!-- end -->") == 3
+    assert page.count("<!-- end -->") == 4

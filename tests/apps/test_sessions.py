@@ -78,6 +78,16 @@ def test_repetitions_are_found_by_pose_where_both_show_a_person() -> None:
     unseen = join(blank(clip.values), clip.values, clip.times)
     images = shared_part(join(clip.values, whole.values[: len(clip)], clip.times), unseen)
     np.testing.assert_allclose(images[0].values, whole.values[: len(clip)], atol=1e-6)
+    # A further route of pose, its arms, is left out in both cases.
+    arms = [np.full((len(clip), 2), value, np.float32) for value in (0.5, 0.0)]
+    three = [
+        Embedding(np.concatenate([each.values, more], axis=1), each.times, "both", routes=(*routes, Route(2, 0.05)))
+        for each, more in zip((join(clip.values, whole.values[: len(clip)], clip.times), unseen), arms, strict=True)
+    ]
+    np.testing.assert_allclose(shared_part(three[0], three[1])[0].values, images[0].values, atol=1e-6)
+    np.testing.assert_allclose(shared_part(three[0], three[0])[0].values, clip.values, atol=1e-6)
+    neither = shared_part(shown[0], unseen)
+    assert neither == (shown[0], unseen)
 
 
 def test_a_session_without_the_action_is_left_out_and_shorter_clips_are_no_session() -> None:

@@ -84,6 +84,14 @@ def test_one_modality_has_a_verdict_of_its_own(modality: str) -> None:
     assert right.probability > 0.5 > wrong.probability
 
 
+def test_a_second_route_of_a_modality_is_not_taken_for_another() -> None:
+    """The arms of a pose encoder that was trained with them are no images."""
+    x, y = (replace(each, modality="pose") for each in (X, Y))
+    evidence = gather(x, y, match(x, y))
+    assert evidence is not None
+    assert evidence.kind == "pose"
+
+
 def test_a_stretch_that_differs_is_named_by_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part of y shows something else: its moments are improbable, those far from it are not."""
     monkeypatch.setitem(verdict.FITTED["pose_image"], "moment", (-3.0, 6.0, -3.0, 0.0, 0.0, 0.0, 0.5))

@@ -7,7 +7,7 @@ import torch
 from inphase.align.cost import support_of
 from inphase.align.matching import match, pair_cost
 from inphase.models import ImageEncoder, PoseEncoder, load_encoder, save_encoder
-from inphase.models.embedding import Embedding, embed
+from inphase.models.embedding import Embedding, embed, unit_rows
 from inphase.models.joint_encoder import (
     JointEncoder,
     MotionAppearanceEncoder,
@@ -186,7 +186,9 @@ def test_hidden_arms_are_interpolated_and_absent_ones_do_no_harm(arms: PoseArmsE
     whole, hidden, absent = signer(), signer(), signer()
     wrist, elbow = JOINTS13.index("right_wrist"), JOINTS13.index("left_elbow")
     hidden[18:21, wrist] = np.nan, np.nan, 0
-    np.testing.assert_allclose(embed_arms(arms, hidden), embed_arms(arms, whole), atol=0.02)
+    found = embed_arms(arms, hidden)
+    np.testing.assert_allclose(unit_rows(found), embed_arms(arms, whole), atol=0.02)
+    np.testing.assert_allclose((found**2).sum(1), np.where(np.isin(np.arange(40), [18, 19, 20]), 0.75, 1), atol=1e-4)
     absent[:, elbow] = np.nan, np.nan, 0
     assert np.isfinite(embed_arms(arms, absent)).all()
     assert np.isfinite(embed_arms(arms, signer()[:1])).all()
@@ -198,12 +200,15 @@ def test_the_arms_come_last_in_a_joint_encoder(arms: PoseArmsEncoder, encoder: J
     assert [route.width for route in joint.routes] == [6, width, 16]
     rng = np.random.default_rng(6)
     image, pose = units(rng, 40, width), embed(arms, (signer(), np.arange(40) / 30))
-    found = joint.join(image, pose)
+    legs = np.arange(13) < 9
+    found = joint.join(image, pose, visible=np.tile(legs, (40, 1)))
     cost = match(found, found).cost_matrix
     assert cost is not None
     head, shown = (torch.from_numpy(part) for part in split_routes(pose.values, arms.routes))
     alone = ((head, 0.1), (torch.from_numpy(image.values), 0.05), (shown, 0.05))
-    np.testing.assert_allclose(cost, sum(pair_cost(each, each, beta=beta) for each, beta in alone), atol=1e-3)
+    # Hidden legs count against the head, which takes them, and not against the arms.
+    costs = [pair_cost(each, each, beta=beta) for each, beta in alone]
+    np.testing.assert_allclose(cost, (9 / 13) ** 2 * costs[0] + costs[1] + costs[2], atol=1e-3)
     shares = joint.image_columns(found.values) / image.values
     np.testing.assert_allclose(shares, np.broadcast_to(shares[:, :1], shares.shape), rtol=1e-3)
 

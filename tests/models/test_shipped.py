@@ -7,6 +7,7 @@ from inphase.align import dtw
 from inphase.data import stage_videos
 from inphase.data.frame_source import open_frame_source
 from inphase.models import embed, load_shipped
+from inphase.models.embed_videos import load_joint_encoder
 from inphase.models.weights import SHIPPED
 from inphase.training import read_recipe
 
@@ -18,6 +19,15 @@ def test_what_ships_is_small_and_made_by_its_recipe() -> None:
     for name, value in recipe.encoder.items():
         if name != "name":
             assert encoder.config[name] == value, name
+
+
+def test_beside_images_it_has_the_arms_as_a_further_route() -> None:
+    joint, alone = load_joint_encoder(), load_shipped("pose")
+    assert [route.width for route in joint.routes] == [128, 1008, 16]
+    assert float(joint.pose.get_buffer("arms")) == 0.25
+    poses = torch.rand(2, 3, 5, 13, 3)
+    with torch.no_grad():
+        torch.testing.assert_close(joint.pose(poses), alone(poses))
 
 
 def test_it_aligns_people_it_never_saw_better_than_a_stretch() -> None:

@@ -275,12 +275,12 @@ def shared_part(session: Embedding, clip: Embedding) -> tuple[Embedding, Embeddi
 
     Another person in another place looks different and moves alike (docs/lab/repetitions.md).
     """
-    if not session.routes:
+    shared = [has_route(session, k) and has_route(clip, k) for k in range(len(session.routes))]
+    if not any(shared):
         return session, clip
-    width = session.routes[0].width
-    both = has_route(session, 0) and has_route(clip, 0)
-    rows = [each.values[:, :width] if both else each.values[:, width:] for each in (session, clip)]
-    pairs = zip(rows, (session, clip), strict=True)
+    wanted = [k == 0 if shared[0] else has for k, has in enumerate(shared)]
+    columns = np.repeat(wanted, [route.width for route in session.routes])
+    pairs = zip([each.values[:, columns] for each in (session, clip)], (session, clip), strict=True)
     first, second = (Embedding(unit_rows(values), each.times) for values, each in pairs)
     return first, second
 

@@ -236,7 +236,7 @@ def equalize_tempo(embedded: EmbeddedVideos, names: Sequence[str], *, reference:
 def _routes(x: Embedding, y: Embedding) -> dict[str, tuple[float, list[torch.Tensor]]]:
     """Split embeddings into the modalities that both support: the temperature, and the unit vectors of both sides."""
     routes = x.routes or ((x.values.shape[1], BETA),)
-    names = ("image",) if x.modality == "image" else PARTS[: len(routes)]
+    names = (x.modality,) if x.modality in PARTS else PARTS[: len(routes)]
     found, begin = {}, 0
     for name, (width, beta) in zip(names, routes, strict=False):
         sides = [torch.from_numpy(side.values[:, begin : begin + width]) for side in (x, y)]

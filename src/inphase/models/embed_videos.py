@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 
 from inphase.media.listing import VIDEO_SUFFIXES
 from inphase.media.recording import NamedVideo, open_recording, reason_of, require_two_usable, usual_fps
 from inphase.models.embedding import Embedding, resample, unit_rows
 from inphase.models.encoder import Encoder, ModalityChoice
-from inphase.models.joint_encoder import JointEncoder, has_route
+from inphase.models.joint_encoder import JointEncoder, PoseArmsEncoder, has_route
 from inphase.models.modality import MODALITIES, FrameProgress, embed_pose, find_modality, require_video_encoder
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import load_encoder, load_shipped
@@ -31,6 +32,8 @@ from inphase.storage.errors import MediaError, MissingExtraError
 LOGGER = logging.getLogger(__name__)
 # Videos without a person that a sentence names.
 MAX_NAMED = 3
+# The weight of the arms beside the shipped pose encoder and images (docs/lab/transfer.md).
+ARMS_WEIGHT = 0.25
 
 Model = Path | str | Encoder | None  # a run folder, an encoder file, an encoder; None: a shipped encoder
 Result = TypeVar("Result")
@@ -115,8 +118,11 @@ def choose_shipped(pose_estimator: str | None = DEFAULT_ESTIMATOR) -> tuple[Enco
 
 
 def load_joint_encoder() -> JointEncoder:
-    """Load the shipped pose encoder and the shipped or untrained image encoder as one."""
-    return JointEncoder(pose=load_shipped("pose"), image=load_image_encoder()[0]).eval()
+    """Load the shipped pose encoder, with the arms as a further route, and the shipped or untrained image encoder."""
+    shipped = load_shipped("pose")
+    pose = PoseArmsEncoder(**shipped.config)
+    pose.load_state_dict({**shipped.state_dict(), "arms": torch.tensor(ARMS_WEIGHT)})
+    return JointEncoder(pose=pose, image=load_image_encoder()[0]).eval()
 
 
 def describe_routes(paths: Sequence[Path], embeddings: Sequence[Embedding]) -> str:

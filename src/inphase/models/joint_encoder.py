@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from inphase.models.embedding import Embedding, Route, rate_of, subtract_mean, unit_rows
 from inphase.models.encoder import Encoder
 from inphase.models.motion_encoder import MotionEncoder, PooledFeatures
-from inphase.models.pose_encoder import ARMS, HIPS, SHOULDERS, PoseEncoder, fill_hidden
+from inphase.models.pose_encoder import ARMS, SHOULDERS, PoseEncoder, fill_hidden
 
 # The parts of a joint encoder, in the order of their columns.
 PARTS = ("pose", "image")
@@ -81,7 +81,9 @@ class JointEncoder(Encoder):
             if embedding is None:
                 columns[name] = [np.zeros((len(clock), route.width), np.float32) for route in routes]
             else:
-                columns[name] = [rows * weight for rows in split_routes(embedding.values, routes)]
+                first, *others = split_routes(embedding.values, routes)
+                # The arms have a support of their own.
+                columns[name] = [first * weight, *(rows if name == "pose" else rows * weight for rows in others)]
         shown = None if pose is None else pose.pose
         rows = join_routes(_in_order(columns["pose"], columns["image"]), self.routes)
         return Embedding(rows, clock, self.modality, pose=shown, routes=self.routes)
@@ -116,9 +118,9 @@ class PoseArmsEncoder(PoseEncoder):
         return Route(int(self.config["dimension"]), self.beta), Route(2 * self._space * len(ARMS), ARMS_BETA)
 
     def describe(self, features: Tensor) -> Tensor:
-        """Return the trained vectors and the joints of arms and trunk of the frames themselves: [N, C, J, 3] → …"""
+        """Return the trained vectors, and arms and shoulders in the frames themselves: [N, C, J, 3] → …"""
         names = self.config["joints"]
-        own = features[:, self.context.offsets.index(0), [names.index(name) for name in (*ARMS, *SHOULDERS, *HIPS)]]
+        own = features[:, self.context.offsets.index(0), [names.index(name) for name in (*ARMS, *SHOULDERS)]]
         return torch.cat([self.combine(features), own.flatten(1)], 1)
 
     def center(self, embedding: Embedding) -> Embedding:
@@ -126,18 +128,17 @@ class PoseArmsEncoder(PoseEncoder):
 
         The mean would depend on how long they rest.
         """
-        head, joints = np.split(embedding.values, [self.routes[0].width], axis=1)
-        points = fill_hidden(joints.reshape(len(joints), -1, self._space + 1))
-        arms, shoulders, hips = np.split(points, [len(ARMS), len(ARMS) + 2], axis=1)
-        middle = shoulders.mean(1, keepdims=True)
-        torso = np.linalg.norm(middle[:, 0] - hips.mean(1), axis=-1)
-        width = np.linalg.norm(shoulders[:, 0] - shoulders[:, 1], axis=-1)
-        places = ((arms - middle) / max(np.median(torso), np.median(width), 1e-6)).reshape(len(arms), -1)
+        head, flat = np.split(embedding.values, [self.routes[0].width], axis=1)
+        joints = flat.reshape(len(flat), -1, self._space + 1)
+        arms, shoulders = np.split(fill_hidden(joints), [len(ARMS)], axis=1)
+        places = (arms - shoulders.mean(1, keepdims=True)).reshape(len(arms), -1)
         speed = np.gradient(places, axis=0) if len(places) > 1 else np.zeros_like(places)
-        speed *= SPEED_SECONDS * (rate_of(embedding.times) or 1.0)
         about = np.percentile(places, [5, 95], axis=0).mean(0)
-        shown = np.concatenate([places - about, speed], axis=1).astype(np.float32)
-        parts = [head, unit_rows(shown) * np.float32(float(self.get_buffer("arms")) ** 0.25)]
+        shown = np.concatenate([places - about, SPEED_SECONDS * (rate_of(embedding.times) or 1.0) * speed], axis=1)
+        # The cost of a pair is weighted by the squared lengths of both sides. Their unit does not matter to a cosine.
+        visible = (joints[:, : len(ARMS), -1] > 0).mean(1, keepdims=True)
+        support = float(self.get_buffer("arms")) ** 0.25 * np.sqrt(visible)
+        parts = [head, (unit_rows(shown) * support).astype(np.float32)]
         return replace(embedding, values=join_routes(parts, self.routes), routes=self.routes)
 
 
