@@ -13,7 +13,7 @@ from inphase.models import Encoder, ImageEncoder, PoseEncoder, embed
 from inphase.models import embed_videos as module
 from inphase.models import modality as modality_module
 from inphase.models.embed_videos import embed_each, embed_video, embed_videos
-from inphase.models.joint_encoder import JointEncoder, has_route
+from inphase.models.joint_encoder import JointEncoder, PoseArmsEncoder, has_route
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import fingerprint
 from inphase.pose.pose import JOINTS13, Pose
@@ -206,8 +206,10 @@ def test_people_are_embedded_by_pose_and_images(
     following(monkeypatch, a=1.0, b=0.9)
     seen = embed_videos(videos)
     assert isinstance(seen.encoder, JointEncoder)
-    assert seen.encoder.parts == shipped
-    assert seen.embeddings[0].values.shape == (20, 128 + 8)
+    assert seen.encoder.image is shipped["image"]
+    assert isinstance(seen.encoder.pose, PoseArmsEncoder)  # the shipped one, and the arms
+    torch.testing.assert_close(seen.encoder.pose.head.state_dict(), shipped["pose"].head.state_dict())
+    assert seen.embeddings[0].values.shape == (20, 128 + 8 + 16)
     assert [has_route(each, 0) for each in seen.embeddings] == [True, True]
     assert seen.why == "Using body pose and images (a person was found in every video)."
 
