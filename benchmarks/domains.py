@@ -171,7 +171,7 @@ def name_row(row: Row) -> str:
         return "linear stretch"
     if row["method"] == CONTROLS:
         kind = {"pose": "shipped pose encoder", "image": "untrained image features"}
-        return f"{kind.get(modality, 'shipped: pose and untrained image features')}, nothing trained here"
+        return f"{kind.get(modality, 'shipped: pose, arms and untrained image features')}, nothing trained here"
     return (
         f"the heads before training: {modality.split(',')[0]}"
         if "untrained" in modality.split(", ")[1:]

@@ -27,11 +27,11 @@ CLIPS = ("videos/0002.mp4", "videos/0004.mp4")
 
 
 def parts(golfdb: Path, *, cuda: bool) -> dict[str, tuple[str, list[str]]]:
-    """Name the benchmarks, with a title and their words."""
+    """Return the title and the arguments of each benchmark, by name."""
     clips = [str(golfdb / clip) for clip in CLIPS]
     made = {
         "start": ("The start of the command line, beside an empty Python", []),
-        "pose": ("Pose beside MediaPipe, one thread", ["cost", str(golfdb / "videos"), "8"]),
+        "pose": ("Pose beside MediaPipe, one thread", ["cost", str(golfdb / "videos"), "24"]),
         "image_runtime": ("Image networks by torch and by OpenVINO, one thread", []),
         "first_use": ("The first alignment of two clips: 4 seconds of 1080p at 60 frames/s", ["--enlarge", *clips]),
         "loading": ("Frames for training, beside plain PyAV", [str(golfdb)]),
@@ -42,7 +42,7 @@ def parts(golfdb: Path, *, cuda: bool) -> dict[str, tuple[str, list[str]]]:
 
 
 def measure_start() -> str:
-    """Return CPU seconds of new interpreters, the least of eight."""
+    """Return a table of the CPU seconds that each command takes to start, the least of eight runs."""
     commands = {
         "an empty Python": ["-c", "pass"],
         "import inphase": ["-c", "import inphase"],

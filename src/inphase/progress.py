@@ -86,7 +86,7 @@ def share_cores(*, training: bool) -> None:
 def import_function(name: str) -> Callable[..., Any]:
     """Import a function of `inphase`; later searches for garbage skip the imported modules.
 
-    So do those as Python ends, which take 0.3 s otherwise.
+    The search as Python ends skips them too, which saves 0.2 s or more.
     """
     new = "torch" not in sys.modules
     function: Callable[..., Any] = getattr(import_module("inphase"), name)

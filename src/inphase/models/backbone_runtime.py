@@ -1,8 +1,8 @@
 """Runtimes of frozen backbones: OpenVINO on CPUs, batches of one size on GPUs; torch where neither can run.
 
-OpenVINO computes the maps of EfficientNet-Lite0 in a third of torch's time or less, in batches of one image a thread:
-batches of any size would take a third longer. A network is converted once per machine: the converted and the compiled
-model are cached, so that a later process starts in milliseconds.
+OpenVINO computes the maps of EfficientNet-Lite0 in a third of torch's time, in batches of one image a thread: a network
+for batches of any size takes a tenth to a half longer. A network is converted once per machine: the converted and the
+compiled model are cached, so that a later process starts in milliseconds.
 
 On a GPU the images of threads that embed videos side by side share batches of 256, which a CUDA graph computes in half
 precision with channels last: small batches take much longer per image.

@@ -23,9 +23,9 @@ from inphase.models.encoder import Encoder
 from inphase.models.motion_encoder import MotionEncoder, PooledFeatures
 from inphase.models.pose_encoder import ARMS, SHOULDERS, PoseEncoder, fill_hidden
 
-# The parts of a joint encoder, in the order of their columns.
+# The parts of a joint encoder, in the order of their columns; further routes of pose come last.
 PARTS = ("pose", "image")
-# The temperature of the arms, and the seconds in which their speed counts as much as their place (docs/lab/domains.md).
+# The temperature of the arms; a speed counts as the distance covered in SPEED_SECONDS (docs/lab/domains.md).
 ARMS_BETA, SPEED_SECONDS = 0.05, 0.13
 
 
@@ -135,7 +135,7 @@ class PoseArmsEncoder(PoseEncoder):
         speed = np.gradient(places, axis=0) if len(places) > 1 else np.zeros_like(places)
         about = np.percentile(places, [5, 95], axis=0).mean(0)
         shown = np.concatenate([places - about, SPEED_SECONDS * (rate_of(embedding.times) or 1.0) * speed], axis=1)
-        # The cost of a pair is weighted by the squared lengths of both sides. Their unit does not matter to a cosine.
+        # The cost of a pair is weighted by the squared lengths of both sides. Unit rows need no unit of length.
         visible = (joints[:, : len(ARMS), -1] > 0).mean(1, keepdims=True)
         support = float(self.get_buffer("arms")) ** 0.25 * np.sqrt(visible)
         parts = [head, (unit_rows(shown) * support).astype(np.float32)]

@@ -38,7 +38,7 @@ class PoseEncoder(Encoder):
     """
 
     modality: ClassVar[Modality] = "pose"
-    arms_weight: ClassVar[float | None] = None  # of the arms themselves, where they are a second route
+    arms_weight: ClassVar[float | None] = None  # of the route of elbows and wrists; None: no such route
 
     def __init__(
         self,
@@ -61,7 +61,8 @@ class PoseEncoder(Encoder):
             raise ValueError(f"space must be 2 or 3, got {space}")
         if self.arms_weight is not None:
             if 0 not in context or not normalize or not {*ARMS} <= {*joints}:
-                raise ValueError(f"arms need {', '.join(ARMS)}, normalize and the offset 0 in the context")
+                needed = f"{', '.join(ARMS)} among the joints, normalize = true and the offset 0 in the context"
+                raise ValueError(f"arms need {needed}")
             self.register_buffer("arms", torch.tensor(self.arms_weight))  # kept with the weights
         self.config |= {
             "joints": list(joints),

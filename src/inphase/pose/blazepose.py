@@ -214,7 +214,7 @@ def sample_by_numpy(
     """Interpolate like `sample_square`, to the same values."""
     (height, width), ticks = image.shape[:2], np.arange(len(pixels))
     levels = (np.arange(256) * scale + shift).astype(np.float32)
-    for some in np.split(ticks, range(64, len(ticks), 64)):  # all rows at once take 5 ms, parts that fit a cache 3
+    for some in np.split(ticks, range(64, len(ticks), 64)):  # 64 rows fit a cache: 3.6 ms, all at once 5
         x, y = (
             np.floor(begin + along * ticks + (down * some)[:, None] + 0.5).astype(np.int32)
             for begin, (along, down) in zip(32 * start, 32 * turn, strict=True)

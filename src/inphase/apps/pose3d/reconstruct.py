@@ -59,10 +59,10 @@ def reconstruct(
 
     The steps: factorization with one camera per video, metric upgrade, the choice between the two mirror bodies, flips
     of views that fit better as mirror images, then, if `adjusts`, bundle adjustment with `priors`. If factorization is
-    implausible, it is repeated with a query that weighs no more than the others; if that is, bundle adjustment is run
-    from cameras that all face as the query's does as well, and the better result is taken. Views that disagree with the
-    others are down-weighted frame by frame. The query has weight `query_weight`: it shows the person and the moment
-    themselves, the other views contribute depth. `progress(done, total)` reports percent.
+    implausible, it is repeated with a query that weighs no more than the others; if that is implausible too, bundle
+    adjustment also runs from cameras that all face as the query's does, and the better result is taken. Views that
+    disagree with the others are down-weighted frame by frame. The query has weight `query_weight`: it shows the person
+    and the moment themselves, the other views contribute depth. `progress(done, total)` reports percent.
     """
 
     def report(fraction: float) -> None:
@@ -88,7 +88,7 @@ def reconstruct(
 
 @dataclass(frozen=True, eq=False)
 class _Start:
-    """Where bundle adjustment begins; in `views` those that are `flipped` have left and right exchanged."""
+    """The initialization of bundle adjustment; the `flipped` views already have left and right exchanged."""
 
     views: Views
     bundle: Bundle
