@@ -40,7 +40,7 @@ from benchmarks.consensus import read_golf, read_signs
 from benchmarks.verdict import embed_labels
 from inphase.apps.sessions import Repetition, cut_embedding, find_period, find_spans, principal_basis, shared_part
 from inphase.data import penn_action
-from inphase.models import Embedding, Encoder
+from inphase.models import Embedding, Encoder, load_shipped
 from inphase.models.embed_videos import embed_each, embed_video, load_joint_encoder
 from inphase.models.joint_encoder import has_route
 from inphase.models.motion_encoder import PooledFeatures
@@ -176,7 +176,8 @@ def list_groups(root: Path, cache: Path | None) -> Iterator[tuple[str, bool, Emb
     for split in penn_action.SPLITS:
         videos = penn_action.load(root / "penn_action", split=split, actions=penn_action.ALL_ACTIONS)
         for action in penn_action.ALL_ACTIONS:
-            for item in embed_labels([each for each in videos if each.action == action], "PennAction", encoder):
+            of_action = [each for each in videos if each.action == action]
+            for item in embed_labels(of_action, "PennAction", load_shipped("pose")):
                 yield f"PennAction {action}", split == "train", item.embedding, None
 
 
