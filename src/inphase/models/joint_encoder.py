@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from inphase.models.embedding import Embedding, Route, rate_of, subtract_mean, unit_rows
 from inphase.models.encoder import Encoder
 from inphase.models.motion_encoder import MotionEncoder, PooledFeatures
-from inphase.models.pose_encoder import ARMS, SHOULDERS, PoseEncoder, fill_hidden
+from inphase.models.pose_encoder import ARMS, SHOULDERS, PoseEncoder
+from inphase.pose.pose import fill_hidden
 
 # The parts of a joint encoder, in the order of their columns; further routes of pose come last.
 PARTS = ("pose", "image")
@@ -130,7 +131,7 @@ class PoseArmsEncoder(PoseEncoder):
         """
         head, flat = np.split(embedding.values, [self.routes[0].width], axis=1)
         joints = flat.reshape(len(flat), -1, self._space + 1)
-        arms, shoulders = np.split(fill_hidden(joints), [len(ARMS)], axis=1)
+        arms, shoulders = np.split(fill_hidden(joints[..., :-1], joints[..., -1] > 0), [len(ARMS)], axis=1)
         places = (arms - shoulders.mean(1, keepdims=True)).reshape(len(arms), -1)
         speed = np.gradient(places, axis=0) if len(places) > 1 else np.zeros_like(places)
         about = np.percentile(places, [5, 95], axis=0).mean(0)

@@ -13,9 +13,7 @@ equivalent to the poses themselves, but small motions are not lost beside large 
 from collections.abc import Sequence
 from typing import ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from inphase.media.sampling import Edges
@@ -137,12 +135,3 @@ def mean_of(values: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
     """Average values [..., P, S] over the visible P: [..., S], 0 if none is, and whether any is visible [..., 1]."""
     count = visible.sum(-1, keepdim=True)
     return (values * visible[..., None]).sum(-2) / count.clamp_min(1), count > 0
-
-
-def fill_hidden(joints: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Interpolate invisible joints [T, J, 2 or 3 (+ 1)] in time; those never seen stay where they are, at 0."""
-    points, times = joints[..., :-1].astype(np.float64), np.arange(len(joints))
-    for joint, seen in enumerate(joints[..., -1].T > 0):
-        for axis in range(points.shape[2] if seen.any() else 0):
-            points[:, joint, axis] = np.interp(times, times[seen], points[seen, joint, axis])
-    return points

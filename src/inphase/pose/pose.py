@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,13 +191,20 @@ def assemble(
     return Pose(joints, keypoints, visibility, found, times, size, world)
 
 
-def _interpolate(
-    values: NDArray[np.float32], known: NDArray[np.float64], times: NDArray[np.float64]
-) -> NDArray[np.float32]:
+def _interpolate(values: NDArray[Any], known: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
     """Interpolate values [N, …] at `known` seconds to all `times`; outside, the nearest holds."""
     columns = values.reshape(len(values), -1).T
     filled = np.stack([np.interp(times, known, column) for column in columns], axis=1)
-    return filled.reshape(len(times), *values.shape[1:]).astype(np.float32)
+    return filled.reshape(len(times), *values.shape[1:]).astype(values.dtype)
+
+
+def fill_hidden(points: NDArray[Any], seen: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Interpolate the joints [T, J, 2 or 3] that are not seen [T, J] by their frame; those never seen are 0."""
+    filled, frames = np.zeros(points.shape), np.arange(len(points))
+    for joint in np.flatnonzero(seen.any(0)):
+        known = seen[:, joint]
+        filled[:, joint] = _interpolate(points[known, joint], frames[known], frames)
+    return filled
 
 
 # Meters: points nearer to the camera, or behind it, are projected as if at this depth.

@@ -23,7 +23,7 @@ from inphase.apps.pose3d.factorization import (
     uprightness_votes,
 )
 from inphase.apps.pose3d.views import HIPS, SHOULDERS, Reconstruction, Views
-from inphase.pose.pose import bones, mirrored
+from inphase.pose.pose import bones, fill_hidden, mirrored
 
 Array = NDArray[np.float64]
 
@@ -211,10 +211,8 @@ def _facing(views: Views) -> Bundle:
     """
     count, moments, joints, _ = views.points.shape
     body = np.zeros((moments, joints, 3))
+    body[..., :2] = fill_hidden(views.points[0], views.seen[0])
     for joint, name in enumerate(views.joints):
-        when = np.flatnonzero(views.seen[0, :, joint])
-        for axis in range(2 if len(when) else 0):
-            body[:, joint, axis] = np.interp(np.arange(moments), when, views.points[0, when, joint, axis])
         body[:, joint, 2] = next((depth for part, depth in INITIAL_DEPTHS.items() if part in name), 0.0)
     weights = views.seen.astype(np.float64)
     seen, flat = center(views.points, weights), center(np.tile(body[..., :2], (count, 1, 1, 1)), weights)
