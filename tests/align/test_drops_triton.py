@@ -21,14 +21,18 @@ DEVICE = "cuda"
     ids=["double", "single"],
 )
 @pytest.mark.parametrize(
-    "size", [(1, 1), (1, 7), (7, 1), (20, 20), (31, 33), (32, 32), (63, 64), (129, 77), (300, 200)]
+    "shape",
+    [
+        *((3, 1, 1), (3, 1, 7), (3, 7, 1), (3, 20, 20), (3, 31, 33), (3, 32, 32), (3, 63, 64), (3, 129, 77)),
+        *((3, 300, 200), (500, 33, 33), (500, 64, 64), (500, 96, 47)),  # 500: a program does all strips of a pair
+    ],
 )
-def test_parity(kind: Kind, size: tuple[int, int], dtype: torch.dtype, values: float, slopes: float) -> None:
-    m, n = size
+def test_parity(kind: Kind, shape: tuple[int, int, int], dtype: torch.dtype, values: float, slopes: float) -> None:
+    batch, m, n = shape
     generator = torch.Generator().manual_seed(0)
-    drops = [torch.rand(3, length, generator=generator, dtype=torch.float64).to(dtype) for length in size]
-    given = [costs(3, m, n, dtype=dtype), *drops]
-    dense = torch.randn(3, m, n, generator=generator, dtype=torch.float64)
+    drops = [torch.rand(batch, length, generator=generator, dtype=torch.float64).to(dtype) for length in (m, n)]
+    given = [costs(batch, m, n, dtype=dtype), *drops]
+    dense = torch.randn(batch, m, n, generator=generator, dtype=torch.float64)
     exact = [each.double().requires_grad_() for each in given]
     expected = accumulate_with_drops_reference(exact[0], exact[1], exact[2], kind, 0.1)
     expected_gradients = torch.autograd.grad(expected, exact, dense)
@@ -44,7 +48,7 @@ def test_parity(kind: Kind, size: tuple[int, int], dtype: torch.dtype, values: f
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_is_bit_for_bit_its_pairs(kind: Kind) -> None:
-    cost, x, y = costs(40, 70, 40, dtype=torch.float32), torch.rand(40, 70), torch.rand(40, 40)
+    cost, x, y = costs(500, 70, 40, dtype=torch.float32), torch.rand(500, 70), torch.rand(500, 40)
     whole = accumulate_with_drops(cost.to(DEVICE), x.to(DEVICE), y.to(DEVICE), kind=kind)
     alone = accumulate_with_drops(cost[7:8].to(DEVICE), x[7:8].to(DEVICE), y[7:8].to(DEVICE), kind=kind)
     assert torch.equal(whole[7], alone[0])

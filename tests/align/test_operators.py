@@ -45,6 +45,21 @@ def test_a_compiled_loss_is_one_graph_and_equals_the_eager_one(name: str, device
 
 
 @devices
+@pytest.mark.parametrize("shape", [(3, 20, 50), (3, 70, 50), (500, 64, 40)])
+def test_a_compiled_recursion_equals_the_eager_one_whatever_its_strips(shape: tuple[int, ...], device: str) -> None:
+    torch.compiler.reset()
+
+    def loss(cost: Tensor) -> Tensor:
+        return accumulate(cost).square().mean()
+
+    cost = costs(*shape, device=device).requires_grad_()
+    traced = torch.compile(loss, fullgraph=True, backend="aot_eager")(cost)
+    (expected,) = torch.autograd.grad(loss(cost), cost)
+    (found,) = torch.autograd.grad(traced, cost)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
+
+
+@devices
 @kinds
 def test_vmap_maps_over_any_dimension(kind: str, device: str) -> None:
     cost = costs(5, 3, 40, 24, device=device)
@@ -78,6 +93,17 @@ def test_a_jacobian_by_reverse_mode() -> None:
     assert torch.equal(jacobian, torch.autograd.grad(accumulate(given)[0, -1, -1], given)[0])
 
 
+@devices
+def test_a_jacobian_of_more_values_than_the_forward_pass_had_pairs(device: str) -> None:
+    cost = costs(1, 64, 40, device=device)
+    jacobian = torch.func.jacrev(lambda one: accumulate(one)[0, 50:62].flatten())(cost)  # 480 pairs at once
+    given = cost.clone().requires_grad_()
+    table = accumulate(given)[0, 50:62].flatten()
+    for k in (0, 99, 479):
+        (expected,) = torch.autograd.grad(table[k], given, retain_graph=True)
+        torch.testing.assert_close(jacobian[k], expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
+
+
 def test_derivatives_that_do_not_exist_are_refused_with_a_way_out() -> None:
     cost = costs(1, 4, 3)
 
@@ -103,9 +129,10 @@ def test_the_operator_passes_the_checks_of_torch() -> None:
     )
 
 
-@pytest.mark.parametrize("m", [1, 33, 128, 130, 300])
-def test_the_operator_declares_the_shapes_it_returns(m: int) -> None:
-    cost = torch.rand(2, m, 9)
+@devices
+@pytest.mark.parametrize("shape", [(2, 1, 9), (2, 33, 9), (2, 128, 9), (2, 130, 9), (2, 300, 9), (500, 64, 40)])
+def test_the_operator_declares_the_shapes_it_returns(shape: tuple[int, ...], device: str) -> None:
+    cost = costs(*shape, device=device)
     real = accumulate_operator(cost, "smooth", 0.1, False)
     with FakeTensorMode() as mode:
         declared = accumulate_operator(mode.from_tensor(cost), "smooth", 0.1, False)

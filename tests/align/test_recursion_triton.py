@@ -44,6 +44,26 @@ def test_parity_where_strips_begin_and_end(
     check_parity(costs(3, m, n, dtype=dtype).to(DEVICE), kind, values=values, gradients=gradients)
 
 
+@kinds
+@precisions
+@pytest.mark.parametrize(("m", "n", "free_start"), [(33, 33, True), (64, 64, False), (96, 47, False)])
+def test_parity_of_batches_large_enough_for_chains_of_strips(
+    kind: Kind, free_start: bool, m: int, n: int, dtype: torch.dtype, values: float, gradients: float
+) -> None:
+    cost = costs(500, m, n, dtype=dtype).to(DEVICE)
+    check_parity(cost, kind, free_start=free_start, values=values, gradients=gradients)
+
+
+@kinds
+def test_what_is_not_a_number_stays_where_it_belongs_in_a_chain_of_strips(kind: Kind) -> None:
+    cost = costs(500, 70, 45, dtype=torch.float32).to(DEVICE)
+    cost[5, 3, 44] = float("nan")  # the last column of a row
+    table = accumulate(cost, kind=kind)
+    rows = torch.arange(70, device=DEVICE)
+    assert torch.equal(table[5, :, 44].isnan(), rows >= 3)
+    assert int(table.isnan().sum()) == 67
+
+
 @precisions
 @pytest.mark.parametrize("kind", ["smooth", "soft"])
 @pytest.mark.parametrize("gamma", [0.01, 1.0, 10.0])
@@ -70,10 +90,11 @@ def test_parity_where_predecessors_are_equal(
 def test_a_large_batch_is_bit_for_bit_its_pairs(
     kind: Kind, dtype: torch.dtype, values: float, gradients: float
 ) -> None:
-    cost = costs(300, 70, 40, dtype=dtype).to(DEVICE)
-    grad = costs(300, 70, 40, dtype=dtype, seed=1).to(DEVICE)
+    # From hundreds of pairs on a program does all strips of a pair; those of one pair are programs of their own.
+    cost = costs(500, 70, 40, dtype=dtype).to(DEVICE)
+    grad = costs(500, 70, 40, dtype=dtype, seed=1).to(DEVICE)
     batch = both(cost, grad, kind, 0.1, False)
-    for b in (0, 1, 150, 299):
+    for b in (0, 1, 150, 499):
         for result, one in zip(batch, both(cost[b : b + 1], grad[b : b + 1], kind, 0.1, False), strict=True):
             assert torch.equal(result[b], one[0])
 

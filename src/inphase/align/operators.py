@@ -15,6 +15,8 @@ from torch import Tensor
 
 from inphase.align.cost import SECOND, first_order_only
 from inphase.align.numba.recursion_numba import KINDS, NO_STATE, cut_into_strips, launch_forward, over_pairs, run_back
+from inphase.align.triton import KINDS as TRITON_KINDS
+from inphase.align.triton import is_chained, low_size
 
 FORWARD_MODE = (
     "forward-mode derivatives of the DTW recursion are not available: use reverse mode, "
@@ -39,7 +41,7 @@ def _accumulate(cost: Tensor, kind: str, gamma: float, free_start: bool) -> tupl
         return torch.from_numpy(parts[0]), torch.from_numpy(parts[1])
     from inphase.align.triton import recursion_triton
 
-    table, low, _ = recursion_triton.launch_forward(cost, recursion_triton.KINDS[kind], gamma, free_start, keep=True)
+    table, low, _ = recursion_triton.launch_forward(cost, TRITON_KINDS[kind], gamma, free_start, keep=True)
     return table, low
 
 
@@ -55,12 +57,7 @@ def _accumulate_backward(
         return torch.from_numpy(grad_cost)
     from inphase.align.triton import recursion_triton
 
-    batch, m, n = table.shape
-    strips = -(-m // 32)
-    rows = table if strips == 1 else torch.zeros(1 + batch * strips * n, dtype=torch.int64, device=table.device)
-    return recursion_triton.launch_backward(
-        grad, table, state, rows, recursion_triton.KINDS[kind], gamma, free_start
-    )  # fmt: skip
+    return recursion_triton.launch_backward(grad, table, state, None, TRITON_KINDS[kind], gamma, free_start)
 
 
 accumulate_operator = torch.library.custom_op("inphase::accumulate", _accumulate, mutates_args=())
@@ -72,8 +69,7 @@ def _(cost: Tensor, kind: str, gamma: float, free_start: bool) -> tuple[Tensor, 
     batch, m, n = cost.shape
     table = torch.empty_like(cost, memory_format=torch.contiguous_format)
     if cost.device.type == "cuda":
-        strips = (m + 31) // 32
-        return table, cost.new_empty((batch * strips * ((n + 38) // 8 * 8 * 32),), dtype=torch.float16)
+        return table, cost.new_empty((batch * low_size(m, n, chained=is_chained(cost)),), dtype=torch.float16)
     strips, lanes = cut_into_strips(m)
     return table, cost.new_empty((batch, strips + 1, n + lanes + 1), dtype=torch.float64)
 

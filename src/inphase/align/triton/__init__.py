@@ -1,6 +1,7 @@
-"""GPU kernels in Triton, imported on CUDA devices only, and their launcher, which needs neither a GPU nor Triton.
+"""GPU kernels in Triton, imported on CUDA devices only; their launcher and memory, which need neither GPU nor Triton.
 
-A kernel is launched with one warp per program, without inspecting the same kind of arguments each time.
+A kernel is launched with one warp per program, without inspecting the same kind of arguments each time. A program does
+one strip of 32 rows of a pair, or a chain of all its strips (`recursion_triton.py`).
 """
 
 from collections.abc import Hashable
@@ -9,6 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+KINDS = {"smooth": 0, "soft": 1, "hard": 2}
+CHAINED = 3  # pairs per multiprocessor from which on a program does all strips of a pair
 
 
 class Launcher:
@@ -60,3 +64,42 @@ def two_floats(gamma: float) -> tuple[float, float]:
     gamma = gamma or 1.0
     rounded = float(torch.tensor(gamma, dtype=torch.float32))
     return rounded, gamma - rounded
+
+
+def is_chained(cost: Tensor) -> bool:
+    """Test whether a program does a chain of all strips of a pair.
+
+    That takes less time for two or three strips of many pairs. The next strip reads a row a tile ahead: short rows
+    would not be written yet.
+    """
+    batch, m, n = cost.shape
+    return 32 < m <= 96 and n > 32 and batch >= CHAINED * _multiprocessors(cost.device)
+
+
+@cache
+def _multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def chain_width(n: int) -> int:
+    """Count the steps from strip to strip of a chain: each lane has at least eight without a cell between two."""
+    return -(-n // 8) * 8 + 8
+
+
+def low_size(m: int, n: int, *, chained: bool) -> int:
+    """Count the numbers of a pair that the backward pass needs: one for each lane and step, and a few more."""
+    strips = -(-m // 32)
+    if chained:
+        return ((strips - 1) * chain_width(n) + -(-n // 8) * 8 + 40) * 32
+    return strips * (-(-n // 8) * 8 + 40) * 32
+
+
+def words(cost: Tensor, batch: int, strips: int, n: int, *, chained: bool) -> Tensor:
+    """Allocate the rows of words that strips hand over.
+
+    Programs of one strip draw a ticket from the first word and wait for words to be written: all are 0.
+    """
+    if chained:
+        size = 32 + batch * ((strips + 1) * chain_width(n) + 40)
+        return torch.empty(size, dtype=torch.int64, device=cost.device)
+    return torch.zeros(32 + batch * strips * (n + 40), dtype=torch.int64, device=cost.device)

@@ -25,9 +25,9 @@ from torch import Tensor
 from triton.language.extra.libdevice import mul_rn
 
 from inphase.align.cost import first_order_only
-from inphase.align.triton import Launcher, aligned, two_floats
-from inphase.align.triton.recursion_triton import KINDS, low_size, sweep, sweep_back
-from inphase.align.triton.tiles_triton import BORDER, LANES, low_room
+from inphase.align.triton import KINDS, Launcher, aligned, low_size, two_floats
+from inphase.align.triton.recursion_triton import sweep, sweep_back
+from inphase.align.triton.tiles_triton import BORDER, LANES, low_room, steps_of
 
 DEPTH = tl.constexpr(32)  # embedding dimensions at a time
 TINY = tl.constexpr(1e-12)  # the least norm a vector is divided by, as in torch.nn.functional.normalize
@@ -135,7 +135,7 @@ def _score(
     batch, m, dimension = x.shape
     n = y.shape[1]
     out = torch.zeros(4, dtype=torch.float32, device=x.device)  # the last one counts the finished pairs
-    work = out.new_empty(batch * (GRIDS.value * m * n + low_size(n) + 2))
+    work = out.new_empty(batch * (GRIDS.value * m * n + low_size(m, n, chained=False) + 2))
     grad_x, grad_y = (out.new_empty(frames.shape if differentiate else 1) for frames in (x, y))
     kind, released, *temperatures = setting
     alike = x.dtype, aligned(x), aligned(y), dimension, kind, released, differentiate
@@ -154,7 +154,7 @@ def _align_pair(
 ):  # fmt: skip
     i_pair = tl.program_id(0).to(tl.int64)
     p_x, p_y = x + i_pair * m * dimension, y + i_pair * n * dimension
-    size, room = m * n, low_room(n)
+    size, room = m * n, low_room(steps_of(n))
     work_size = size * GRIDS + room
     costs = work + i_pair * work_size
     tables, slopes, low = costs + 2 * size, costs + 4 * size, (costs + 6 * size).to(tl.pointer_type(tl.float16))
@@ -167,7 +167,7 @@ def _align_pair(
     for k in range(2):
         sweep(
             costs + k * size, tables + k * size, low + k * room, work, 0, m, n, n, 1,
-            gamma + gamma_rest, BORDER, kind, False, differentiate, False,
+            gamma + gamma_rest, BORDER, kind, False, differentiate, False, False,
         )  # fmt: skip
     tl.debug_barrier()
     b_there = tl.load(tables + there, mask=real, other=0.0)
@@ -188,8 +188,8 @@ def _align_pair(
         tl.debug_barrier()
         for k in range(2):
             sweep_back(
-                slopes + k * size, tables + k * size, low + k * room, slopes + k * size, work, 0, False, m, n, n, 1,
-                gamma + gamma_rest, BORDER, kind, False, False,
+                slopes + k * size, tables + k * size, low + k * room, slopes + k * size, work, 0, m, n, n, 1,
+                gamma + gamma_rest, BORDER, kind, False, False, False,
             )  # fmt: skip
         tl.debug_barrier()
         slope = _slope(costs + there, slopes + there, 1, real) + _slope(costs + back, slopes + back, 0, real)

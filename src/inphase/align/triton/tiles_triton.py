@@ -4,10 +4,8 @@ A lane holds its row of a tile in registers, so cutting it into columns and join
 on the way from and to memory the compiler shuffles, and rows are read contiguously.
 """
 
-import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 from triton.language.extra.libdevice import fast_dividef
 
 SMOOTH, SOFT, HARD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
@@ -25,17 +23,64 @@ def rows_of(i_strip, wide: tl.constexpr):
 
 
 @triton.jit
-def cells(row, t, m, n):
-    """Return the columns at steps t, t + 1, … of each lane, and which of them are cells of the table."""
-    behind = tl.where(row < m, tl.arange(0, LANES)[:, None], 2**30)  # rows beyond the table have no column
-    column = t + tl.arange(0, STEPS)[None, :] - behind
-    return column, column.to(tl.uint32) < n.to(tl.uint32)  # one comparison: negative numbers become large
+def cells(i_strip, t, m, n, width, wide: tl.constexpr, chained: tl.constexpr):
+    """Return the row and the columns at steps t, t + 1, … of each lane, and which of these are cells of the table.
+
+    The step counts from the start of the first lane's strip. In a chain of strips the others may be in the one above.
+    """
+    return _cells(i_strip, t, tl.arange(0, LANES)[:, None], m, n, width, wide, chained)
+
+
+@triton.jit
+def _cells(i_strip, t, behind, m, n, width, wide: tl.constexpr, chained: tl.constexpr):
+    """Do the same for lanes that are `behind` by so many steps."""
+    row = rows_of(i_strip, wide)
+    if chained:
+        # Eight steps of a lane that contain the last of a strip and the first of the next contain no cell of the last.
+        above = behind >= tl.where(i_strip > 0, t + STEPS, LANES)
+        row, t = tl.where(above, row - LANES, row), tl.where(above, t + width, t)
+        column = t + (tl.arange(0, STEPS)[None, :] - behind)
+        real = _within(column, n) & (row < m)
+    else:
+        behind = tl.where(row < m, behind, 2**30)  # rows beyond the table have no column
+        column = t + tl.arange(0, STEPS)[None, :] - behind
+        real = _within(column, n)
+    return row, column, real
+
+
+@triton.jit
+def width_of(n):
+    """Count the steps from strip to strip of a chain: each lane has at least eight without a cell between two."""
+    return tl.cdiv(n, STEPS) * STEPS + STEPS
+
+
+@triton.jit
+def turn(i_strip, begin, t, width, chained: tl.constexpr):
+    """Return the strip that the first lane is in at step t, and the step it began at, from those eight steps away."""
+    if chained:
+        later, earlier = t - begin >= width, (t < begin) & (begin > 0)
+        begin = tl.where(later, begin + width, tl.where(earlier, begin - width, begin))
+        i_strip = tl.where(later, i_strip + 1, tl.where(earlier, i_strip - 1, i_strip))
+    return i_strip, begin
+
+
+@triton.jit
+def is_between(t, width):
+    """Test which lanes are in the last eight steps before the next strip of a chain, where one tile of each ends."""
+    column = t - tl.arange(0, LANES)
+    return tl.where(column < 0, column + width, column) >= width - STEPS
 
 
 @triton.jit
 def steps_of(n):
     """Count the steps until every lane has its last eight columns: the last lane begins 31 steps after the first."""
     return tl.cdiv(n, STEPS) * STEPS + LANES
+
+
+@triton.jit
+def steps_in(m, n, width, chained: tl.constexpr):
+    """Count the steps of a program, for one strip or for a chain of all strips of a pair."""
+    return steps_of(n) + ((tl.cdiv(m, LANES) - 1) * width if chained else 0)
 
 
 @triton.jit
@@ -152,11 +197,6 @@ def weigh(high_a, low_a, high_b, low_b, high_d, low_d, gamma, kind: tl.constexpr
     return _differentiate(ab, tl.minimum(ad, bd, propagate_nan=tl.PropagateNan.ALL), LOG2E / gamma, kind)
 
 
-def zero_words(cost: Tensor, rows: int, n: int) -> Tensor:
-    """Allocate the ticket that programs draw on starting, and rows of words that strips hand over."""
-    return torch.zeros(32 + rows * (n + 40), dtype=torch.int64, device=cost.device)
-
-
 # A signaling NaN, which arithmetic never yields: values are handed over with its bits flipped, so never as 0.
 NEVER, NEVER32 = tl.constexpr(0x7FF4000000000000), tl.constexpr(0x7FA0000000000000)
 
@@ -203,9 +243,15 @@ def words_of(n):
 
 
 @triton.jit
-def word_row(rows, i, n):
+def word_row(rows, i, size):
     """Find column 0 of a row of words."""
-    return rows + LANES + i * words_of(n)
+    return rows + LANES + i * size
+
+
+@triton.jit
+def chain_words(m, width):
+    """Count the words that a chain hands over from strip to strip, in one line, with the row before the first."""
+    return (tl.cdiv(m, LANES) + 1) * width + 40
 
 
 @triton.jit
@@ -268,18 +314,18 @@ def steps_at(p, each: tl.constexpr):
 
 
 @triton.jit
-def low_room(n):
-    """Count the numbers `low` of a strip has room for: two steps before the first and six after the last are 0."""
-    return (steps_of(n) + STEPS) * LANES
+def low_room(steps):
+    """Count the numbers that `low` holds for so many steps: two before the first and six after the last are 0."""
+    return (steps + STEPS) * LANES
 
 
 @triton.jit
-def clear_low(low, n):
-    """Set `low` to 0 where the backward pass reads beyond the steps of a strip."""
+def clear_low(low, steps):
+    """Set `low` to 0 where the backward pass reads beyond the steps."""
     nothing = tl.zeros([LANES], tl.float16)
     tl.store(low, nothing)
     tl.store(low + LANES, nothing)
-    for step in range(steps_of(n) + 2, steps_of(n) + 8):
+    for step in range(steps + 2, steps + 8):
         tl.store(low + step * LANES, nothing)
 
 
@@ -308,11 +354,12 @@ def _pick(bit, x, y):
 
 
 @triton.jit
-def store_aligned(p, row, t, m, n, x0, x1, x2, x3, x4, x5, x6, x7, y0, y1, y2, y3, y4, y5, y6):
+def store_aligned(p, i_strip, t, m, n, tiles, width, wide: tl.constexpr, chained: tl.constexpr):
     """Of steps t to t + 14 store eight columns in each lane, from a multiple of eight on.
 
     Memory is written in sectors of eight numbers: writing parts of two takes a GPU several times as long.
     """
+    x0, x1, x2, x3, x4, x5, x6, x7, y0, y1, y2, y3, y4, y5, y6 = tiles
     lane = tl.arange(0, LANES)
     four, two, one = lane // 4 % 2, lane // 2 % 2, lane % 2
     x0, x1, x2, x3 = _pick(four, x4, x0), _pick(four, x5, x1), _pick(four, x6, x2), _pick(four, x7, x3)
@@ -324,6 +371,5 @@ def store_aligned(p, row, t, m, n, x0, x1, x2, x3, x4, x5, x6, x7, y0, y1, y2, y
     x0, x1, x2, x3 = _pick(one, x1, x0), _pick(one, x2, x1), _pick(one, x3, x2), _pick(one, x4, x3)
     x4, x5, x6, x7 = _pick(one, x5, x4), _pick(one, x6, x5), _pick(one, x7, x6), _pick(one, y0, x7)
     values = joined(x0, x1, x2, x3, x4, x5, x6, x7)
-    behind = tl.where(row < m, lane[:, None] // STEPS * STEPS, 2**30)
-    column = t + tl.arange(0, STEPS)[None, :] - behind
-    tl.store(p + (row * n + column), values, mask=_within(column, n))
+    row, column, real = _cells(i_strip, t, lane[:, None] // STEPS * STEPS, m, n, width, wide, chained)
+    tl.store(p + (row * n + column), values, mask=real)
