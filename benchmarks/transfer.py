@@ -106,7 +106,8 @@ def report(title: str, found: dict[str, NDArray[np.float64]], *, rate: float) ->
         near = np.mean(values <= TOLERANCE_SECONDS * rate + 0.5)
         rounded = np.median(np.round(values))
         print(f"| {name} | {values.mean():.2f} | {np.median(values):.2f} | {rounded:.0f} | {near:.1%} |")
-    print(f"\nmean confidence {confidence.mean():.3f}")
+    right = errors <= TOLERANCE_SECONDS * rate + 0.5
+    print(f"\nmean confidence {confidence.mean():.3f}, Brier's score {np.mean((confidence - right) ** 2):.3f}")
 
 
 def slow_down(encoder: JointEncoder, embedding: Embedding, factor: int) -> Embedding:

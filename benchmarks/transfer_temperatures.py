@@ -1,12 +1,10 @@
-"""Choose the temperatures of `inphase transfer` on validation videos, outside the training and test sets.
+"""Choose the temperature of `inphase transfer` on validation videos, outside the training and test sets.
 
 python -m benchmarks.transfer_temperatures MODEL --golfdb ROOT --store STORE
 
 MODEL was trained without a fifth of GolfDB's training players (`inphase train golf_pose_gta --set data.held_out=0.2`).
 Labels are transferred among the swings of these players, and among the stage's validation set, as in
-`benchmarks.transfer`. The placing temperature is judged by the mean error. The confidence temperature, with labels
-placed at 2, is judged by the Brier score of confidences as probabilities of an error below a tenth of a second, and by
-the mean errors of the more confident half and of the rest.
+`benchmarks.transfer`. The temperature at which labels are placed is judged by the mean error.
 """
 
 import argparse
@@ -20,12 +18,6 @@ import torch
 from benchmarks.transfer import embed_labeled, pairs, shared_events
 from inphase.align.consensus import medians_of, posterior
 from inphase.align.matching import match
-from inphase.apps.transfer_labels import (
-    PLACING_TEMPERATURE,
-    confidence_near,
-    likeness_of,
-)
-from inphase.apps.verdict import TOLERANCE_SECONDS
 from inphase.data import golfdb, stage_videos
 from inphase.data.frame_source import add_poses, select_joints
 from inphase.data.video import Video
@@ -39,32 +31,16 @@ def measure(encoder: Encoder, videos: Sequence[Video], names: Sequence[str], *, 
     """Print a row for every temperature."""
     embedded = {video.id: embed_labeled(encoder, video, rate=rate) for video in videos}
     errors: dict[float, list[float]] = defaultdict(list)
-    sure: dict[float, list[float]] = defaultdict(list)
-    mass: dict[float, list[float]] = defaultdict(list)
     for source, target in pairs(videos, alike=alike, rng=np.random.default_rng(0)):
         x, y = embedded[source.id], embedded[target.id]
         _, frames, truth = shared_events(source, target, names)
         found = match(x.values, y.values)
-        weights = {gamma: posterior(x, y, frames, alignment=found, gamma=gamma) for gamma in TEMPERATURES}
-        places, alike_there = medians_of(y.times, weights[PLACING_TEMPERATURE]), likeness_of(x, y, found.path)
-        for gamma, rows in weights.items():
-            errors[gamma] += np.abs(medians_of(y.times, rows) * rate - truth).tolist()
-            for place, row in zip(places, rows, strict=True):
-                sure[gamma].append(confidence_near(y.times, place, row, alike_there))
-                mass[gamma].append(confidence_near(y.times, place, row, np.ones(len(y))))
-    print("| temperature | placing | confidence: Brier, half / rest | without the cosine: Brier, half / rest |")
-    print("|---|---|---|---|")
-    placed = np.array(errors[PLACING_TEMPERATURE])
+        for gamma in TEMPERATURES:
+            places = medians_of(y.times, posterior(x, y, frames, alignment=found, gamma=gamma))
+            errors[gamma] += np.abs(places * rate - truth).tolist()
+    print("| temperature | mean error |\n|---|---|")
     for gamma in TEMPERATURES:
-        doubts = " | ".join(_judge(np.array(each[gamma]), placed, rate=rate) for each in (sure, mass))
-        print(f"| {gamma:g} | {np.mean(errors[gamma]):.2f} | {doubts} |")
-
-
-def _judge(confidence: np.ndarray, errors: np.ndarray, *, rate: float) -> str:
-    order = np.argsort(-confidence, kind="stable")
-    half = len(order) // 2
-    brier = np.mean((confidence - (errors <= TOLERANCE_SECONDS * rate + 0.5)) ** 2)
-    return f"{brier:.3f}, {errors[order[:half]].mean():.2f} / {errors[order[half:]].mean():.2f}"
+        print(f"| {gamma:g} | {np.mean(errors[gamma]):.2f} |")
 
 
 def main() -> None:

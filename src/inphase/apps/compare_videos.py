@@ -22,7 +22,7 @@ from inphase.apps.comparison import ComparedPhase, ComparedStudents, Comparison,
 from inphase.apps.labels import Event, Labels, labels_of
 from inphase.apps.sessions import cut_sessions
 from inphase.apps.transfer_labels import PLACING_TEMPERATURE, carry_labels
-from inphase.apps.verdict import Verdict, judge
+from inphase.apps.verdict import UNSURE, Verdict, judge
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, open_recordings
 from inphase.models.embed_videos import Model, add_poses, embed_each, embed_videos
@@ -45,8 +45,6 @@ MAX_POSTERIOR_CELLS = 4_000_000
 MAX_VIEW_DEGREES = 30.0
 # Hands that move to opposite sides of the picture: their correlation over equal phases.
 MIRRORED_CORRELATION = -0.5
-# Key positions placed with a lower confidence are named in a warning.
-MIN_CONFIDENCE = 0.2
 # A phase that begins within this many seconds of the end of another follows it without a gap.
 SAME_MOMENT_SECONDS = 0.02
 
@@ -168,7 +166,12 @@ def compare_embeddings(
     verdict = judge(x, y, alignment)
     seconds = map_seconds(x, y, alignment)
     speed = np.gradient(x.times) / np.maximum(np.gradient(seconds), 1e-9) if len(x) > 1 else np.ones(len(x))
-    placed = _place(marks, x, y, student_video, alignment) if student_marks is None else _pair(marks, student_marks)
+    if student_marks is None:
+        given = Labels(events=marks.moments)
+        found = carry_labels(given, x, y, y_end=student_video.end, alignment=alignment, verdict=verdict)
+        placed = _place(marks, found)
+    else:
+        placed = _pair(marks, student_marks)
     poses = x.pose, y.pose
     pro_angles, student_angles = (
         np.full((len(x), len(ANGLES)), np.nan) if pose is None else joint_angles(pose).at(at)
@@ -247,13 +250,12 @@ def _between(moments: Sequence[Event]) -> Marks:
     return Marks(tuple(moments), tuple(spans))
 
 
-def _place(marks: Marks, x: Embedding, y: Embedding, student: NamedVideo, alignment: Alignment) -> list[KeyPosition]:
-    """Transfer key positions to the student, with a confidence each."""
-    found = carry_labels(Labels(events=marks.moments), x, y, y_end=student.end, alignment=alignment).events
-    placed = np.maximum.accumulate([each.second for each in found])
+def _place(marks: Marks, found: Labels) -> list[KeyPosition]:
+    """Pair the key positions with those transferred to the student, which follow each other in the same order."""
+    placed = np.maximum.accumulate([each.second for each in found.events])
     return [
         KeyPosition(mark.label, mark.second, float(second), each.confidence)
-        for mark, each, second in zip(marks.moments, found, placed, strict=True)
+        for mark, each, second in zip(marks.moments, found.events, placed, strict=True)
     ]
 
 
@@ -291,7 +293,10 @@ def _warnings(
     poses: tuple[Pose | None, Pose | None], clock: Seconds, seconds: Seconds, placed: Sequence[KeyPosition]
 ) -> Iterator[str]:
     """Yield a sentence for each reason to doubt the comparison."""
-    doubtful = [each.label for each in placed if each.confidence is not None and each.confidence < MIN_CONFIDENCE]
+    inner = [
+        each for each in placed if clock[0] < each.pro < clock[-1] - SAME_MOMENT_SECONDS
+    ]  # ends are matched as such
+    doubtful = [each.label for each in inner if each.confidence is not None and each.confidence < UNSURE]
     if doubtful:
         them = "it" if len(doubtful) == 1 else "them"
         names = ", ".join(doubtful)

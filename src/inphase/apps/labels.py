@@ -65,9 +65,9 @@ class Labels:
 
     @property
     def confidences(self) -> list[tuple[str, float]]:
-        """Return every label with its confidence, 0 where it has none."""
-        pairs = [(each.label, each.confidence or 0.0) for each in self.segments]
-        return pairs + [(each.label, each.confidence or 0.0) for each in self.events]
+        """Return the labels that have a confidence, with it."""
+        every: list[Segment | Event] = [*self.segments, *self.events]
+        return [(each.label, each.confidence) for each in every if each.confidence is not None]
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values, times in seconds."""

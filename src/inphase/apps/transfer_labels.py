@@ -4,15 +4,13 @@ Soft-DTW gives every monotone path π the probability e^(−cost(π)/γ) / Z (Cu
 of the labeled recording a distribution over the frames of the other, p(j | i). A label is placed at its median, which
 has the least expected error; the cheapest path alone is one of many that cost hardly more.
 
-Two things make a label doubtful: paths disagree on its place, or the frames they match are dissimilar. The confidence
-of an event is the probability of its lying within a tenth of a second of its place, at a higher temperature, times the
-mean cosine of the frames matched there. The confidence of a segment is the mean over its frames of the probability of
-belonging to it times the cosine: with F the distribution functions of its two ends, a frame belongs to it with
-probability F_start(j) − F_end(j), since no path runs backwards.
+The confidence of an event is the probability that it is within a tenth of a second of its place, as the verdict on the
+alignment has it (`inphase.apps.verdict`); that of a segment is the mean over its frames.
 
 With more than one target or labeled recording, the recordings vote (`inphase.align.consensus`): a label is placed at
 the median over the paths from every labeled recording, direct ones and those through the targets most like the goal.
-The confidence is then the share of the paths within a tenth of a second of an event, or that have a segment's frame.
+The confidence is then the share of the paths within a tenth of a second of an event, or that have a segment's frame,
+where the probability counts as two paths more (docs/lab/transfer.md).
 """
 
 from collections import defaultdict
@@ -55,9 +53,10 @@ from inphase.progress import Progress, Summary, describe_left_out, ignore_progre
 from inphase.storage.cache import open_cache
 from inphase.storage.files import refuse_overwrite, require_folder, write_table
 
-# Temperatures, in units of the contrastive cost, at which labels are placed and their confidence is taken
-# (docs/lab/transfer.md).
-PLACING_TEMPERATURE, CONFIDENCE_TEMPERATURE = 2.0, 5.0
+# Temperature, in units of the contrastive cost, at which labels are placed (docs/lab/transfer.md).
+PLACING_TEMPERATURE = 2.0
+# The paths that the probability of a moment counts as beside the votes.
+VERDICT_VOTES = 2
 LabelTable = Path | str | Labels
 Votes = Callable[[int, int, NDArray[np.float64]], NDArray[np.float64]]
 Span = tuple[float, float]
@@ -232,14 +231,17 @@ def _carry(
         alignments += [found] if len(alignments) <= MAX_SHOWN_TARGETS else []
     if len(embeddings) == 2:
         progress(stage, 1, 1)
-        return alignments, [carry_labels(given[0], x, embeddings[1], y_end=ends[0], alignment=alignments[1])], verdicts
+        carried = carry_labels(
+            given[0], x, embeddings[1], y_end=ends[0], alignment=alignments[1], verdict=verdicts[0]
+        )  # fmt: skip
+        return alignments, [carried], verdicts
     trusted = [count + k for k, verdict in enumerate(verdicts) if verdict.judgment != "do_not_trust"]
     maps = align_from(embeddings, range(count), progress=partial(progress, stage))
     votes_of = partial(maps.votes, neighbors=neighbors, voters={*range(count), *trusted})
     places = range(count, len(embeddings))
     transferred = [
-        carry_by_votes(given, embeddings, votes_of, target=place, y_end=end)
-        for place, end in zip(places, ends, strict=True)
+        carry_by_votes(given, embeddings, votes_of, target=place, y_end=end, verdict=verdict)
+        for place, end, verdict in zip(places, ends, verdicts, strict=True)
     ]
     frames = np.arange(len(x), dtype=np.float64)
     agreed = [
@@ -256,10 +258,11 @@ def carry_by_votes(
     *,
     target: int,
     y_end: float,
+    verdict: Verdict | None = None,
 ) -> Labels:
     """Transfer the labels of the first embeddings to number `target`, which ends at second `y_end`, by consensus.
 
-    `votes_of` is `PairwiseMaps.votes`, with its options.
+    `votes_of` is `PairwiseMaps.votes`, with its options; `verdict` is on the alignment of the first with the target.
 
     Labels of the same name belong together, the first of a recording with the first of another and so on.
     """
@@ -283,111 +286,99 @@ def carry_by_votes(
             ends = votes_on(segment.start, source), votes_on(segment.end, source)
             longest = max(map(len, ends))
             spans[key] += zip(*(np.resize(end, longest).tolist() for end in ends), strict=True)
-    placed = [Event(float(np.median(votes)), name, _share_near(y.times, votes)) for (name, _), votes in events.items()]
+    first, moments = embeddings[0].times, np.empty(0) if verdict is None else verdict.moments
+    sure = {key: _at(first, moments, event.second) for key, event in number_labels(given[0].events)}
+    whole = {key: _over(first, moments, each.start, each.end) for key, each in number_labels(given[0].segments)}
+    placed = [
+        Event(float(np.median(votes)), key[0], _weigh(_share_near(y.times, votes), len(votes), sure.get(key)))
+        for key, votes in events.items()
+    ]
     segments = []
-    for (name, _), both in spans.items():
+    for key, both in spans.items():
         start, end = (float(np.median([vote[side] for vote in both])) for side in (0, 1))
         if start < end:
             inside = np.mean([(y.times >= a - SECONDS_ROUNDING) & (y.times < b) for a, b in both], axis=0)
-            segments.append(Segment(start, end, name, _mean_inside(y.times, (start, end), inside)))
+            share = _over(y.times, inside, start, end) or 0.0
+            segments.append(Segment(start, end, key[0], _weigh(share, len(both), whole.get(key))))
     segments.sort(key=lambda each: each.start)
     return Labels(tuple(segments), tuple(sorted(placed, key=lambda each: each.second)))
 
 
 def _share_near(times: NDArray[np.float64], votes: Sequence[float]) -> float:
     """Return the share of votes within `TOLERANCE_SECONDS` of their median, and half a frame beyond."""
-    return float(np.mean(_is_near(times, np.array(votes), float(np.median(votes)))))
-
-
-def _is_near(times: NDArray[np.float64], seconds: NDArray[np.float64], place: float) -> NDArray[np.bool_]:
     half = float(np.median(np.diff(times))) / 2 if len(times) > 1 else 0.0
-    return np.asarray(np.abs(seconds - place) <= TOLERANCE_SECONDS + half)
-
-
-@dataclass(frozen=True, eq=False)
-class LocatedMoments:
-    """E moments of one recording located in another of N frames.
-
-    `seconds` [E]; `mass` [E, N] the probability of each frame; `likeness` [N] the cosine of each frame and the frames
-    matched with it, 0 where that is negative.
-    """
-
-    seconds: NDArray[np.float64]
-    mass: NDArray[np.float64]
-    likeness: NDArray[np.float64]
+    return float(np.mean(np.abs(np.array(votes) - np.median(votes)) <= TOLERANCE_SECONDS + half))
 
 
 def carry_labels(
-    labels: Labels, x: Embedding, y: Embedding, *, y_end: float, alignment: Alignment | None = None
+    labels: Labels,
+    x: Embedding,
+    y: Embedding,
+    *,
+    y_end: float,
+    alignment: Alignment | None = None,
+    verdict: Verdict | None = None,
 ) -> Labels:
     """Transfer the labels of x to y, which ends at second `y_end`, with a confidence each.
 
-    `alignment` is that of x with y, computed here if None. A segment that has no room in y is left out.
+    `alignment` is that of x with y and `verdict` the one on it, both computed here if None. A segment that has no room
+    in y is left out. There is no confidence where there is no verdict, as for recordings of one or two frames.
     """
+    found = match(x, y) if alignment is None else alignment
+    moments = (judge(x, y, found) if verdict is None else verdict).moments
     seconds = [each.second for each in labels.events]
     for each in labels.segments:
         seconds += [each.start, each.end]
-    located = locate_moments(x, y, np.array(seconds), alignment=alignment)
+    located = locate_moments(x, y, np.array(seconds), alignment=found)
     # A label at the start of x is placed at the start of y; likewise after the last frame.
     starts = np.array(seconds) < x.times[0] + SECONDS_ROUNDING
     ends = np.array(seconds) > x.times[-1] + SECONDS_ROUNDING
-    places = np.where(starts, y.times[0], np.where(ends, y_end, located.seconds)).tolist()
-    count = len(labels.events)
+    places = np.where(starts, y.times[0], np.where(ends, y_end, located)).tolist()
     events = [
-        Event(place, each.label, confidence_near(y.times, place, mass, located.likeness))
-        for each, place, mass in zip(labels.events, places[:count], located.mass[:count], strict=True)
+        Event(place, each.label, _at(x.times, moments, each.second))
+        for each, place in zip(labels.events, places, strict=False)
     ]
-    segments = []
-    for k, segment in enumerate(labels.segments):
-        begin, stop = count + 2 * k, count + 2 * k + 1
-        if places[begin] < places[stop]:
-            after = np.zeros_like(located.mass[stop]) if ends[stop] else located.mass[stop]
-            belongs = (np.cumsum(located.mass[begin]) - np.cumsum(after)) * located.likeness
-            confidence = _mean_inside(y.times, (places[begin], places[stop]), belongs)
-            segments.append(Segment(places[begin], places[stop], segment.label, confidence))
+    spans = zip(places[len(events) :: 2], places[len(events) + 1 :: 2], strict=True)
+    segments = [
+        Segment(begin, end, each.label, _over(x.times, moments, each.start, each.end))
+        for each, (begin, end) in zip(labels.segments, spans, strict=True)
+        if begin < end
+    ]
     return Labels(tuple(segments), tuple(events))
 
 
 def locate_moments(
-    x: Embedding, y: Embedding, seconds: NDArray[np.float64], *, alignment: Alignment | None = None
-) -> LocatedMoments:
-    """Locate moments of x, at `seconds` [E], in y. O(MN) time and memory, up to `MAX_CELLS`."""
+    x: Embedding, y: Embedding, seconds: NDArray[np.float64], *, alignment: Alignment
+) -> NDArray[np.float64]:
+    """Locate moments of x, at `seconds` [E], in y, in seconds [E]. O(MN) time and memory, up to `MAX_CELLS`."""
     inside = np.clip(seconds, x.times[0], x.times[-1])
     after = np.minimum(np.searchsorted(x.times, inside), len(x) - 1)
     before = np.maximum(after - 1, 0)
     gap = x.times[after] - x.times[before]
     # weight of the frame after
-    share = np.where(gap > 0, (inside - x.times[before]) / np.where(gap > 0, gap, 1), 1.0)[:, None]
+    share = np.where(gap > 0, (inside - x.times[before]) / np.where(gap > 0, gap, 1), 1.0)
     frames, rows = np.unique(np.concatenate([before, after]), return_inverse=True)
     first, second = np.split(rows, 2)
-    found = match(x, y) if alignment is None else alignment
-    placing, doubting = (
-        posterior(x, y, frames, alignment=found, gamma=gamma) for gamma in (PLACING_TEMPERATURE, CONFIDENCE_TEMPERATURE)
-    )
-    medians = medians_of(y.times, placing)[:, None]
-    places = medians[first] * (1 - share) + medians[second] * share
-    mass = doubting[first] * (1 - share) + doubting[second] * share
-    return LocatedMoments(places[:, 0], mass, likeness_of(x, y, found.path))
+    medians = medians_of(y.times, posterior(x, y, frames, alignment=alignment, gamma=PLACING_TEMPERATURE))
+    return np.asarray(medians[first] * (1 - share) + medians[second] * share)
 
 
-def likeness_of(x: Embedding, y: Embedding, path: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Average for every frame of y its cosines with the frames of x it is matched with, [N]."""
-    i, j = path.T
-    cosines = np.einsum("ld,ld->l", x.values[i], y.values[j], dtype=np.float64)
-    return np.clip(np.bincount(j, cosines, len(y)) / np.maximum(np.bincount(j, minlength=len(y)), 1), 0, 1)
+def _at(times: NDArray[np.float64], values: NDArray[np.float64], second: float) -> float | None:
+    """Interpolate values [N] of the frames at a second; None without values."""
+    return float(np.interp(second, times, values)) if len(values) else None
 
 
-def confidence_near(
-    times: NDArray[np.float64], place: float, mass: NDArray[np.float64], likeness: NDArray[np.float64]
-) -> float:
-    """Multiply the mass within `TOLERANCE_SECONDS` of a place, and half a frame beyond, by the mean likeness there."""
-    near = _is_near(times, times, place)
-    near[np.abs(times - place).argmin()] = True
-    return float(np.clip(mass[near].sum() * likeness[near].mean(), 0, 1))
-
-
-def _mean_inside(times: NDArray[np.float64], span: tuple[float, float], values: NDArray[np.float64]) -> float:
-    """Average values [N] over the frames of a span; over the nearest frame where it is shorter than one."""
-    inside = (times >= span[0] - SECONDS_ROUNDING) & (times < span[1] - SECONDS_ROUNDING)
-    inside[np.abs(times - span[0]).argmin()] |= not inside.any()
+def _over(times: NDArray[np.float64], values: NDArray[np.float64], start: float, end: float) -> float | None:
+    """Average values [N] over the frames of a span, or the nearest one if it has none; None without values."""
+    if not len(values):
+        return None
+    inside = (times >= start - SECONDS_ROUNDING) & (times < end - SECONDS_ROUNDING)
+    inside[np.abs(times - start).argmin()] |= not inside.any()
     return float(np.clip(values[inside].mean(), 0, 1))
+
+
+def _weigh(share: float, votes: int, probability: float | None) -> float:
+    """Average the share of the votes that agree and the probability of the verdict, if there is one."""
+    if probability is None:
+        return share
+    return (votes * share + VERDICT_VOTES * probability) / (votes + VERDICT_VOTES)

@@ -1,0 +1,117 @@
+"""Measure whether the confidences of `inphase transfer`, as installed, are probabilities of an error below 0.1 s.
+
+python -m benchmarks.confidence golfdb ROOT [--split val] [--limit N]
+python -m benchmarks.confidence signs ROOT
+
+*One target*: events are carried between 200 pairs of clips of different people. *A folder*: from a clip to others of
+the same action, which vote: to 2 or 8 of them, 60 times, and from every seventh clip to all. The columns are the mean
+confidence, the share of labels within 0.1 s, Brier's score, the expected calibration error of ten bins, and the mean
+errors in frames of the more confident half and of the other.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.consensus import LabeledClip, read_golf, read_signs
+from inphase.align.consensus import NEIGHBORS, align_from
+from inphase.align.matching import match
+from inphase.apps.labels import Event, Labels
+from inphase.apps.transfer_labels import carry_by_votes, carry_labels
+from inphase.apps.verdict import TOLERANCE_SECONDS, judge
+from inphase.models import Embedding
+from inphase.models.embed_videos import embed_each, load_joint_encoder
+from inphase.storage.cache import open_cache
+
+PAIRS, FOLDERS, EVERY, BINS, RATE = 200, 60, 7, 10, 30.0
+Found = list[tuple[float, float]]  # the confidence and the error in seconds of each label
+
+
+def labels_of(clip: LabeledClip, x: Embedding) -> Labels:
+    return Labels(events=tuple(Event(float(x.times[frame]), f"{k}") for k, frame in enumerate(clip.events)))
+
+
+def compare(labels: Labels, clip: LabeledClip, y: Embedding) -> Found:
+    """Return the confidence and the error of each label."""
+    errors = [abs(each.second - float(y.times[clip.events[int(each.label)]])) for each in labels.events]
+    return [(each.confidence or 0.0, error) for each, error in zip(labels.events, errors, strict=True)]
+
+
+def report(name: str, found: Found) -> None:
+    """Print a row of the table."""
+    confidence, error = np.array(found).T
+    right = error <= TOLERANCE_SECONDS + 0.5 / RATE
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    gaps = [abs(float((confidence - right)[bins == k].sum())) for k in range(BINS)]
+    order = np.argsort(-confidence, kind="stable")
+    halves = [RATE * float(error[part].mean()) for part in np.array_split(order, 2)]
+    numbers = f"{confidence.mean():.2f} | {right.mean():.2f} | {np.mean((confidence - right) ** 2):.3f}"
+    print(f"| {name} | {numbers} | {sum(gaps) / len(found):.3f} | {halves[0]:.2f} / {halves[1]:.2f} |", flush=True)
+
+
+def measure_pairs(clips: Sequence[LabeledClip], embedded: dict[Path, Embedding]) -> None:
+    """Carry events from one clip to one other."""
+    listed = [(a, b) for a in clips for b in clips if a.action == b.action and a.person != b.person]
+    found: Found = []
+    for k in np.random.default_rng(0).permutation(len(listed))[:PAIRS]:
+        (a, b), end = listed[k], 1 / RATE
+        x, y = embedded[a.path], embedded[b.path]
+        found += compare(carry_labels(labels_of(a, x), x, y, y_end=float(y.times[-1]) + end), b, y)
+    report("one target: the verdict", found)
+
+
+def draw_folders(clips: Sequence[LabeledClip], size: int) -> Iterator[list[LabeledClip]]:
+    """Draw a labeled clip, and the clips of other people that its labels are carried to."""
+    rng = np.random.default_rng(0)
+    actions = sorted({each.action for each in clips})
+    every = [each for action in actions for each in [c for c in clips if c.action == action][::EVERY]]
+    drawn = [clips[k] for k in rng.integers(len(clips), size=FOLDERS)] if size else every
+    for first in drawn:
+        pool = [each for each in clips if each.action == first.action and each.person != first.person]
+        yield [first, *(pool[k] for k in rng.permutation(len(pool))[: size or None])]
+
+
+def measure_folders(clips: Sequence[LabeledClip], embedded: dict[Path, Embedding], size: int) -> None:
+    """Carry events from one clip to others of its action, which vote; to all of them for a size of 0."""
+    votes: Found = []
+    both: Found = []
+    for order in draw_folders(clips, size):
+        vectors = [embedded[each.path] for each in order]
+        labels, x = labels_of(order[0], vectors[0]), vectors[0]
+        verdicts = [judge(x, y, match(x, y)) for y in vectors[1:]]
+        trusted = {0, *(k for k, each in enumerate(verdicts, 1) if each.judgment != "do_not_trust")}
+        votes_of = partial(align_from(vectors, range(1)).votes, neighbors=NEIGHBORS, voters=trusted)
+        for target, verdict in enumerate(verdicts, 1):
+            y = vectors[target]
+            carry = partial(carry_by_votes, [labels], vectors, votes_of, target=target, y_end=float(y.times[-1]))
+            votes += compare(carry(), order[target], y)
+            both += compare(carry(verdict=verdict), order[target], y)
+    report(f"a folder of {size or 'all'}: votes alone", votes)
+    report(f"a folder of {size or 'all'}: with the verdict", both)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("data", choices=("golfdb", "signs"))
+    arguments.add_argument("root", type=Path)
+    arguments.add_argument("--split", default="test")
+    arguments.add_argument("--limit", type=int)
+    given = arguments.parse_args()
+    torch.set_num_threads(1)
+    golf = given.data == "golfdb"
+    clips = read_golf(given.root, given.split, given.limit) if golf else read_signs(given.root, ())
+    embedded, _ = embed_each([each.path for each in clips], encoder=load_joint_encoder(), cache=open_cache(None))
+    clips = [each for each in clips if each.path in embedded]
+    print("| | confidence | within 0.1 s | Brier | calibration error | more confident half / other |")
+    print("|---|---|---|---|---|---|")
+    measure_pairs(clips, embedded)
+    for size in (2, 8, 0):
+        measure_folders(clips, embedded, size)
+
+
+if __name__ == "__main__":
+    main()
