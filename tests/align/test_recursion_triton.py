@@ -100,9 +100,9 @@ def test_a_large_batch_is_bit_for_bit_its_pairs(
 
 
 @kinds
-@pytest.mark.parametrize("m", [20, 70])
-def test_strides_do_not_matter(kind: Kind, m: int) -> None:
-    cost, grad = (costs(4, m, 35, dtype=torch.float32, seed=seed).to(DEVICE) for seed in range(2))
+@pytest.mark.parametrize(("batch", "m"), [(4, 20), (4, 70), (500, 70)])
+def test_strides_do_not_matter(kind: Kind, batch: int, m: int) -> None:
+    cost, grad = (costs(batch, m, 35, dtype=torch.float32, seed=seed).to(DEVICE) for seed in range(2))
     expected = both(cost, grad, kind, 0.1, False)
     for strided in (
         cost.mT.contiguous().mT,
@@ -117,11 +117,11 @@ def test_strides_do_not_matter(kind: Kind, m: int) -> None:
 
 
 @kinds
-@pytest.mark.parametrize("m", [20, 70])
-def test_expanded_cost_and_gradient(kind: Kind, m: int) -> None:
+@pytest.mark.parametrize(("batch", "m"), [(4, 20), (4, 70), (500, 70)])
+def test_expanded_cost_and_gradient(kind: Kind, batch: int, m: int) -> None:
     cost = costs(1, m, 35, dtype=torch.float32).to(DEVICE)
-    ones = torch.ones((), device=DEVICE).expand(4, m, 35)
-    table, gradient = both(cost.expand(4, -1, -1), ones, kind, 0.1, False)
+    ones = torch.ones((), device=DEVICE).expand(batch, m, 35)
+    table, gradient = both(cost.expand(batch, -1, -1), ones, kind, 0.1, False)
     expected, expected_gradient = both(cost, torch.ones_like(cost), kind, 0.1, False)
     assert torch.equal(table, expected.expand_as(table))
     assert torch.equal(gradient, expected_gradient.expand_as(gradient))
