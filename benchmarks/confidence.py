@@ -1,12 +1,14 @@
-"""Measure whether the confidences of `inphase transfer`, as installed, are probabilities of an error below 0.1 s.
+"""Measure whether the confidence of `inphase transfer`, as installed, is the probability of an error within 0.1 s.
 
 python -m benchmarks.confidence golfdb ROOT [--split val] [--limit N]
 python -m benchmarks.confidence signs ROOT
 
-*One target*: events are carried between 200 pairs of clips of different people. *A folder*: from a clip to others of
-the same action, which vote: to 2 or 8 of them, 60 times, and from every seventh clip to all. The columns are the mean
-confidence, the share of labels within 0.1 s, Brier's score, the expected calibration error of ten bins, and the mean
-errors in frames of the more confident half and of the other.
+An error counts as within 0.1 s up to half a frame more. *One target*: events are carried over 200 random pairs of clips
+of different people. *A folder*: events are carried from one clip to clips of the same action by other people, which
+vote: to 2 and to 8 clips, 60 random folders each, and from every seventh clip of an action to all. Each folder has two
+rows: the confidence by votes alone, and with the verdict. The columns are the mean confidence, the share of labels
+within 0.1 s, Brier's score, the expected calibration error of ten bins, and the mean errors in frames of the more
+confident half and of the other.
 """
 
 import argparse
@@ -36,9 +38,10 @@ def labels_of(clip: LabeledClip, x: Embedding) -> Labels:
 
 
 def compare(labels: Labels, clip: LabeledClip, y: Embedding) -> Found:
-    """Return the confidence and the error of each label."""
+    """Return the confidence and the error of each label; a path without others or a verdict agrees with itself."""
     errors = [abs(each.second - float(y.times[clip.events[int(each.label)]])) for each in labels.events]
-    return [(each.confidence or 0.0, error) for each, error in zip(labels.events, errors, strict=True)]
+    sure = [1.0 if each.confidence is None else each.confidence for each in labels.events]
+    return list(zip(sure, errors, strict=True))
 
 
 def report(name: str, found: Found) -> None:
@@ -54,7 +57,7 @@ def report(name: str, found: Found) -> None:
 
 
 def measure_pairs(clips: Sequence[LabeledClip], embedded: dict[Path, Embedding]) -> None:
-    """Carry events from one clip to one other."""
+    """Print the row of single targets: events are carried over random pairs of clips."""
     listed = [(a, b) for a in clips for b in clips if a.action == b.action and a.person != b.person]
     found: Found = []
     for k in np.random.default_rng(0).permutation(len(listed))[:PAIRS]:
@@ -65,7 +68,7 @@ def measure_pairs(clips: Sequence[LabeledClip], embedded: dict[Path, Embedding])
 
 
 def draw_folders(clips: Sequence[LabeledClip], size: int) -> Iterator[list[LabeledClip]]:
-    """Draw a labeled clip, and the clips of other people that its labels are carried to."""
+    """Yield folders: a labeled clip, then `size` clips of other people to carry its labels to; all of them for 0."""
     rng = np.random.default_rng(0)
     actions = sorted({each.action for each in clips})
     every = [each for action in actions for each in [c for c in clips if c.action == action][::EVERY]]
@@ -76,7 +79,7 @@ def draw_folders(clips: Sequence[LabeledClip], size: int) -> Iterator[list[Label
 
 
 def measure_folders(clips: Sequence[LabeledClip], embedded: dict[Path, Embedding], size: int) -> None:
-    """Carry events from one clip to others of its action, which vote; to all of them for a size of 0."""
+    """Print two rows for folders of `size` targets (0: all clips), by votes alone and with the verdict."""
     votes: Found = []
     both: Found = []
     for order in draw_folders(clips, size):

@@ -1,7 +1,9 @@
 import csv
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,17 +89,58 @@ def test_a_confidence_is_the_probability_that_the_verdict_has_for_the_moment() -
     assert carried.segments[0].confidence == pytest.approx(np.linspace(0, 1, 60)[:30].mean())
 
 
-def test_the_verdict_counts_as_two_votes() -> None:
+def test_the_verdict_stands_in_for_one_of_the_votes() -> None:
     vectors = [on_curve(LINE), on_curve(SLOW), on_curve(LINE**1.2)]
-    labels = Labels(segments=(Segment(0.0, 1.0, "early"),), events=(Event(0.5, "event"),))
+    labels = Labels(segments=(Segment(0.1, 1.0, "early"),), events=(Event(0.5, "event"),))
     maps = align_pairwise(vectors)
     paths = len(maps.votes(0, 1, np.array([15.0])))
+    verdict = Verdict("check", 0.5, moments=np.full(60, 0.2))
     share, both = (
-        carry_by_votes([labels], vectors, maps.votes, target=1, y_end=91 / 30, verdict=verdict)
-        for verdict in (None, Verdict("check", 0.5, moments=np.full(60, 0.2)))
+        carry_by_votes([labels], vectors, maps.votes, target=1, y_end=91 / 30, verdict=each) for each in (None, verdict)
     )
+    assert paths > 1
     for (_, alone), (_, found) in zip(share.confidences, both.confidences, strict=True):
-        assert found == pytest.approx((paths * alone + 2 * 0.2) / (paths + 2))
+        assert found == pytest.approx(((paths - 1) * alone + 0.2) / paths)
+    direct = partial(maps.votes, neighbors=0)
+    (event,) = carry_by_votes([labels], vectors, direct, target=1, y_end=91 / 30, verdict=verdict).events
+    assert event.confidence == pytest.approx(0.2)
+    (event,) = carry_by_votes([labels], vectors, direct, target=1, y_end=91 / 30).events
+    assert event.confidence is None  # one path alone says nothing
+
+
+def test_events_at_the_ends_have_no_confidence() -> None:
+    vectors = [on_curve(LINE), on_curve(SLOW), on_curve(LINE**1.2)]
+    labels = Labels(events=(Event(0.0, "start"), Event(1.0, "half"), Event(2.0, "end")))
+    one = carry_labels(labels, vectors[0], vectors[1], y_end=91 / 30)
+    several = carry_by_votes([labels], vectors, align_pairwise(vectors).votes, target=1, y_end=91 / 30)
+    for found in (one, several):
+        assert [each.second for each in found.events][::2] == [0.0, 91 / 30]
+        assert [label for label, _ in found.confidences] == ["half"]
+
+
+def test_labeled_videos_with_moments_and_others_with_segments_are_refused(tmp_path: Path) -> None:
+    videos = [write_video(tmp_path / f"{name}.mp4", count=12) for name in "abc"]
+    moments, segments = Labels(events=(Event(0.1, "up"),)), Labels(segments=(Segment(0.1, 0.2, "up"),))
+    with pytest.raises(ValueError, match="tables of one kind"):
+        transfer_labels(videos[0], moments, [videos[1]], references=[(videos[2], segments)])
+
+
+def test_a_video_of_one_frame_is_not_trusted_and_has_no_vote(tmp_path: Path) -> None:
+    walk = [int(n) for n in np.random.default_rng(0).permutation(4000)[:20]]
+    folder = tmp_path / "targets"
+    folder.mkdir()
+    source = write_video(tmp_path / "a.mp4", images=[numbered(n) for n in walk])
+    write_video(folder / "good.mp4", images=[numbered(n) for n in walk for _ in range(2)])
+    (tmp_path / "a.csv").write_text("second,label\n0.2,up\n0.3,half\n")
+    shared: dict[str, Any] = {"model": small(context=(0,)), "cache": tmp_path / "cache"}
+    (alone,) = transfer_labels(source, tmp_path / "a.csv", [folder], **shared).transferred
+    write_video(folder / "short.mp4", count=1)
+    labeled = transfer_labels(source, tmp_path / "a.csv", [folder], **shared)
+    good, short = labeled.transferred
+    assert [each.second for each in good.events] == pytest.approx([each.second for each in alone.events], abs=0.04)
+    assert max(each.confidence or 0 for each in short.events) == 0
+    assert labeled.verdicts[1].judgment == "do_not_trust"
+    assert any("short: One video has fewer than three frames." in line for line in labeled.summary().lines)
 
 
 def test_confidence_ranks_errors() -> None:
@@ -119,8 +162,7 @@ def test_confidence_ranks_errors() -> None:
 def test_one_frame_is_enough(lengths: tuple[int, int]) -> None:
     x, y = (on_curve(np.linspace(0, 1, length)) for length in lengths)
     carried = carry_labels(Labels(events=(Event(0.0, "start"),)), x, y, y_end=lengths[1] / 30)
-    assert carried.events == (Event(0.0, "start"),)  # without a confidence
-    assert carried.confidences == []
+    assert carried.events == (Event(0.0, "start"),)
 
 
 def test_a_table_is_transferred_written_and_described(tmp_path: Path) -> None:

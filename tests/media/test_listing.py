@@ -127,6 +127,17 @@ def test_an_estimate_learns_from_what_was_measured(tmp_path: Path) -> None:
     assert estimate_work("align_videos", [usual], **options).seconds == pytest.approx(4 + 45 * 0.06)
 
 
+def test_copies_of_embedded_videos_halve_the_estimate_at_most(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"modality": "pose", "cache": tmp_path / "cache"}
+    video = write_video(tmp_path / "a.mp4", count=60)
+    estimate_work("align_videos", [video], **options).record(4 + 60 * 0.5)
+    copy = tmp_path / "copy.mp4"
+    copy.write_bytes(video.read_bytes())
+    estimate_work("align_videos", [copy], **options).record(4.1)  # its content was in the cache
+    other = write_video(tmp_path / "other.mp4", count=90)
+    assert estimate_work("align_videos", [other], **options).seconds == pytest.approx(4 + 90 * 0.25)
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.2, "1 s"), (7.4, "7 s"), (43, "45 s"), (200, "3 min"), (7300, "2 h")]
 )

@@ -155,7 +155,12 @@ class Comparison:
     def summary(self) -> Summary:
         """Return the tempo of every phase, and the angles that differ most."""
         rows = [
-            (each.label, *(f"{seconds:.2f}" for seconds in each.seconds), f"{each.ratio:.2f}") for each in self.phases
+            (
+                each.label,
+                *(f"{seconds:.2f}" for seconds in each.seconds),
+                f"{each.ratio:.2f}" if each.ratio == each.ratio else "–",
+            )
+            for each in self.phases
         ]
         most = [
             f"{each.name.replace('_', ' ')} {each.largest:+.0f}° at {each.pro_second:.2f} s"

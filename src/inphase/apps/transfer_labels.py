@@ -4,13 +4,14 @@ Soft-DTW gives every monotone path π the probability e^(−cost(π)/γ) / Z (Cu
 of the labeled recording a distribution over the frames of the other, p(j | i). A label is placed at its median, which
 has the least expected error; the cheapest path alone is one of many that cost hardly more.
 
-The confidence of an event is the probability that it is within a tenth of a second of its place, as the verdict on the
-alignment has it (`inphase.apps.verdict`); that of a segment is the mean over its frames.
+The confidence of an event is the probability that it is within a tenth of a second of the true moment: the one that the
+verdict on the alignment gives this moment (`inphase.apps.verdict`). A segment has the mean over its frames.
 
 With more than one target or labeled recording, the recordings vote (`inphase.align.consensus`): a label is placed at
-the median over the paths from every labeled recording, direct ones and those through the targets most like the goal.
-The confidence is then the share of the paths within a tenth of a second of an event, or that have a segment's frame,
-where the probability counts as two paths more (docs/lab/transfer.md).
+the median over the direct path from each labeled recording and the paths through the recordings nearest to the target.
+The confidence is then the share of the paths that agree, where the verdict's probability stands in for one of them
+(docs/lab/transfer.md). A path agrees on an event if it ends within a tenth of a second of it, and on a frame of a
+segment if its own segment covers that frame. The verdict is on the first labeled recording.
 """
 
 from collections import defaultdict
@@ -55,8 +56,6 @@ from inphase.storage.files import refuse_overwrite, require_folder, write_table
 
 # Temperature, in units of the contrastive cost, at which labels are placed (docs/lab/transfer.md).
 PLACING_TEMPERATURE = 2.0
-# The paths that the probability of a moment counts as beside the votes.
-VERDICT_VOTES = 2
 LabelTable = Path | str | Labels
 Votes = Callable[[int, int, NDArray[np.float64]], NDArray[np.float64]]
 Span = tuple[float, float]
@@ -123,7 +122,7 @@ class Labeled:
         rows = list[tuple[str, ...]]()
         for video, found, verdict in zip(self.targets, self.transferred, self.verdicts, strict=True):
             pairs = found.confidences
-            number = f"{len(found)}" if len(found) == len(self.labels) else f"{len(found)} of {len(self.labels)}"
+            number = f"{len(found)}" if len(found) >= len(self.labels) else f"{len(found)} of {len(self.labels)}"
             mean = f"{sum(confidence for _, confidence in pairs) / len(pairs):.2f}" if pairs else ""
             least = "{} {:.2f}".format(*min(pairs, key=lambda pair: pair[1])) if pairs else ""
             rows.append((video.name, (verdict.judgment or "").replace("_", " "), number, mean, least))
@@ -158,10 +157,10 @@ def transfer_labels(
 
     `labels` is a CSV table (`inphase.apps.labels` describes it) or `Labels`; `references` are further labeled videos,
     each with its labels, which are matched by name. `targets` are video files and folders of them. With several targets
-    or labeled videos, the `neighbors` targets most like each one vote; 0 follows the direct paths alone. `session` cuts
+    or labeled videos, the `neighbors` videos nearest to a target vote on it; 0: direct paths alone. `session` cuts
     targets that are longer than `source` into their repetitions, each a target of its own. `model`, `modality`,
-    `fps`, `cache` and `pose_estimator` mean the same as for `align_videos`. A segment that has no room in a target is
-    left out, and so is a target that cannot be read or embedded, unless none remains.
+    `fps`, `cache` and `pose_estimator` mean the same as for `align_videos`. A segment that would have no length in a
+    target is left out, and so is a target that cannot be read or embedded, unless none remains.
     """
     if neighbors < 0:
         raise ValueError(f"neighbors must not be negative, got {neighbors}")
@@ -173,6 +172,8 @@ def transfer_labels(
     count = len(labeled)
     recordings, left_out = open_usable([*(path for path, _ in labeled), *goals], required=range(count))
     given = [labels_of(each, table) for (_, table), each in zip(labeled, recordings, strict=False)]
+    if any(each.events for each in given) and any(each.segments and not each.events for each in given):
+        raise ValueError("some labeled videos have moments and others segments: give tables of one kind")
     recordings, embedded = embed_usable(
         recordings,
         left_out,
@@ -288,9 +289,14 @@ def carry_by_votes(
             spans[key] += zip(*(np.resize(end, longest).tolist() for end in ends), strict=True)
     first, moments = embeddings[0].times, np.empty(0) if verdict is None else verdict.moments
     sure = {key: _at(first, moments, event.second) for key, event in number_labels(given[0].events)}
+    forced = {key for key, event in number_labels(given[0].events) if _is_end(first, event.second)}
     whole = {key: _over(first, moments, each.start, each.end) for key, each in number_labels(given[0].segments)}
     placed = [
-        Event(float(np.median(votes)), key[0], _weigh(_share_near(y.times, votes), len(votes), sure.get(key)))
+        Event(
+            float(np.median(votes)),
+            key[0],
+            None if key in forced else _weigh(_share_near(y.times, votes), len(votes), sure.get(key)),
+        )
         for key, votes in events.items()
     ]
     segments = []
@@ -321,8 +327,8 @@ def carry_labels(
 ) -> Labels:
     """Transfer the labels of x to y, which ends at second `y_end`, with a confidence each.
 
-    `alignment` is that of x with y and `verdict` the one on it, both computed here if None. A segment that has no room
-    in y is left out. There is no confidence where there is no verdict, as for recordings of one or two frames.
+    `alignment` is that of x with y, `verdict` the one on it; each is computed if None. A segment that would have no
+    length in y is left out. Events at the ends of x, which are placed at the ends of y, have no confidence.
     """
     found = match(x, y) if alignment is None else alignment
     moments = (judge(x, y, found) if verdict is None else verdict).moments
@@ -335,7 +341,7 @@ def carry_labels(
     ends = np.array(seconds) > x.times[-1] + SECONDS_ROUNDING
     places = np.where(starts, y.times[0], np.where(ends, y_end, located)).tolist()
     events = [
-        Event(place, each.label, _at(x.times, moments, each.second))
+        Event(place, each.label, None if _is_end(x.times, each.second) else _at(x.times, moments, each.second))
         for each, place in zip(labels.events, places, strict=False)
     ]
     spans = zip(places[len(events) :: 2], places[len(events) + 1 :: 2], strict=True)
@@ -377,8 +383,13 @@ def _over(times: NDArray[np.float64], values: NDArray[np.float64], start: float,
     return float(np.clip(values[inside].mean(), 0, 1))
 
 
-def _weigh(share: float, votes: int, probability: float | None) -> float:
-    """Average the share of the votes that agree and the probability of the verdict, if there is one."""
+def _is_end(times: NDArray[np.float64], second: float) -> bool:
+    """Test whether a label is at the start of a recording or after its last frame; those go to the ends of others."""
+    return bool(second < times[0] + SECONDS_ROUNDING or second > times[-1] + SECONDS_ROUNDING)
+
+
+def _weigh(share: float, votes: int, probability: float | None) -> float | None:
+    """Put the probability of the verdict in place of one of the votes; one vote alone says nothing."""
     if probability is None:
-        return share
-    return (votes * share + VERDICT_VOTES * probability) / (votes + VERDICT_VOTES)
+        return share if votes > 1 else None
+    return ((votes - 1) * share + probability) / votes

@@ -123,11 +123,12 @@ def judge(x: Embedding, y: Embedding, alignment: Alignment) -> Verdict:
     """
     m, n = alignment.shape
     whole = len(alignment.path) > 0 and alignment.path[[0, -1]].tolist() == [[0, 0], [m - 1, n - 1]]
-    if alignment.cost_matrix is None or not whole or min(m, n) < 3:
+    if alignment.cost_matrix is None or not whole:
         return Verdict()
-    evidence = gather(x, y, alignment)
+    evidence = gather(x, y, alignment) if min(m, n) > 2 else None
     if evidence is None:
-        return Verdict("do_not_trust", 0.0, ("Nothing moves in one of the videos.",), np.zeros(m))
+        reason = "Nothing moves in one of the videos." if min(m, n) > 2 else "One video has fewer than three frames."
+        return Verdict("do_not_trust", 0.0, (reason,), np.zeros(m))
     return decide(x, evidence, FITTED[evidence.kind])
 
 

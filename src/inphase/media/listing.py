@@ -125,8 +125,8 @@ class Workload:
         """Keep how long the command took, and the videos; nothing is kept where the cache cannot be written."""
         start, fresh, again = self.rates
         new, old = self._count(new=True), self._count(new=False)
-        if new:
-            fresh = max(0.0, seconds - start - again * old) / new
+        if new:  # copies of videos embedded before count as new and take no time: the rate falls by half at most
+            fresh = max((seconds - start - again * old) / new, fresh / 2)
         elif old:
             again = max(0.0, seconds - start) / old
         kept = _read_rates(self.file)

@@ -1,7 +1,7 @@
-"""GPU kernels in Triton, imported on CUDA devices only; their launcher and memory, which need neither GPU nor Triton.
+"""Triton kernels for CUDA devices; this module, their launcher and buffer sizes, imports without a GPU or Triton.
 
-A kernel is launched with one warp per program, without inspecting the same kind of arguments each time. A program does
-one strip of 32 rows of a pair, or a chain of all its strips (`recursion_triton.py`).
+Each program is one warp. It computes one strip of 32 rows of a pair, or all strips of a pair as a chain
+(`recursion_triton.py`). `Launcher` inspects each kind of arguments only once.
 """
 
 from collections.abc import Hashable
@@ -67,10 +67,10 @@ def two_floats(gamma: float) -> tuple[float, float]:
 
 
 def is_chained(cost: Tensor) -> bool:
-    """Test whether a program does a chain of all strips of a pair.
+    """Test whether one program computes all strips of a pair, as a chain.
 
-    That takes less time for two or three strips of many pairs. The next strip reads a row a tile ahead: short rows
-    would not be written yet.
+    Chains take less time for two or three strips per pair and many pairs. They need N > 32: the first lane loads the
+    row above one tile ahead, and the last lane of the strip above would not have written a shorter row yet.
     """
     batch, m, n = cost.shape
     return 32 < m <= 96 and n > 32 and batch >= CHAINED * _multiprocessors(cost.device)
@@ -82,7 +82,7 @@ def _multiprocessors(device: torch.device) -> int:
 
 
 def chain_width(n: int) -> int:
-    """Count the steps from strip to strip of a chain: each lane has at least eight without a cell between two."""
+    """Count the steps between the starts of two strips of a chain; a lane has no cell in at least eight of them."""
     return -(-n // 8) * 8 + 8
 
 
@@ -97,7 +97,8 @@ def low_size(m: int, n: int, *, chained: bool) -> int:
 def words(cost: Tensor, batch: int, strips: int, n: int, *, chained: bool) -> Tensor:
     """Allocate the rows of words that strips hand over.
 
-    Programs of one strip draw a ticket from the first word and wait for words to be written: all are 0.
+    Programs of one strip draw a ticket from the first word and wait until the words they read are not 0, so all words
+    begin as 0. A chain does neither: its words are not initialized.
     """
     if chained:
         size = 32 + batch * ((strips + 1) * chain_width(n) + 40)

@@ -1,9 +1,9 @@
 """The recursion with drops on a GPU, in Triton: strips, lanes and pairs of floats as in `recursion_triton.py`.
 
-P, D and their predecessors are those of `drops_numba.py`. A strip hands over D from column −1 on, and P. For the
-backward pass ∂P/∂a, ∂P/∂b, ∂D/∂P and ∂D/∂u are kept in the order of the steps; the three derivatives of a minimum add
-up to 1. Column −1, where D is the sum of x̂, is a column of cells whose match and whose ŷ cost `FAR`. The sum over rows
-of ∂L/∂ŷ travels up the lanes with its column. A step takes P of one diagonal and D of the one before: neither waits.
+`drops_numba.py` defines P, D, their predecessors a, b, d, u and v, and the drop costs x̂ and ŷ. A strip hands over P,
+and D from column −1 on. There D is the sum of x̂: match and ŷ cost `FAR` in column −1, so that the minimum is u. For
+the backward pass ∂P/∂a, ∂P/∂b, ∂D/∂P and ∂D/∂u are kept; the three derivatives of a minimum add up to 1. ∂L/∂ŷ of a
+column is summed while it moves up the lanes. A step computes P on one diagonal and D on the one before: neither waits.
 """
 
 from typing import Any, cast

@@ -26,14 +26,15 @@ def rows_of(i_strip, wide: tl.constexpr):
 def cells(i_strip, t, m, n, width, wide: tl.constexpr, chained: tl.constexpr):
     """Return the row and the columns at steps t, t + 1, … of each lane, and which of these are cells of the table.
 
-    The step counts from the start of the first lane's strip. In a chain of strips the others may be in the one above.
+    Steps count from the start of the first lane's strip. In a chain of strips, later lanes may still be in the strip
+    above.
     """
     return _cells(i_strip, t, tl.arange(0, LANES)[:, None], m, n, width, wide, chained)
 
 
 @triton.jit
 def _cells(i_strip, t, behind, m, n, width, wide: tl.constexpr, chained: tl.constexpr):
-    """Do the same for lanes that are `behind` by so many steps."""
+    """Do the same for lanes that are `behind` steps behind the first lane."""
     row = rows_of(i_strip, wide)
     if chained:
         # Eight steps of a lane that contain the last of a strip and the first of the next contain no cell of the last.
@@ -50,13 +51,16 @@ def _cells(i_strip, t, behind, m, n, width, wide: tl.constexpr, chained: tl.cons
 
 @triton.jit
 def width_of(n):
-    """Count the steps from strip to strip of a chain: each lane has at least eight without a cell between two."""
+    """Count the steps between the starts of two strips of a chain; a lane has no cell in at least eight of them."""
     return tl.cdiv(n, STEPS) * STEPS + STEPS
 
 
 @triton.jit
 def turn(i_strip, begin, t, width, chained: tl.constexpr):
-    """Return the strip that the first lane is in at step t, and the step it began at, from those eight steps away."""
+    """Return the first lane's strip at step t and the step at which that strip begins.
+
+    `i_strip` and `begin` are the same of a nearby step, at most one strip away.
+    """
     if chained:
         later, earlier = t - begin >= width, (t < begin) & (begin > 0)
         begin = tl.where(later, begin + width, tl.where(earlier, begin - width, begin))
@@ -66,7 +70,7 @@ def turn(i_strip, begin, t, width, chained: tl.constexpr):
 
 @triton.jit
 def is_between(t, width):
-    """Test which lanes are in the last eight steps before the next strip of a chain, where one tile of each ends."""
+    """Test which lanes are, at step t, in the last eight steps before their next strip: one tile of each ends there."""
     column = t - tl.arange(0, LANES)
     return tl.where(column < 0, column + width, column) >= width - STEPS
 
@@ -250,7 +254,7 @@ def word_row(rows, i, size):
 
 @triton.jit
 def chain_words(m, width):
-    """Count the words that a chain hands over from strip to strip, in one line, with the row before the first."""
+    """Count the words of a chain: the row before the first strip and the rows that strips hand over, in one array."""
     return (tl.cdiv(m, LANES) + 1) * width + 40
 
 
