@@ -319,7 +319,7 @@ def steps_at(p, each: tl.constexpr):
 
 @triton.jit
 def low_room(steps):
-    """Count the numbers that `low` holds for so many steps: two before the first and six after the last are 0."""
+    """Count the numbers of `low`: of the steps, and of two before the first and six after the last, which are 0."""
     return (steps + STEPS) * LANES
 
 
