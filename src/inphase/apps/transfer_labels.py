@@ -271,10 +271,9 @@ def carry_by_votes(
 
     def votes_on(second: float, source: int) -> list[float]:
         x = embeddings[source]
-        if second < x.times[0] + SECONDS_ROUNDING:
-            return [float(y.times[0])]
-        if second > x.times[-1] + SECONDS_ROUNDING:
-            return [y_end]
+        forced = _place_of_end(x, y, second, y_end=y_end)
+        if forced is not None:
+            return [forced]
         frame = np.interp([second], x.times, np.arange(len(x), dtype=np.float64))
         frames = votes_of(source, target, frame)[:, 0]
         return [float(each) for each in np.interp(frames, np.arange(len(y), dtype=np.float64), y.times)]
@@ -289,7 +288,11 @@ def carry_by_votes(
             spans[key] += zip(*(np.resize(end, longest).tolist() for end in ends), strict=True)
     first, moments = embeddings[0].times, np.empty(0) if verdict is None else verdict.moments
     sure = {key: _at(first, moments, event.second) for key, event in number_labels(given[0].events)}
-    forced = {key for key, event in number_labels(given[0].events) if _is_end(first, event.second)}
+    forced = {
+        key
+        for key, event in number_labels(given[0].events)
+        if _place_of_end(embeddings[0], y, event.second, y_end=y_end) is not None
+    }
     whole = {key: _over(first, moments, each.start, each.end) for key, each in number_labels(given[0].segments)}
     placed = [
         Event(
@@ -336,13 +339,11 @@ def carry_labels(
     for each in labels.segments:
         seconds += [each.start, each.end]
     located = locate_moments(x, y, np.array(seconds), alignment=found)
-    # A label at the start of x is placed at the start of y; likewise after the last frame.
-    starts = np.array(seconds) < x.times[0] + SECONDS_ROUNDING
-    ends = np.array(seconds) > x.times[-1] + SECONDS_ROUNDING
-    places = np.where(starts, y.times[0], np.where(ends, y_end, located)).tolist()
+    forced = [_place_of_end(x, y, second, y_end=y_end) for second in seconds]
+    places = [place if end is None else end for place, end in zip(located.tolist(), forced, strict=True)]
     events = [
-        Event(place, each.label, None if _is_end(x.times, each.second) else _at(x.times, moments, each.second))
-        for each, place in zip(labels.events, places, strict=False)
+        Event(place, each.label, _at(x.times, moments, each.second) if end is None else None)
+        for each, place, end in zip(labels.events, places, forced, strict=False)
     ]
     spans = zip(places[len(events) :: 2], places[len(events) + 1 :: 2], strict=True)
     segments = [
@@ -383,9 +384,11 @@ def _over(times: NDArray[np.float64], values: NDArray[np.float64], start: float,
     return float(np.clip(values[inside].mean(), 0, 1))
 
 
-def _is_end(times: NDArray[np.float64], second: float) -> bool:
-    """Test whether a label is at the start of a recording or after its last frame; those go to the ends of others."""
-    return bool(second < times[0] + SECONDS_ROUNDING or second > times[-1] + SECONDS_ROUNDING)
+def _place_of_end(x: Embedding, y: Embedding, second: float, *, y_end: float) -> float | None:
+    """Return the end of y at which a label at an end of x is placed; None for other labels."""
+    if second < x.times[0] + SECONDS_ROUNDING:
+        return float(y.times[0])
+    return y_end if second > x.times[-1] + SECONDS_ROUNDING else None
 
 
 def _weigh(share: float, votes: int, probability: float | None) -> float | None:
