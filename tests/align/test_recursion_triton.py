@@ -248,7 +248,8 @@ def test_long_sequences_agree_with_the_cpu(kind: Kind, m: int, n: int) -> None:
     end[:, -1, -1] = 1
     table, gradient = both(cost.to(DEVICE), end.to(DEVICE), kind, 0.1, False)
     expected, expected_gradient = both(cost, end, kind, 0.1, False)
-    torch.testing.assert_close(table.cpu(), expected, rtol=5e-7, atol=5e-7)
+    # Negative costs lead to sums near 0 after two thousand steps: their error is that of the steps.
+    torch.testing.assert_close(table.cpu(), expected, rtol=5e-7, atol=2e-6)
     scale = float(expected_gradient.abs().max())
     torch.testing.assert_close(gradient.cpu(), expected_gradient, rtol=0, atol=1e-3 * scale)
 

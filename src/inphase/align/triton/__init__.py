@@ -82,8 +82,8 @@ def _multiprocessors(device: torch.device) -> int:
 
 
 def chain_width(n: int) -> int:
-    """Count the steps between the starts of two strips of a chain; a lane has no cell in at least eight of them."""
-    return -(-n // 8) * 8 + 8
+    """Count the steps between the starts of two strips of a chain: eight without a cell, and no fewer than lanes."""
+    return max(-(-n // 8) * 8 + 8, 32)
 
 
 def low_size(m: int, n: int, *, chained: bool) -> int:

@@ -16,8 +16,9 @@ words that are 0 until written: no flags, no fences. With pairs enough a program
 each lane goes on to the next strip after eight steps without a cell, in which its state is set back (`is_chained`).
 
 State is a pair of floats, high + low, whose sum carries 48 bits: float32 alone loses the differences r − lo after a few
-dozen frames (docs/lab/numerics.md). `high` is the table; `low` is kept for the backward pass as float16 in units of
-γ/64, in the order of the steps: a little more than half the size of the table.
+dozen frames (docs/lab/numerics.md). Every other step it is rounded, so that `high` is the nearest float. The table is
+`high`, rounded; `low` is kept for the backward pass as float16 in units of γ/64, in the order of the steps: a little
+more than half the size of the table.
 """
 
 from typing import Any, cast
@@ -34,21 +35,24 @@ from inphase.align.triton.tiles_triton import (
     LANES,
     LOG2E,
     STEPS,
-    cell,
+    add,
     cells,
     chain_words,
     clear_low,
     columns,
+    eight,
+    fill_row,
     hand_over,
     is_between,
-    keep_low,
     low_room,
+    minimum,
     peek,
+    peek_chain,
     place,
     read,
+    rounded,
     shift_down,
     shift_up,
-    steps_at,
     steps_in,
     steps_of,
     store_aligned,
@@ -96,7 +100,8 @@ def launch_forward(
     rows = words(cost, batch, strips, n, chained=chained) if strips > 1 else table
     strides = cost.stride()
     constants = kind, strips > 1, keep, _wide(m, n, strides), chained
-    _launch_forward(
+    launch = _launch_several if strips > 1 else _launch_forward
+    launch(
         batch if chained else batch * strips, (cost.dtype, strides[2], max(strides) < 2**31, constants),
         (cost, table, low, rows), batch, strips, m, n, *strides, *two_floats(gamma), 0.0 if free_start else 1e30,
         *constants,
@@ -152,7 +157,8 @@ def _forward(
     )  # fmt: skip
 
 
-_launch_forward = Launcher(_forward, maxnreg=120)
+# Fewer registers make chains faster and single strips slower.
+_launch_forward, _launch_several = Launcher(_forward, maxnreg=120), Launcher(_forward, maxnreg=96)
 
 
 @triton.jit
@@ -166,66 +172,63 @@ def sweep(
     sharpness = LOG2E / gamma
     lane, width = tl.arange(0, LANES), width_of(n)
     steps, to_next = steps_in(m, n, width, chained), width if chained else words_of(n)
-    gives = (lane == LANES - 1) & (chained or (i_strip + 1) * LANES < m)
+    giver = (lane == LANES - 1) & (chained or (i_strip + 1) * LANES < m)
     # R of the step before, and b of the step before, which is a; each as high and low.
     high, small = tl.full([LANES], BORDER, dtype), tl.zeros([LANES], dtype)
     high_a, small_a = tl.where((lane == 0) & (i_strip == 0), 0.0, high), small
     top, top_low = tl.zeros([LANES], dtype) + edge, small
-    row, column, real = cells(i_strip, 0, m, n, width, wide, chained)
-    b_next = tl.load(cost + (row * stride_m + column * stride_n), mask=real, other=BORDER).to(dtype)
-    word = peek(p_out - to_next, 0, i_strip > 0, n, several, dtype)
+    at, real = cells(i_strip, 0, m, n, stride_m, stride_n, width, wide, chained)
+    b_next = tl.load(cost + at, mask=real, other=BORDER).to(dtype)
+    if chained:
+        fill_row(p_out, width, top)
+        tl.debug_barrier()
+        word = peek_chain(p_out)
+    else:
+        word = peek(p_out - to_next, 0, i_strip > 0, n, several, dtype)
     begin = tl.zeros([], tl.int32)  # the step at which the strip of the first lane begins
     low += lane
     if keep:
         clear_low(low, steps)
     # Tiles are stored late, while the next one is computed: the last one, and the one before it. These begin with
     # different values: Triton takes a variable for constant that begins with the value it is set to.
-    x0, x1, x2, x3, x4, x5, x6, x7 = high, high, high, high, high, high, high, high
-    z0, z1, z2, z3, z4, z5, z6, z7 = small, small, small, small, small, small, small, small
+    last, before = eight(high), eight(small)
     for t in range(0, steps, STEPS):
-        c0, c1, c2, c3, c4, c5, c6, c7 = columns(b_next)
+        c = columns(b_next)
         i_next, next_begin = turn(i_strip, begin, t + STEPS, width, chained)
-        row, column, real = cells(i_next, t + STEPS - next_begin, m, n, width, wide, chained)
-        b_next = tl.load(cost + (row * stride_m + column * stride_n), mask=real, other=BORDER).to(dtype)
-        if several:
-            if not chained:
-                word = wait(word, p_out - to_next, t, i_strip > 0, n, dtype)
-            top, top_low = read(word, dtype)
+        at, real = cells(i_next, t + STEPS - next_begin, m, n, stride_m, stride_n, width, wide, chained)
+        b_next = tl.load(cost + at, mask=real, other=BORDER).to(dtype)
+        if chained:
+            top, top_low = read(word, dtype, False)
+            word = peek_chain(p_out + (t + STEPS))
+        elif several:
+            word = wait(word, p_out - to_next, t, i_strip > 0, n, dtype)
+            top, top_low = read(word, dtype, True)
             top = tl.where(i_strip > 0, top, edge)
-            p_above = p_out + (next_begin - to_next)
-            word = peek(p_above, t + STEPS - next_begin, i_next > 0, n, several, dtype)
-        tiles = z0, z1, z2, z3, z4, z5, z6, z7, x0, x1, x2, x3, x4, x5, x6
-        store_aligned(table, i_strip, t - begin - 2 * STEPS, m, n, tiles, width, wide, chained)
-        z0, z1, z2, z3, z4, z5, z6, z7 = x0, x1, x2, x3, x4, x5, x6, x7
-        x0, y0, a, b = _step(c0, top, top_low, 0, high, small, high_a, small_a, gamma, sharpness, kind, several)
-        x1, y1, a, b = _step(c1, top, top_low, 1, x0, y0, a, b, gamma, sharpness, kind, several)
-        x2, y2, a, b = _step(c2, top, top_low, 2, x1, y1, a, b, gamma, sharpness, kind, several)
-        x3, y3, a, b = _step(c3, top, top_low, 3, x2, y2, a, b, gamma, sharpness, kind, several)
-        x4, y4, a, b = _step(c4, top, top_low, 4, x3, y3, a, b, gamma, sharpness, kind, several)
-        x5, y5, a, b = _step(c5, top, top_low, 5, x4, y4, a, b, gamma, sharpness, kind, several)
-        x6, y6, a, b = _step(c6, top, top_low, 6, x5, y5, a, b, gamma, sharpness, kind, several)
-        x7, y7, a, b = _step(c7, top, top_low, 7, x6, y6, a, b, gamma, sharpness, kind, several)
-        high, small, high_a, small_a = x7, y7, a, b
+            word = peek(p_out - to_next, t + STEPS, i_strip > 0, n, several, dtype)
+        store_aligned(table, i_strip, t - begin - 2 * STEPS, m, n, before + last, width, wide, chained)
+        before = last
+        highs, lows, last, rests = (), (), (), ()
+        for k in tl.static_range(STEPS):
+            high, small, high_a, small_a = _step(
+                c[k], top, top_low, k, high, small, high_a, small_a, gamma, sharpness, kind, several
+            )
+            value, rest = rounded(high, small)
+            if k % 2 == 1:  # the next step waits for it: rarer is faster, but less exact
+                high, small = value, rest
+            highs, lows, last, rests = highs + (high,), lows + (small,), last + (value,), rests + (rest,)
         if several:
-            hand_over(p_out, t, gives, x0, x1, x2, x3, x4, x5, x6, x7, y0, y1, y2, y3, y4, y5, y6, y7)
+            # Earlier, the last lane would write over the row before the first of a chain.
+            gives = giver & (t >= LANES - STEPS) if chained else giver
+            hand_over(p_out + (width if chained else 0), t, gives, highs, lows, not chained)
         if keep:
-            at = low + (t + 2) * LANES
-            keep_low(at + 0 * LANES, y0, gamma)
-            keep_low(at + 1 * LANES, y1, gamma)
-            keep_low(at + 2 * LANES, y2, gamma)
-            keep_low(at + 3 * LANES, y3, gamma)
-            keep_low(at + 4 * LANES, y4, gamma)
-            keep_low(at + 5 * LANES, y5, gamma)
-            keep_low(at + 6 * LANES, y6, gamma)
-            keep_low(at + 7 * LANES, y7, gamma)
+            _keep_lows(low + (t + 2) * LANES, rests, gamma)
         if chained:
             between = is_between(t + STEPS - 1 - begin, width)
             high, high_a = tl.where(between, BORDER, high), tl.where(between, BORDER, high_a)
             small, small_a = tl.where(between, 0.0, small), tl.where(between, 0.0, small_a)
             i_strip, begin = i_next, next_begin
             tl.debug_barrier()  # so that the lanes see what one of them handed over
-    tiles = z0, z1, z2, z3, z4, z5, z6, z7, x0, x1, x2, x3, x4, x5, x6
-    store_aligned(table, i_strip, steps - begin - 2 * STEPS, m, n, tiles, width, wide, chained)
+    store_aligned(table, i_strip, steps - begin - 2 * STEPS, m, n, before + last, width, wide, chained)
 
 
 @triton.jit(do_not_specialize=ARGUMENTS)
@@ -269,66 +272,55 @@ def sweep_back(
         begin = i_strip * width
         t += begin
         i_strip, begin = turn(i_strip, begin, t, width, chained)
-    row, column, real = cells(i_strip, t - begin - 2, m, n, width, wide, chained)
-    b_d = tl.load(table + (row * n + column), mask=real, other=BORDER)
-    s0, s1, s2, s3, s4, s5, s6, s7 = steps_at(low + lane + t * LANES, 1)
+    at, real = cells(i_strip, t - begin - 2, m, n, n, 1, width, wide, chained)
+    b_d = tl.load(table + at, mask=real, other=BORDER)
+    next_lows = _lows_at(low + lane + t * LANES)
     top, top_low = _top(table, low, i_strip, begin, t - 1, m, n, edge, several, chained, dtype)
-    row, column, real = cells(i_strip, t - begin, m, n, width, wide, chained)
-    b_grad = tl.load(grad + (row * stride_m + column * stride_n), mask=real, other=0.0).to(dtype)
-    p_row, first, follows = row_below(p_out, i_strip, begin, t, m, to_next, chained)
-    word = peek(p_row, first, follows, n, several, dtype)
-    z0, z1, z2, z3, z4, z5, z6 = to_d, to_d, to_d, to_d, to_d, to_d, to_d  # E of the tile after
+    at, real = cells(i_strip, t - begin, m, n, stride_m, stride_n, width, wide, chained)
+    b_grad = tl.load(grad + at, mask=real, other=0.0).to(dtype)
+    # What the last lane reads at steps t, t + 1, … the first lane of the strip below has written.
+    p_below, follows = p_out + (to_next - LANES + 1), (i_strip + 1) * LANES < m
+    if chained:
+        fill_row(p_out + tl.cdiv(m, LANES) * width, width, to_d)
+        tl.debug_barrier()
+        word = peek_chain(p_below + t)
+    else:
+        word = peek(p_out + to_next, t - LANES + 1, follows, n, several, dtype)
+    after = eight(to_d)  # E of the tile after
     while t >= 0:
-        g0, g1, g2, g3, g4, g5, g6, g7 = columns(b_grad)
-        d0, d1, d2, d3, d4, d5, d6, d7 = columns(b_d)
-        l0, l1, l2, l3 = s0.to(dtype), s1.to(dtype), s2.to(dtype), s3.to(dtype)
-        l4, l5, l6, l7 = s4.to(dtype), s5.to(dtype), s6.to(dtype), s7.to(dtype)
-        a0, i0 = shift_down(d0, top, 0, several), shift_down(l0, top_low, 0, several)
-        a1, i1 = shift_down(d1, top, 1, several), shift_down(l1, top_low, 1, several)
-        a2, i2 = shift_down(d2, top, 2, several), shift_down(l2, top_low, 2, several)
-        a3, i3 = shift_down(d3, top, 3, several), shift_down(l3, top_low, 3, several)
-        a4, i4 = shift_down(d4, top, 4, several), shift_down(l4, top_low, 4, several)
-        a5, i5 = shift_down(d5, top, 5, several), shift_down(l5, top_low, 5, several)
-        a6, i6 = shift_down(d6, top, 6, several), shift_down(l6, top_low, 6, several)
-        a7, i7 = shift_down(d7, top, 7, several), shift_down(l7, top_low, 7, several)
-        a0 = tl.where((lane == 0) & (i_strip == 0) & (t == 0), 0.0, a0)
+        g, ds = columns(b_grad), columns(b_d)
+        above, above_low, lows = (), (), ()
+        for k in tl.static_range(STEPS):
+            lows = lows + (next_lows[k].to(dtype),)
+            above = above + (shift_down(ds[k], top, k, several),)
+            above_low = above_low + (shift_down(lows[k], top_low, k, several),)
+        first = tl.where((lane == 0) & (i_strip == 0) & (t == 0), 0.0, above[0])
         i_next, next_begin = turn(i_strip, begin, t - STEPS, width, chained)
-        row, column, real = cells(i_next, t - next_begin - 2 - STEPS, m, n, width, wide, chained)
-        b_d = tl.load(table + (row * n + column), mask=real, other=BORDER)
-        s0, s1, s2, s3, s4, s5, s6, s7 = steps_at(low + lane + tl.maximum(t - STEPS, 0) * LANES, 1)
+        at, real = cells(i_next, t - next_begin - 2 - STEPS, m, n, n, 1, width, wide, chained)
+        b_d = tl.load(table + at, mask=real, other=BORDER)
+        next_lows = _lows_at(low + lane + tl.maximum(t - STEPS, 0) * LANES)
         top, top_low = _top(table, low, i_next, next_begin, t - 1 - STEPS, m, n, edge, several, chained, dtype)
-        row, column, real = cells(i_next, t - next_begin - STEPS, m, n, width, wide, chained)
-        b_grad = tl.load(grad + (row * stride_m + column * stride_n), mask=real, other=0.0).to(dtype)
+        at, real = cells(i_next, t - next_begin - STEPS, m, n, stride_m, stride_n, width, wide, chained)
+        b_grad = tl.load(grad + at, mask=real, other=0.0).to(dtype)
+        if chained:
+            below, _ = read(word, dtype, False)
+            word = peek_chain(p_below + (t - STEPS))
+        elif several:
+            word = wait(word, p_out + to_next, t - LANES + 1, follows, n, dtype)
+            below, _ = read(word, dtype, True)
+            word = peek(p_out + to_next, t - LANES + 1 - STEPS, follows, n, several, dtype)
+        es, given = (), ()
+        for k in tl.static_range(STEPS - 1, -1, -1):
+            a = first if k == 0 else above[k]
+            w_a, w_b, w_d = weigh(a, above_low[k], b, b_low, d, d_low, gamma, kind)
+            e, to_d, to_above, to_a = _step_back(g[k], below, k, w_a, w_b, w_d, to_d, to_above, to_a, several)
+            es, given = (e,) + es, (to_above,) + given
+            b, b_low, d, d_low = a, above_low[k], ds[k], lows[k]
         if several:
-            if not chained:
-                p_row, first, follows = row_below(p_out, i_strip, begin, t, m, to_next, chained)
-                word = wait(word, p_row, first, follows, n, dtype)
-            below, _ = read(word, dtype)
-            p_row, first, follows = row_below(p_out, i_next, next_begin, t - STEPS, m, to_next, chained)
-            word = peek(p_row, first, follows, n, several, dtype)
-        u7, v7, w7 = weigh(a7, i7, b, b_low, d, d_low, gamma, kind)
-        e7, to_d, p7, to_a = _step_back(g7, below, 7, u7, v7, w7, to_d, to_above, to_a, several)
-        u6, v6, w6 = weigh(a6, i6, a7, i7, d7, l7, gamma, kind)
-        e6, to_d, p6, to_a = _step_back(g6, below, 6, u6, v6, w6, to_d, p7, to_a, several)
-        u5, v5, w5 = weigh(a5, i5, a6, i6, d6, l6, gamma, kind)
-        e5, to_d, p5, to_a = _step_back(g5, below, 5, u5, v5, w5, to_d, p6, to_a, several)
-        u4, v4, w4 = weigh(a4, i4, a5, i5, d5, l5, gamma, kind)
-        e4, to_d, p4, to_a = _step_back(g4, below, 4, u4, v4, w4, to_d, p5, to_a, several)
-        u3, v3, w3 = weigh(a3, i3, a4, i4, d4, l4, gamma, kind)
-        e3, to_d, p3, to_a = _step_back(g3, below, 3, u3, v3, w3, to_d, p4, to_a, several)
-        u2, v2, w2 = weigh(a2, i2, a3, i3, d3, l3, gamma, kind)
-        e2, to_d, p2, to_a = _step_back(g2, below, 2, u2, v2, w2, to_d, p3, to_a, several)
-        u1, v1, w1 = weigh(a1, i1, a2, i2, d2, l2, gamma, kind)
-        e1, to_d, p1, to_a = _step_back(g1, below, 1, u1, v1, w1, to_d, p2, to_a, several)
-        u0, v0, w0 = weigh(a0, i0, a1, i1, d1, l1, gamma, kind)
-        e0, to_d, p0, to_a = _step_back(g0, below, 0, u0, v0, w0, to_d, p1, to_a, several)
-        d, d_low, b, b_low, to_above = d0, l0, a0, i0, p0
-        if several:
-            o = to_a * 0
-            hand_over(p_out, t, (lane == 0) & (i_strip > 0), p0, p1, p2, p3, p4, p5, p6, p7, o, o, o, o, o, o, o, o)
-        tiles = e0, e1, e2, e3, e4, e5, e6, e7, z0, z1, z2, z3, z4, z5, z6
-        store_aligned(grad_cost, i_strip, t - begin, m, n, tiles, width, wide, chained)
-        z0, z1, z2, z3, z4, z5, z6 = e0, e1, e2, e3, e4, e5, e6
+            gives = (lane == 0) & (chained or i_strip > 0)
+            hand_over(p_out, t, gives, given, eight(to_a * 0), not chained)
+        store_aligned(grad_cost, i_strip, t - begin, m, n, es + after, width, wide, chained)
+        after = es
         if chained:
             between = is_between(t - begin, width)
             to_d, to_above = tl.where(between, 0.0, to_d), tl.where(between, 0.0, to_above)
@@ -339,14 +331,20 @@ def sweep_back(
 
 
 @triton.jit
-def row_below(p_out, i_strip, begin, t, m, to_next, chained: tl.constexpr):
-    """Find what the last lane reads at steps t, t + 1, …: its row, its column, and whether there is such a row."""
-    column = t - begin - LANES + 1
-    if chained:
-        above = (column <= -STEPS) & (i_strip > 0)
-        i_strip, begin = tl.where(above, i_strip - 1, i_strip), tl.where(above, begin - to_next, begin)
-        column = tl.where(above, column + to_next, column)
-    return p_out + (begin + to_next), column, (i_strip + 1) * LANES < m
+def _lows_at(p):
+    """Load the low parts of eight steps, from an array that holds all lanes of a step, then the next step."""
+    lows = ()
+    for k in tl.static_range(STEPS):
+        lows = lows + (tl.load(p + k * LANES),)
+    return lows
+
+
+@triton.jit
+def _keep_lows(p, lows, gamma):
+    """Store the low parts of eight steps, finite beyond the table too."""
+    for k in tl.static_range(STEPS):
+        scaled = tl.minimum(tl.maximum(lows[k] * (64 / gamma), -60000.0), 60000.0)
+        tl.store(p + k * LANES, scaled.to(tl.float16))
 
 
 @triton.jit
@@ -376,8 +374,9 @@ def _step(
 ):  # fmt: skip
     """Compute one cell in each lane from cost c and the previous step; return it and b, which is a of the next step."""
     high_b, small_b = shift_down(high, top, k, several), shift_down(small, top_low, k, several)
-    value, low = cell(c, high_a, small_a, high_b, small_b, high, small, gamma, sharpness, kind)
-    return value, low, high_b, small_b
+    least, least_low, penalty, _, _ = minimum(high_a, small_a, high_b, small_b, high, small, gamma, sharpness, kind)
+    total, rest = add(least, least_low, c)
+    return total, rest + penalty, high_b, small_b
 
 
 @triton.jit

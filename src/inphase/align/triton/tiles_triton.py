@@ -6,47 +6,46 @@ on the way from and to memory the compiler shuffles, and rows are read contiguou
 
 import triton
 import triton.language as tl
-from triton.language.extra.libdevice import fast_dividef
 
 SMOOTH, SOFT, HARD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 BORDER = tl.constexpr(1e30)
 LOG2E, LN2 = tl.constexpr(1.4426950408889634), tl.constexpr(0.6931471805599453)
 LANES = tl.constexpr(32)
 STEPS = tl.constexpr(8)  # columns of a tile
+RECIPROCAL = tl.constexpr("rcp.approx.ftz.f32 $0, $1;")
 
 
 @triton.jit
-def rows_of(i_strip, wide: tl.constexpr):
-    """Number the rows of a strip, [LANES, 1]; in 64 bits where the cells of a table are too many for 32."""
-    row = i_strip * LANES + tl.arange(0, LANES)[:, None]
-    return row.to(tl.int64) if wide else row
-
-
-@triton.jit
-def cells(i_strip, t, m, n, width, wide: tl.constexpr, chained: tl.constexpr):
-    """Return the row and the columns at steps t, t + 1, … of each lane, and which of these are cells of the table.
+def cells(i_strip, t, m, n, stride_m, stride_n, width, wide: tl.constexpr, chained: tl.constexpr):
+    """Return where each lane is at steps t, t + 1, … as an offset into the table, and which of these are its cells.
 
     Steps count from the start of the first lane's strip. In a chain of strips, later lanes may still be in the strip
     above.
     """
-    return _cells(i_strip, t, tl.arange(0, LANES)[:, None], m, n, width, wide, chained)
+    return _cells(i_strip, t, tl.arange(0, LANES)[:, None], m, n, stride_m, stride_n, width, wide, chained)
 
 
 @triton.jit
-def _cells(i_strip, t, behind, m, n, width, wide: tl.constexpr, chained: tl.constexpr):
+def _cells(i_strip, t, behind, m, n, stride_m, stride_n, width, wide: tl.constexpr, chained: tl.constexpr):
     """Do the same for lanes that are `behind` steps behind the first lane."""
-    row = rows_of(i_strip, wide)
+    lane, step = tl.arange(0, LANES)[:, None], tl.arange(0, STEPS)[None, :]
+    if wide:  # the cells of a table are too many for 32 bits
+        stride_m, stride_n = stride_m.to(tl.int64), tl.zeros([], tl.int64) + stride_n
     if chained:
         # Eight steps of a lane that contain the last of a strip and the first of the next contain no cell of the last.
         above = behind >= tl.where(i_strip > 0, t + STEPS, LANES)
-        row, t = tl.where(above, row - LANES, row), tl.where(above, t + width, t)
-        column = t + (tl.arange(0, STEPS)[None, :] - behind)
-        real = _within(column, n) & (row < m)
+        begin = i_strip * LANES * stride_m + t * stride_n
+        begin = tl.where(above, begin + (width * stride_n - LANES * stride_m), begin)
+        left = m - i_strip * LANES
+        real = _within(tl.where(above, t + width, t) + (step - behind), n) & (
+            lane < tl.where(above, left + LANES, left)
+        )
+        offset = begin + (lane * stride_m + (step - behind) * stride_n)
     else:
-        behind = tl.where(row < m, behind, 2**30)  # rows beyond the table have no column
-        column = t + tl.arange(0, STEPS)[None, :] - behind
-        real = _within(column, n)
-    return row, column, real
+        row = i_strip * LANES + lane
+        column = t + step - tl.where(row < m, behind, 2**30)  # rows beyond the table have no column
+        offset, real = row * stride_m + column * stride_n, _within(column, n)
+    return offset, real
 
 
 @triton.jit
@@ -115,7 +114,7 @@ def minimum(high_a, small_a, high_b, small_b, high_d, small_d, gamma, sharpness,
     else:
         u, v, e, f = _exponentials(ab, md, sharpness)
         if kind == SMOOTH:
-            penalty = (gamma * LN2) * _ratio(u * e + v * f, 1 + e + f)
+            penalty = ((u * e + v * f) * (-gamma * LN2)) * _inverse(1 + e + f)
         else:
             penalty = -(gamma * LN2) * tl.log2(1 + e + f)
     by_a, by_b, _ = _differentiate(ab, md, sharpness, kind)
@@ -130,11 +129,8 @@ def add(high, small, x):
 
 
 @triton.jit
-def cell(c, a, a_low, b, b_low, d, d_low, gamma, sharpness, kind: tl.constexpr):
-    """Add the cost c to the minimum of a, b and d: R of one cell in each lane, as high and low."""
-    least, least_low, penalty, _, _ = minimum(a, a_low, b, b_low, d, d_low, gamma, sharpness, kind)
-    total, rest = add(least, least_low, c)
-    rest += penalty
+def rounded(total, rest):
+    """Round a sum of two floats: the nearest float, and what is left."""
     value = total + rest
     return value, rest - (value - total)
 
@@ -147,32 +143,39 @@ def _differentiate(ab, md, sharpness, kind: tl.constexpr):
         least, middle, most = md * 0 + 1, md * 0, md * 0
     else:
         u, v, e, f = _exponentials(ab, md, sharpness)
-        least = _ratio(1 + e * 0, 1 + e + f)
-        middle, most = least * e, least * f
+        least = _inverse(1 + e + f)
         if kind == SMOOTH:
-            raised = 1 + LN2 * (u * middle + v * most)
-            least, middle, most = least * raised, middle * (raised - LN2 * u), most * (raised - LN2 * v)
+            unit = least * LN2
+            raised = least - least * ((u * e + v * f) * unit)
+            least, middle, most = raised, (raised + unit * u) * e, (raised + unit * v) * f
+        else:
+            middle, most = least * e, least * f
     lesser = tl.where(d_last, least, middle)
     return tl.where(a_first, lesser, most), tl.where(a_first, most, lesser), tl.where(d_last, middle, least)
 
 
 @triton.jit
 def _exponentials(ab, md, sharpness):
-    """Return u = (r − lo)/(γ log 2) and 2^(−u) of the two predecessors that are not the least.
+    """Return u = −(r − lo)/(γ log 2) and 2^u of the two predecessors that are not the least.
 
-    The first is d or the lesser of a and b, the second the greater of a and b. Capped, since 0 times the border is 0.
+    The first is d or the lesser of a and b, the second the greater of a and b. u is limited: 0 times the border is 0.
     """
-    md *= sharpness
-    u = tl.minimum(tl.abs(md), 10000.0, propagate_nan=tl.PropagateNan.ALL)
-    above = tl.maximum(md, 0.0, propagate_nan=tl.PropagateNan.ALL)
-    v = tl.minimum(tl.abs(ab) * sharpness + above, 10000.0, propagate_nan=tl.PropagateNan.ALL)
-    return u, v, tl.exp2(-u), tl.exp2(-v)
+    u = tl.abs(md) * -sharpness
+    v = (tl.abs(ab) + tl.maximum(md, 0.0, propagate_nan=tl.PropagateNan.ALL)) * -sharpness
+    e, f = tl.exp2(u), tl.exp2(v)
+    u = tl.maximum(u, -10000.0, propagate_nan=tl.PropagateNan.ALL)
+    v = tl.maximum(v, -10000.0, propagate_nan=tl.PropagateNan.ALL)
+    return u, v, e, f
 
 
 @triton.jit
-def _ratio(x, y):
-    """Divide by a number that is neither small nor large."""
-    return x / y if x.dtype == tl.float64 else fast_dividef(x, y)
+def _inverse(x):
+    """Take 1 / x of numbers that are neither small nor large."""
+    if x.dtype == tl.float64:
+        inverse = 1 / x
+    else:
+        inverse = tl.inline_asm_elementwise(RECIPROCAL, "=f,f", [x], tl.float32, is_pure=True, pack=1)
+    return inverse
 
 
 @triton.jit
@@ -206,26 +209,29 @@ NEVER, NEVER32 = tl.constexpr(0x7FF4000000000000), tl.constexpr(0x7FA00000000000
 
 
 @triton.jit
-def read(word, dtype: tl.constexpr):
+def read(word, dtype: tl.constexpr, flip: tl.constexpr):
     """Undo `pack_word`."""
+    if flip:
+        word ^= NEVER if dtype == tl.float64 else NEVER32
     if dtype == tl.float64:
-        high = (word ^ NEVER).to(tl.float64, bitcast=True)
+        high = word.to(tl.float64, bitcast=True)
         small = high * 0
     else:
-        bits = word ^ NEVER32
-        high = (bits >> 32).to(tl.int32).to(tl.float32, bitcast=True)
-        small = bits.to(tl.int32).to(tl.float32, bitcast=True)
+        high = (word >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+        small = word.to(tl.int32).to(tl.float32, bitcast=True)
     return high, small
 
 
 @triton.jit
-def pack_word(high, small):
-    """Pack a value into one word, written atomically and never 0."""
+def pack_word(high, small, flip: tl.constexpr):
+    """Pack a sum of two floats into one word, written atomically; flipped, it is never 0."""
     if high.dtype == tl.float64:
-        word = high.to(tl.int64, bitcast=True) ^ NEVER
+        word = (high + small).to(tl.int64, bitcast=True)
     else:
         upper = high.to(tl.int32, bitcast=True).to(tl.int64) << 32
-        word = (upper | (small.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)) ^ NEVER32
+        word = upper | (small.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)
+    if flip:
+        word ^= NEVER if high.dtype == tl.float64 else NEVER32
     return word
 
 
@@ -284,23 +290,37 @@ def wait(word, p_row, t, follows, n, dtype: tl.constexpr):
 
 
 @triton.jit
-def hand_over(p_row, t, giver, x0, x1, x2, x3, x4, x5, x6, x7, y0, y1, y2, y3, y4, y5, y6, y7):
-    """Write the values of the giving lane at steps t, t + 1, …, as high and low; beyond the table nobody reads them."""
-    at = p_row + (t - tl.arange(0, LANES))
-    tl.store(at, pack_word(x0, y0), mask=giver)
-    tl.store(at + 1, pack_word(x1, y1), mask=giver)
-    tl.store(at + 2, pack_word(x2, y2), mask=giver)
-    tl.store(at + 3, pack_word(x3, y3), mask=giver)
-    tl.store(at + 4, pack_word(x4, y4), mask=giver)
-    tl.store(at + 5, pack_word(x5, y5), mask=giver)
-    tl.store(at + 6, pack_word(x6, y6), mask=giver)
-    tl.store(at + 7, pack_word(x7, y7), mask=giver)
+def row_below(p_out, i_strip, begin, t, m, to_next, chained: tl.constexpr):
+    """Find what the last lane reads at steps t, t + 1, …: its row, its column, and whether there is such a row."""
+    column = t - begin - LANES + 1
+    if chained:
+        above = (column <= -STEPS) & (i_strip > 0)
+        i_strip, begin = tl.where(above, i_strip - 1, i_strip), tl.where(above, begin - to_next, begin)
+        column = tl.where(above, column + to_next, column)
+    return p_out + (begin + to_next), column, (i_strip + 1) * LANES < m
 
 
 @triton.jit
-def hand_over_one(p_row, giver, x):
-    """Write one value of the giving lane to the start of a row."""
-    tl.store(p_row + tl.arange(0, LANES) * 0, pack_word(x, x * 0), mask=giver)
+def hand_over(p_row, t, giver, highs, lows, flip: tl.constexpr):
+    """Write the values of the giving lane at steps t, t + 1, …; beyond the table nobody reads them."""
+    at = p_row + (t - tl.arange(0, LANES))
+    for k in tl.static_range(STEPS):
+        tl.store(at + k, pack_word(highs[k], lows[k], flip), mask=giver)
+
+
+@triton.jit
+def fill_row(p_row, width, value):
+    """Write one value to a whole row of words of a chain."""
+    word = pack_word(value, value * 0, False)
+    for start in range(0, width, LANES):
+        column = start + tl.arange(0, LANES)
+        tl.store(p_row + column, word, mask=column < width)
+
+
+@triton.jit
+def peek_chain(p):
+    """Load eight words of a chain, one per lane."""
+    return tl.load(p + tl.arange(0, LANES) % STEPS)
 
 
 @triton.jit
@@ -309,12 +329,9 @@ def _within(column, n):
 
 
 @triton.jit
-def steps_at(p, each: tl.constexpr):
-    """Load one of `each` values of eight steps, from an array that holds all lanes of a step, then the next step."""
-    s: tl.constexpr = each * LANES
-    x0, x1, x2, x3 = tl.load(p), tl.load(p + s), tl.load(p + 2 * s), tl.load(p + 3 * s)
-    x4, x5, x6, x7 = tl.load(p + 4 * s), tl.load(p + 5 * s), tl.load(p + 6 * s), tl.load(p + 7 * s)
-    return x0, x1, x2, x3, x4, x5, x6, x7
+def eight(x):
+    """Repeat a value for each step of a tile."""
+    return x, x, x, x, x, x, x, x
 
 
 @triton.jit
@@ -334,19 +351,13 @@ def clear_low(low, steps):
 
 
 @triton.jit
-def keep_low(low, y, gamma):
-    """Store the low parts of a step, finite beyond the table too."""
-    tl.store(low, tl.minimum(tl.maximum(y * (64 / gamma), -60000.0), 60000.0).to(tl.float16))
-
-
-@triton.jit
-def joined(x0, x1, x2, x3, x4, x5, x6, x7):
+def joined(x):
     """Undo `columns`."""
-    even = tl.reshape(tl.join(tl.join(x0, x4), tl.join(x2, x6)), [LANES, 4])
-    odd = tl.reshape(tl.join(tl.join(x1, x5), tl.join(x3, x7)), [LANES, 4])
-    tile = tl.reshape(tl.join(even, odd), [LANES, 8])
+    even = tl.reshape(tl.join(tl.join(x[0], x[4]), tl.join(x[2], x[6])), [LANES, 4])
+    odd = tl.reshape(tl.join(tl.join(x[1], x[5]), tl.join(x[3], x[7])), [LANES, 4])
+    tile = tl.reshape(tl.join(even, odd), [LANES, STEPS])
     # Each lane gathers its own values: otherwise the compiler converts to the layout of a store at every join.
-    return tl.gather(tile, tl.broadcast_to(tl.arange(0, LANES)[:, None], [LANES, 8]), 0)
+    return tl.gather(tile, tl.broadcast_to(tl.arange(0, LANES)[:, None], [LANES, STEPS]), 0)
 
 
 @triton.jit
@@ -358,22 +369,23 @@ def _pick(bit, x, y):
 
 
 @triton.jit
-def store_aligned(p, i_strip, t, m, n, tiles, width, wide: tl.constexpr, chained: tl.constexpr):
-    """Of steps t to t + 14 store eight columns in each lane, from a multiple of eight on.
+def _begin_later(x, bit, by: tl.constexpr, count: tl.constexpr):
+    """Take `count` of the values, in lanes whose bit is 1 from number `by` on, in the others from the first on."""
+    taken = ()
+    for k in tl.static_range(count):
+        taken = taken + (_pick(bit, x[k + by], x[k]),)
+    return taken
+
+
+@triton.jit
+def store_aligned(p, i_strip, t, m, n, values, width, wide: tl.constexpr, chained: tl.constexpr):
+    """Of the values of steps t to t + 14 store eight columns in each lane, from a multiple of eight on.
 
     Memory is written in sectors of eight numbers: writing parts of two takes a GPU several times as long.
     """
-    x0, x1, x2, x3, x4, x5, x6, x7, y0, y1, y2, y3, y4, y5, y6 = tiles
     lane = tl.arange(0, LANES)
-    four, two, one = lane // 4 % 2, lane // 2 % 2, lane % 2
-    x0, x1, x2, x3 = _pick(four, x4, x0), _pick(four, x5, x1), _pick(four, x6, x2), _pick(four, x7, x3)
-    x4, x5, x6, x7 = _pick(four, y0, x4), _pick(four, y1, x5), _pick(four, y2, x6), _pick(four, y3, x7)
-    y0, y1, y2 = _pick(four, y4, y0), _pick(four, y5, y1), _pick(four, y6, y2)
-    x0, x1, x2, x3 = _pick(two, x2, x0), _pick(two, x3, x1), _pick(two, x4, x2), _pick(two, x5, x3)
-    x4, x5, x6, x7 = _pick(two, x6, x4), _pick(two, x7, x5), _pick(two, y0, x6), _pick(two, y1, x7)
-    y0 = _pick(two, y2, y0)
-    x0, x1, x2, x3 = _pick(one, x1, x0), _pick(one, x2, x1), _pick(one, x3, x2), _pick(one, x4, x3)
-    x4, x5, x6, x7 = _pick(one, x5, x4), _pick(one, x6, x5), _pick(one, x7, x6), _pick(one, y0, x7)
-    values = joined(x0, x1, x2, x3, x4, x5, x6, x7)
-    row, column, real = _cells(i_strip, t, lane[:, None] // STEPS * STEPS, m, n, width, wide, chained)
-    tl.store(p + (row * n + column), values, mask=real)
+    values = _begin_later(values, lane // 4 % 2, 4, 11)
+    values = _begin_later(values, lane // 2 % 2, 2, 9)
+    values = _begin_later(values, lane % 2, 1, 8)
+    at, real = _cells(i_strip, t, lane[:, None] // STEPS * STEPS, m, n, n, 1, width, wide, chained)
+    tl.store(p + at, joined(values), mask=real)
