@@ -85,7 +85,7 @@ def measure(
         wanted = context_frames(np.arange(length), length=length, context=encoder.context)
         with torch.inference_mode():
             values = encoder.combine(torch.from_numpy(features).float()[torch.from_numpy(wanted)]).numpy()
-        embedding = Embedding(values, times)
+        embedding = encoder.center(Embedding(values, times))
         embedded.append(EmbeddedVideo(video, embedding, length, context=encoder.context))
     scores = [*event_error([], embedded, events=INNER, pairs=4000), *kendall_tau([], embedded)]
     metrics = ("mean", "median", "tau", "tau_unclamped")
