@@ -236,6 +236,27 @@ def test_students_of_a_folder_give_one_table(pair: StagePair, videos: tuple[Path
     assert json.loads(json.dumps(compared.to_dict(), allow_nan=False))["left_out"]
 
 
+def test_a_student_in_slow_motion_is_compared_at_equal_tempo(tmp_path: Path) -> None:
+    pair = make_stage_pair("serve", side="right", degrees=0, at=0.4, student_seconds=(3.6, 2.4))
+    pro, student = write_stage_pair(tmp_path, pair)
+    settings = {"labels": labels_of(pair, pair.pro), "cache": tmp_path / "cache", "pose_estimator": STAGE_ESTIMATOR}
+    (several,) = compare_students([student], pro, **settings).comparisons  # type: ignore[arg-type]
+    for found in (compare_videos(student, pro, **settings), several):  # type: ignore[arg-type]
+        assert "times slower than pro: they are compared at equal tempo" in found.why
+        for phase, mine, theirs in zip(found.phases, (1.2, 0.8), (3.6, 2.4), strict=True):
+            assert phase.seconds == pytest.approx((mine, theirs), abs=3 * FRAMES / FPS)
+
+
+def test_a_student_of_one_frame_has_a_finite_speed() -> None:
+    pair = make_stage_pair("serve", side="right", degrees=0, at=0.4)
+    pose = pose_of(pair.student)
+    cut = {name: getattr(pose, name)[:1] for name in ("keypoints", "visibility", "found", "times")}
+    one = replace(pose, **cut)
+    found = compare_poses(pair, pose_of(pair.pro), one)
+    assert found.speed.max() <= 10
+    assert found.verdict.judgment == "do_not_trust"
+
+
 def test_labels_of_both_are_paired_by_name(pair: StagePair, videos: tuple[Path, Path], tmp_path: Path) -> None:
     pro, student = videos
     settings = {"cache": tmp_path / "cache", "pose_estimator": STAGE_ESTIMATOR}

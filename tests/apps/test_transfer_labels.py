@@ -235,6 +235,7 @@ def test_several_targets_and_references_vote(tmp_path: Path) -> None:
         for event, second_of in zip(found.events, (0.2, 0.3, 0.4), strict=True):
             assert event.second == pytest.approx(second_of * repeats, abs=0.06)
             assert (event.confidence or 0) > 0.5
+    assert "Not all labeled videos have the same labels: 'late' is a label of second." in labeled.why
     assert labeled.tables == (tmp_path / "a.csv", tmp_path / "second.csv")
     names = [file.name for file in labeled.write(tmp_path / "out")]
     assert names == ["1.csv", "2.csv", "3.csv", "transferred.csv", "playback.json"]
@@ -266,3 +267,4 @@ def test_a_clip_that_does_not_fit_has_no_vote_on_labels(wrong: int) -> None:
         return transfer_labels_module._carry([labels], clips, ends=ends, neighbors=20, progress=ignore_progress)[1]
 
     assert carry([*right, *others])[: len(right) - 1] == carry(right)
+    assert carry([*right, replace(right[0])])[: len(right) - 1] == carry(right), "nor has a copy of the labeled one"

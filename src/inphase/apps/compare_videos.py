@@ -22,7 +22,7 @@ from inphase.apps.comparison import ComparedPhase, ComparedStudents, Comparison,
 from inphase.apps.labels import Event, Labels, labels_of
 from inphase.apps.sessions import cut_sessions
 from inphase.apps.transfer_labels import PLACING_TEMPERATURE, carry_labels
-from inphase.apps.verdict import UNSURE, Verdict, judge
+from inphase.apps.verdict import UNSURE, Verdict, equalize_tempo, judge
 from inphase.media.listing import videos_in
 from inphase.media.recording import NamedVideo, open_recordings
 from inphase.models.embed_videos import Model, add_poses, embed_each, embed_videos
@@ -39,6 +39,8 @@ from inphase.storage.errors import MediaError
 
 # Changes of tempo shorter than this many seconds are noise of the alignment.
 SMOOTH_SECONDS = 0.4
+# Speed of a student whose time stands still, as in a video of one frame.
+MAX_SPEED = 10.0
 # Costs of a pair up to which every frame is placed by the median of all paths; beyond, by the cheapest path.
 MAX_POSTERIOR_CELLS = 4_000_000
 # Two views differ if the trunk is turned to the camera by this many degrees more in one than in the other.
@@ -91,7 +93,9 @@ def compare_videos(
         progress=progress,
     )
     y = _mirrored(y, embedded.encoder, recordings[1]) if mirror else y
-    comparison = compare_embeddings((recordings[0], x), (recordings[1], y), marks=marks, student_marks=theirs)
+    embedded = equalize_tempo(replace(embedded, embeddings=[x, y]), [each.name for each in recordings], reference=0)
+    sides = list(zip(recordings, embedded.embeddings, strict=True))
+    comparison = compare_embeddings(*sides, marks=marks, student_marks=theirs)
     return replace(comparison, why=embedded.why, mirrored=mirror)
 
 
@@ -143,11 +147,14 @@ def compare_students(
     for recording, embedding in zip(recordings[1:], both[1:], strict=True):
         try:
             y = _mirrored(embedding, embedded.encoder, recording) if mirror else embedding
-            made = compare_embeddings((reference, both[0]), (recording, y), marks=marks)
+            pair = replace(embedded, embeddings=[both[0], y])
+            if not session:
+                pair = equalize_tempo(pair, [reference.name, recording.name], reference=0)
+            made = compare_embeddings((reference, both[0]), (recording, pair.embeddings[1]), marks=marks)
         except (ValueError, MediaError) as error:
             left_out[str(recording.path)] = str(error)
             continue
-        comparisons.append(replace(made, why=embedded.why, mirrored=mirror))
+        comparisons.append(replace(made, why=pair.why, mirrored=mirror))
     if not comparisons:
         raise ValueError(f"none of {len(paths)} students can be compared ({next(iter(left_out.values()))})")
     return ComparedStudents(reference, tuple(comparisons), left_out)
@@ -186,7 +193,7 @@ def compare_embeddings(
         student_video,
         clock=x.times,
         seconds=seconds,
-        speed=speed,
+        speed=np.minimum(speed, MAX_SPEED),
         positions=tuple(placed),
         phases=tuple(phases),
         pro_angles=pro_angles,

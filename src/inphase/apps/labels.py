@@ -159,6 +159,15 @@ def number_labels(labels: Sequence[Label]) -> Iterator[tuple[tuple[str, int], La
         seen[each.label] += 1
 
 
+def describe_unshared(given: Sequence[Labels], names: Sequence[str]) -> list[str]:
+    """Name the labels that only some of the labeled videos have; a different spelling is a different label."""
+    found = [{each.label for each in labels.events} | {each.label for each in labels.segments} for labels in given]
+    rare = sorted(label for label in set[str]().union(*found) if not all(label in labels for labels in found))
+    where = [[name for name, labels in zip(names, found, strict=False) if label in labels] for label in rare]
+    parts = [f"{label!r} is a label of {', '.join(some)}" for label, some in zip(rare, where, strict=True)]
+    return [f"Not all labeled videos have the same labels: {'; '.join(parts)}."] if parts else []
+
+
 def label_track(track: VideoTrack, labels: Labels) -> VideoTrack:
     """Add labels to a track of a playback."""
     phases = tuple(Phase(each.start, each.end, each.label, each.confidence) for each in labels.segments)

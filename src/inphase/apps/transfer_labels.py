@@ -35,6 +35,7 @@ from inphase.apps.labels import (
     Event,
     Labels,
     Segment,
+    describe_unshared,
     label_track,
     labels_of,
     name_tables,
@@ -208,7 +209,7 @@ def transfer_labels(
         tuple(times[count:]),
         tuple(shown),
         Synchronization(0, x.times, np.stack(columns, axis=1), tuple(alignments)),
-        embedded.why,
+        " ".join([embedded.why, *describe_unshared(given, [each.name for each in recordings])]),
         left_out,
         tuple(verdicts),
     )
@@ -223,7 +224,7 @@ def _carry(
     progress: Progress,
 ) -> tuple[list[Alignment], list[Labels], list[Verdict]]:
     """Transfer the labels of the first embeddings to the others; also align and judge the targets that are shown."""
-    count, x = len(given), embeddings[0]
+    count, x, known = len(given), embeddings[0], embeddings[: len(given)]  # a copy of a labeled video has no vote
     stage = f"aligning {len(embeddings)} videos"
     alignments, verdicts = [align_with_itself(len(x))], list[Verdict]()
     for y in embeddings[count:]:
@@ -237,6 +238,7 @@ def _carry(
         )  # fmt: skip
         return alignments, [carried], verdicts
     trusted = [count + k for k, verdict in enumerate(verdicts) if verdict.judgment != "do_not_trust"]
+    trusted = [k for k in trusted if not any(np.array_equal(embeddings[k].values, each.values) for each in known)]
     maps = align_from(embeddings, range(count), progress=partial(progress, stage))
     votes_of = partial(maps.votes, neighbors=neighbors, voters={*range(count), *trusted})
     places = range(count, len(embeddings))
