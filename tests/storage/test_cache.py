@@ -40,6 +40,28 @@ def test_a_damaged_file_counts_as_nothing(tmp_path: Path, length: int) -> None:
         assert cache.get("key") is None
 
 
+@pytest.mark.parametrize(("failures", "found"), [(1, True), (2, False)])
+def test_an_intact_file_is_read_again_where_python_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, found: bool
+) -> None:
+    """Python 3.11 sometimes fails to parse a header while other threads parse one."""
+    cache, left, load = Cache(tmp_path), [failures], np.load
+
+    def fail_at_first(*arguments: Any, **options: Any) -> Any:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise SystemError("AST constructor recursion depth mismatch (before=57, after=52)")
+        return load(*arguments, **options)
+
+    cache.put("key", {"values": np.arange(3)})
+    monkeypatch.setattr(np, "load", fail_at_first)
+    if found:
+        assert (cache.get("key") or {})["values"].tolist() == [0, 1, 2]
+    else:
+        with pytest.warns(UserWarning, match="SystemError"):
+            assert cache.get("key") is None
+
+
 def test_a_folder_that_cannot_be_written_is_warned_of(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.warns(UserWarning, match="nothing is cached in .*file"):

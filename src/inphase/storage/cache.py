@@ -81,13 +81,20 @@ def open_cache(folder: Path | None) -> Cache:
 def read_arrays(file: Path) -> dict[str, NDArray[Any]]:
     """Read all arrays of an .npz file, whose checksums are verified; raise MediaError if it is damaged."""
     try:
-        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
+        try:
+            return _load(file)
+        except SystemError:  # the parser of array headers fails now and then in threads of Python 3.11 (gh-106905)
+            return _load(file)
     except OSError:
         raise
     # zipfile and numpy raise errors of many kinds for headers that cannot be
     except Exception as error:
         raise MediaError(f"{file} is damaged ({type(error).__name__}: {error})") from error
+
+
+def _load(file: Path) -> dict[str, NDArray[Any]]:
+    with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
 
 
 def default_cache_folder() -> Path:
