@@ -1,6 +1,7 @@
 """Measure whether the confidence of `inphase transfer`, as installed, is the probability of an error within 0.1 s.
 
 python -m benchmarks.confidence golfdb ROOT [--split val] [--limit N]
+python -m benchmarks.confidence golfdb ROOT --events [--limit N]
 python -m benchmarks.confidence signs ROOT
 
 An error counts as within 0.1 s up to half a frame more. *One target*: events are carried over 200 random pairs of clips
@@ -8,7 +9,8 @@ of different people. *A folder*: events are carried from one clip to clips of th
 vote: to 2 and to 8 clips, 60 random folders each, and from every seventh clip of an action to all. Each folder has two
 rows: the confidence by votes alone, and with the verdict. The columns are the mean confidence, the share of labels
 within 0.1 s, Brier's score, the expected calibration error of ten bins, and the mean errors in frames of the more
-confident half and of the other.
+confident half and of the other. `--events` prints a row for each event of single golf targets, address and finish among
+them.
 """
 
 import argparse
@@ -25,8 +27,10 @@ from inphase.align.matching import match
 from inphase.apps.labels import Event, Labels
 from inphase.apps.transfer_labels import carry_by_votes, carry_labels
 from inphase.apps.verdict import TOLERANCE_SECONDS, judge
+from inphase.data import golfdb
 from inphase.models import Embedding
 from inphase.models.embed_videos import embed_each, load_joint_encoder
+from inphase.models.joint_encoder import add_motion_energy
 from inphase.storage.cache import open_cache
 
 PAIRS, FOLDERS, EVERY, BINS, RATE = 200, 60, 7, 10, 30.0
@@ -58,13 +62,22 @@ def report(name: str, found: Found) -> None:
 
 def measure_pairs(clips: Sequence[LabeledClip], embedded: dict[Path, Embedding]) -> None:
     """Print the row of single targets: events are carried over random pairs of clips."""
+    report("one target: the verdict", [each for found in carry_over_pairs(clips, embedded) for each in found])
+
+
+def measure_events(clips: Sequence[LabeledClip], embedded: dict[Path, Embedding]) -> None:
+    """Print a row for each event, carried over random pairs of clips."""
+    for name, found in zip(golfdb.EVENTS, zip(*carry_over_pairs(clips, embedded), strict=True), strict=True):
+        report(name.replace("_", " "), list(found))
+
+
+def carry_over_pairs(clips: Sequence[LabeledClip], embedded: dict[Path, Embedding]) -> Iterator[Found]:
+    """Carry the events of random pairs of clips of one action by two people."""
     listed = [(a, b) for a in clips for b in clips if a.action == b.action and a.person != b.person]
-    found: Found = []
     for k in np.random.default_rng(0).permutation(len(listed))[:PAIRS]:
         (a, b), end = listed[k], 1 / RATE
         x, y = embedded[a.path], embedded[b.path]
-        found += compare(carry_labels(labels_of(a, x), x, y, y_end=float(y.times[-1]) + end), b, y)
-    report("one target: the verdict", found)
+        yield compare(carry_labels(labels_of(a, x), x, y, y_end=float(y.times[-1]) + end), b, y)
 
 
 def draw_folders(clips: Sequence[LabeledClip], size: int) -> Iterator[list[LabeledClip]]:
@@ -103,14 +116,21 @@ def main() -> None:
     arguments.add_argument("root", type=Path)
     arguments.add_argument("--split", default="test")
     arguments.add_argument("--limit", type=int)
+    arguments.add_argument("--events", action="store_true", help="a row for each of the eight events of GolfDB")
     given = arguments.parse_args()
     torch.set_num_threads(1)
     golf = given.data == "golfdb"
-    clips = read_golf(given.root, given.split, given.limit) if golf else read_signs(given.root, ())
-    embedded, _ = embed_each([each.path for each in clips], encoder=load_joint_encoder(), cache=open_cache(None))
+    read = partial(read_golf, given.root, given.split, given.limit, ends=given.events)
+    clips = read() if golf else read_signs(given.root, ())
+    encoder = load_joint_encoder()
+    plain, _ = embed_each([each.path for each in clips], encoder=encoder, cache=open_cache(None))
+    embedded = dict(zip(plain, add_motion_energy(encoder, list(plain.values())), strict=True))
     clips = [each for each in clips if each.path in embedded]
     print("| | confidence | within 0.1 s | Brier | calibration error | more confident half / other |")
     print("|---|---|---|---|---|---|")
+    if given.events:
+        measure_events(clips, embedded)
+        return
     measure_pairs(clips, embedded)
     for size in (2, 8, 0):
         measure_folders(clips, embedded, size)

@@ -32,7 +32,8 @@ from inphase.apps.verdict import judge
 from inphase.data import golfdb
 from inphase.models.embed_videos import Model, embed_each, load_joint_encoder, open_encoder
 from inphase.models.embedding import Embedding
-from inphase.models.joint_encoder import JointEncoder
+from inphase.models.joint_encoder import JointEncoder, add_motion_energy
+from inphase.models.motion_encoder import PooledFeatures
 from inphase.storage.cache import open_cache
 
 NEIGHBORS = (5, 10, 20, 40)
@@ -50,9 +51,10 @@ class LabeledClip:
     events: NDArray[np.int64]
 
 
-def read_golf(root: Path, split: str, limit: int | None) -> list[LabeledClip]:
+def read_golf(root: Path, split: str, limit: int | None, *, ends: bool = False) -> list[LabeledClip]:
+    """Read the clips of a split with their six inner events, and with address and finish if `ends`."""
     videos = golfdb.load(root, split=split)[:limit]
-    names = golfdb.EVENTS[1:-1]
+    names = golfdb.EVENTS if ends else golfdb.EVENTS[1:-1]
     return [
         LabeledClip(
             root / "videos" / f"{each.id}.mp4",
@@ -80,7 +82,9 @@ def report(name: str, errors: Sequence[NDArray[np.float64]]) -> None:
     print(f"| {name} | {found.mean():.2f} | {np.median(found):.1f} | {np.mean(found <= 3.5):.1%} |", flush=True)
 
 
-def measure(clips: Sequence[LabeledClip], embeddings: Sequence[Embedding]) -> dict[str, list[NDArray[np.float64]]]:
+def measure(
+    clips: Sequence[LabeledClip], plain: Sequence[Embedding], encoder: JointEncoder
+) -> dict[str, list[NDArray[np.float64]]]:
     """Carry events within one action; return the errors by method."""
     found: dict[str, list[NDArray[np.float64]]] = {}
     pairs = [(a, b) for a in range(len(clips)) for b in range(len(clips)) if clips[a].person != clips[b].person]
@@ -90,8 +94,10 @@ def measure(clips: Sequence[LabeledClip], embeddings: Sequence[Embedding]) -> di
 
     rng = np.random.default_rng(0)
     some = [pairs[k] for k in rng.choice(len(pairs), min(PART_PAIRS, len(pairs)), replace=False)]
-    for number, part in enumerate(("pose", "image")):
-        sides = [_part(each, number) for each in embeddings]
+    embeddings = add_motion_energy(encoder, plain)
+    for number, (part, own) in enumerate(encoder.parts.items()):
+        sides = [_part(each, number) for each in plain]
+        sides = add_motion_energy(own, sides) if isinstance(own, PooledFeatures) else sides
         for (a, b), each in zip(some, match_many([(sides[a], sides[b]) for a, b in some]), strict=True):
             add(f"{part} alone", each.frame_map()[clips[a].events], b)
     began = time.process_time()
@@ -151,7 +157,7 @@ def add_strangers(root: Path, encoder: JointEncoder, folders: int, *, swings: in
         ids = rng.choice([each.id for each in clips if each.notes["view"] == view], swings, replace=False)
         paths = [root / "golfdb/videos" / f"{each}.mp4" for each in ids]
         embedded, _ = embed_each([*paths, *strangers], encoder=encoder, cache=open_cache(None))
-        found = list(embedded.values())
+        found = add_motion_energy(encoder, list(embedded.values()))
         for way, number in changed:
             agree = _let_all_vote if way == "all clips" else agree_on_reference
             with patch("inphase.apps.align_videos.agree_on_reference", agree):
@@ -196,7 +202,7 @@ def main() -> None:
     total: dict[str, list[NDArray[np.float64]]] = {}
     for action in sorted({each.action for each in clips}):
         of_action = [each for each in clips if each.action == action and each.path in embedded]
-        for name, errors in measure(of_action, [embedded[each.path] for each in of_action]).items():
+        for name, errors in measure(of_action, [embedded[each.path] for each in of_action], encoder).items():
             total.setdefault(name, []).extend(errors)
     print("\n| | mean | median | within 0.1 s |\n|---|---|---|---|")
     for name, errors in total.items():

@@ -33,7 +33,7 @@ from inphase.data.frame_source import FrameSource, load_videos, open_frame_sourc
 from inphase.evaluation.embedded_videos import EmbeddedVideo, embed_videos, join_videos, untrained
 from inphase.models import Encoder, load_encoder, load_shipped
 from inphase.models.embed_videos import load_joint_encoder
-from inphase.models.joint_encoder import PARTS, JointEncoder
+from inphase.models.joint_encoder import PARTS, JointEncoder, add_motion_energy
 from inphase.runs import cache_features
 from inphase.training import read_recipe, train
 from inphase.training.recipe import Recipe
@@ -108,7 +108,7 @@ def errors_of(domain: Domain, encoder: Encoder, seed: int) -> Iterator[Row]:
     found: dict[str, list[float]] = defaultdict(list)
     for action in sorted({each.video.action for each in parts["test"]}):
         test, known = ([each for each in parts[split] if each.video.action == action] for split in ("test", "train"))
-        maps = align_pairwise([each.embedding for each in test])
+        maps = align_pairwise(add_motion_energy(encoder, [each.embedding for each in test]))
         for a, b in permutations(range(len(test)), 2):
             start, target = test[a], test[b]
             names = [name for name in start.video.events if name in target.video.events]
@@ -120,14 +120,17 @@ def errors_of(domain: Domain, encoder: Encoder, seed: int) -> Iterator[Row]:
             }
             for setting, each in places.items():
                 found[setting] += np.abs(each - true).tolist()
-        found["references"] += errors_by_references(known, test)
+        found["references"] += errors_by_references(encoder, known, test)
     for setting, values in found.items():
         yield {"setting": setting, "mean": float(np.mean(values)), "median": float(np.median(values))}
 
 
-def errors_by_references(known: Sequence[EmbeddedVideo], test: Sequence[EmbeddedVideo]) -> list[float]:
+def errors_by_references(
+    encoder: Encoder, known: Sequence[EmbeddedVideo], test: Sequence[EmbeddedVideo]
+) -> list[float]:
     """Carry events from all of the labeled videos, on all paths, and take the median."""
-    maps, errors = align_pairwise([each.embedding for each in (*known, *test)]), []
+    maps = align_pairwise(add_motion_energy(encoder, [each.embedding for each in (*known, *test)]))
+    errors = list[float]()
     for b, target in enumerate(test, start=len(known)):
         for name in target.video.events:
             having = [(a, each) for a, each in enumerate(known) if name in each.video.events]

@@ -35,7 +35,7 @@ from inphase.data.video import Video
 from inphase.models import Embedding, Encoder, embed, load_encoder
 from inphase.models.embed_videos import EmbeddedVideos, embed_each, embed_video, load_joint_encoder
 from inphase.models.embedding import resample
-from inphase.models.joint_encoder import JointEncoder
+from inphase.models.joint_encoder import JointEncoder, add_motion_energy
 from inphase.models.modality import embed_pose
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.pose.pose_store import PoseStore
@@ -145,7 +145,7 @@ def measure_slow(root: Path, split: str, factors: Sequence[int], *, pairs: int, 
                 equal = equalize_tempo(given, ["x", "y"], reference=0)
                 recognized += equal is not given
                 for name, each in (("direct", given), ("equal", equal)):
-                    to = match(*each.embeddings).time_map(x.times, each.embeddings[1].times)
+                    to = match(*add_motion_energy(encoder, each.embeddings)).time_map(x.times, each.embeddings[1].times)
                     rate = golfdb.RATE / scale[1]
                     found[name].append(np.abs(to[a.events * scale[0]] * rate - b.events))
             errors = [f"{np.mean(found[name]):.2f} / {np.median(found[name]):.2f}" for name in ("direct", "equal")]

@@ -21,6 +21,7 @@ from inphase.apps.verdict import Verdict, judge
 from inphase.media.frames import read_clip
 from inphase.media.recording import probe
 from inphase.models import embed_videos as embed_videos_module
+from inphase.models.motion_encoder import PooledFeatures
 from inphase.playback import read_playback
 from inphase.progress import Progress
 from inphase.stage.physique import JOINT
@@ -338,3 +339,13 @@ def test_joints_are_in_the_playback_and_on_the_video(tmp_path: Path) -> None:
             np.testing.assert_allclose(wrist, take.keypoints[:, JOINT["left_wrist"]] * 96, atol=1e-3)
     plain, drawn = (read_clip(tmp_path / f"joints-{joints}" / "aligned.mp4").frames for joints in (False, True))
     assert np.abs(plain.astype(int) - drawn).max() > 100
+
+
+def test_images_alone_are_aligned_by_their_motion_energy_too(films: list[Path], tmp_path: Path) -> None:
+    encoder = PooledFeatures(size=64, grid=2, weights=None)
+    shared: dict[str, Any] = {"model": encoder, "cache": tmp_path / "cache"}
+    aligned = align_videos(films, **shared)
+    assert [[route.width for route in each.routes] for each in aligned.embeddings] == [[4 * 112, 4]] * 2
+    np.testing.assert_allclose(aligned.seconds[:, 1], aligned.clock * 2, atol=0.05)
+    for each in (align_videos(films, cost="cosine", **shared), align_videos(films, subsequence=True, **shared)):
+        assert [len(embedding.routes) for embedding in each.embeddings] == [1, 1]

@@ -16,6 +16,7 @@ from inphase.apps.labels import Event, Labels, Segment
 from inphase.apps.transfer_labels import carry_by_votes, carry_labels, transfer_labels
 from inphase.apps.verdict import Verdict
 from inphase.models.embedding import Embedding
+from inphase.models.motion_encoder import PooledFeatures
 from inphase.progress import ignore_progress
 from inphase.storage.errors import MediaError
 from tests.apps.curves import on_curve
@@ -268,3 +269,13 @@ def test_a_clip_that_does_not_fit_has_no_vote_on_labels(wrong: int) -> None:
 
     assert carry([*right, *others])[: len(right) - 1] == carry(right)
     assert carry([*right, replace(right[0])])[: len(right) - 1] == carry(right), "nor has a copy of the labeled one"
+
+
+def test_images_alone_are_transferred_by_their_motion_energy_too(tmp_path: Path) -> None:
+    walk = [int(n) for n in np.random.default_rng(0).permutation(4000)[:20]]
+    source = write_video(tmp_path / "a.mp4", images=[numbered(n) for n in walk])
+    target = write_video(tmp_path / "b.mp4", images=[numbered(n) for n in walk for _ in range(2)])
+    encoder, labels = PooledFeatures(size=64, grid=2, weights=None), Labels(events=(Event(0.3, "up"),))
+    labeled = transfer_labels(source, labels, [target], model=encoder, cache=tmp_path / "cache")
+    assert [[route.width for route in each.routes] for each in labeled.embeddings] == [[4 * 112, 4]] * 2
+    assert labeled.transferred[0].events[0].second == pytest.approx(0.6, abs=0.06)

@@ -94,7 +94,7 @@ def test_a_second_route_of_a_modality_is_not_taken_for_another() -> None:
 
 def test_a_stretch_that_differs_is_named_by_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part of y shows something else: its moments are improbable, those far from it are not."""
-    monkeypatch.setitem(verdict.FITTED["pose_image"], "moment", (-3.0, 6.0, -3.0, 0.0, 0.0, 0.0, 0.5))
+    monkeypatch.setitem(verdict.FITTED["pose_image"], "moment", (-3.0, 6.0, -3.0, 0.0, 0.0, 0.0, 0.0, 0.5))
     values = Y.values.copy()
     values[20:65] = other_action(Y).values[20:65]
     y = replace(Y, values=values)
@@ -106,6 +106,21 @@ def test_a_stretch_that_differs_is_named_by_its_seconds(monkeypatch: pytest.Monk
     start, end = found.stretches[0]
     assert X.times[inside].min() - 0.3 <= start < end <= X.times[inside].max() + 0.3
     assert f"Check these moments of the reference: {start:.1f} to {end:.1f} s" in found.reasons[-1]
+
+
+def test_moments_of_rest_are_less_probable_than_those_of_motion_and_not_named() -> None:
+    """Where somebody waits, one frame is as good as the next: address and finish of a golf swing, for example."""
+    x, y = (
+        both(np.concatenate([np.linspace(0, 0.5, 30), np.full(rest, 0.5), np.linspace(0.5, 1, 30)]))
+        for rest in (30, 45)
+    )
+    found, evidence = judge(x, y, match(x, y)), gather(x, y, match(x, y))
+    assert evidence is not None
+    motion = evidence.moments[:, MOMENT_NUMBERS.index("motion")]
+    np.testing.assert_allclose(motion[36:54], np.log(0.02), atol=1e-6)
+    assert motion[5:25].min() > np.log(0.5)
+    assert found.moments[36:54].max() < found.moments[5:25].min() - 0.3
+    assert found.stretches == ()
 
 
 def test_there_are_as_many_weights_as_numbers() -> None:
@@ -226,7 +241,7 @@ def test_repetitions_alone_turn_good_into_check(monkeypatch: pytest.MonkeyPatch)
     """The numbers of a path that is off by a whole repetition are as good as those of the right one."""
     certain = [3.0, *np.zeros(len(verdict.FITTED["pose_image"]["whole"]) - 1)]
     monkeypatch.setitem(verdict.FITTED["pose_image"], "whole", certain)
-    monkeypatch.setitem(verdict.FITTED["pose_image"], "moment", [3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    monkeypatch.setitem(verdict.FITTED["pose_image"], "moment", [3.0, *np.zeros(len(MOMENT_NUMBERS))])
     periods = np.concatenate([np.linspace(0, 0.9, 15, endpoint=False)] * 6)
     x, y = both(periods), both(periods)
     found = judge(x, y, match(x, y))

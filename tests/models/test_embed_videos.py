@@ -13,8 +13,9 @@ from inphase.models import Encoder, ImageEncoder, PoseEncoder, embed
 from inphase.models import embed_videos as module
 from inphase.models import modality as modality_module
 from inphase.models.embed_videos import embed_each, embed_video, embed_videos
-from inphase.models.joint_encoder import JointEncoder, PoseArmsEncoder, has_route
+from inphase.models.joint_encoder import JointEncoder, has_route
 from inphase.models.motion_encoder import PooledFeatures
+from inphase.models.pose_encoder import PoseArmsEncoder
 from inphase.models.weights import fingerprint
 from inphase.pose.pose import JOINTS13, Pose
 from inphase.storage.cache import Cache

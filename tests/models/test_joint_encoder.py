@@ -11,12 +11,12 @@ from inphase.models.embedding import Embedding, embed, unit_rows
 from inphase.models.joint_encoder import (
     JointEncoder,
     MotionAppearanceEncoder,
-    PoseArmsEncoder,
     has_route,
     join_routes,
     split_routes,
 )
 from inphase.models.motion_encoder import PooledFeatures
+from inphase.models.pose_encoder import PoseArmsEncoder
 from inphase.models.weights import fingerprint
 from inphase.pose.pose import JOINTS13
 

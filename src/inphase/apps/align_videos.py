@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inphase.align.consensus import agree_on_reference, align_pairwise
 from inphase.align.matching import PairCost, align_with_itself, match
@@ -24,7 +25,7 @@ from inphase.apps.alignment_files import (
 )
 from inphase.apps.labels import Event, Labels, label_track, labels_of
 from inphase.apps.sessions import cut_sessions
-from inphase.apps.verdict import TOLERANCE_SECONDS, Verdict, describe_aligned, describe_doubts, equalize_tempo, judge
+from inphase.apps.verdict import TOLERANCE_SECONDS, Verdict, describe_doubts, equalize_tempo, judge
 from inphase.media.recording import (
     NamedVideo,
     find_reference,
@@ -35,6 +36,7 @@ from inphase.media.recording import (
 from inphase.models.embed_videos import Model, add_poses, embed_usable
 from inphase.models.embedding import Embedding, rate_of
 from inphase.models.encoder import ModalityChoice
+from inphase.models.joint_encoder import add_motion_energy
 from inphase.playback import Pair, Playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, Summary, describe_left_out, ignore_progress
@@ -191,7 +193,7 @@ class Aligned:
         `kept` marks the frames of the reference that were not dropped; null where none could be.
         """
         parts = zip(self.recordings, self.alignments, self.verdicts, self.seconds.T, strict=True)
-        videos = [describe_aligned(*each) for each in parts]
+        videos = [_describe(*each) for each in parts]
         about = {"reference": self.reference, "why": self.why, "cost": self.cost}
         return {**about, "videos": videos, "left_out": dict(self.left_out)}
 
@@ -269,19 +271,26 @@ def align_videos(
         recordings, embeddings = cut_sessions(recordings, embeddings, left_out, clip=chosen)
         chosen = recordings.index(clip)
         require_few(recordings)
-    synchronization = synchronize(
-        embeddings, reference=chosen, cost=cost, subsequence=subsequence, drop=drop, smooth=smooth
-    )
+    if cost == "contrastive" and not subsequence:
+        embeddings = add_motion_energy(embedded.encoder, embeddings)
+    found = synchronize(embeddings, reference=chosen, cost=cost, subsequence=subsequence, drop=drop, smooth=smooth)
     return Aligned(
         tuple(recordings),
         tuple(embeddings),
-        synchronization,
+        found,
         embedded.why,
         cost=cost,
         labels=given or (Labels() if labels is None else labels_of(recordings[chosen], labels)),
         style=style,
         left_out=left_out,
     )
+
+
+def _describe(video: NamedVideo, found: Alignment, verdict: Verdict, seconds: NDArray[np.float64]) -> dict[str, Any]:
+    """Describe an aligned video by JSON-ready values: its `seconds` at each frame of the reference, the verdict."""
+    about = {"name": video.name, "path": str(video.path), "duration": video.duration, "span": video.span}
+    kept = None if found.kept is None else found.kept[0].tolist()
+    return {**about, "distance": found.distance, **verdict.to_dict(), "seconds": seconds.tolist(), "kept": kept}
 
 
 def require_few(videos: Sequence[object]) -> None:

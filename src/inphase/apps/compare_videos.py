@@ -28,7 +28,7 @@ from inphase.media.recording import NamedVideo, open_recordings
 from inphase.models.embed_videos import Model, add_poses, embed_each, embed_videos
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import Encoder, ModalityChoice
-from inphase.models.joint_encoder import JointEncoder
+from inphase.models.joint_encoder import JointEncoder, add_motion_energy
 from inphase.models.modality import embed_pose
 from inphase.pose.body import ANGLES, facing, joint_angles, mirror_pose, smooth_points, view_angles
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
@@ -94,7 +94,7 @@ def compare_videos(
     )
     y = _mirrored(y, embedded.encoder, recordings[1]) if mirror else y
     embedded = equalize_tempo(replace(embedded, embeddings=[x, y]), [each.name for each in recordings], reference=0)
-    sides = list(zip(recordings, embedded.embeddings, strict=True))
+    sides = list(zip(recordings, add_motion_energy(embedded.encoder, embedded.embeddings), strict=True))
     comparison = compare_embeddings(*sides, marks=marks, student_marks=theirs)
     return replace(comparison, why=embedded.why, mirrored=mirror)
 
@@ -150,7 +150,8 @@ def compare_students(
             pair = replace(embedded, embeddings=[both[0], y])
             if not session:
                 pair = equalize_tempo(pair, [reference.name, recording.name], reference=0)
-            made = compare_embeddings((reference, both[0]), (recording, pair.embeddings[1]), marks=marks)
+            x, y = add_motion_energy(embedded.encoder, pair.embeddings)
+            made = compare_embeddings((reference, x), (recording, y), marks=marks)
         except (ValueError, MediaError) as error:
             left_out[str(recording.path)] = str(error)
             continue

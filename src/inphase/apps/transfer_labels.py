@@ -49,6 +49,7 @@ from inphase.media.recording import NamedVideo, open_recording, open_usable
 from inphase.models.embed_videos import Model, embed_usable
 from inphase.models.embedding import Embedding
 from inphase.models.encoder import ModalityChoice
+from inphase.models.joint_encoder import add_motion_energy
 from inphase.playback import write_playback
 from inphase.pose.estimator import DEFAULT_ESTIMATOR
 from inphase.progress import Progress, Summary, describe_left_out, ignore_progress
@@ -190,13 +191,12 @@ def transfer_labels(
     embeddings = embedded.embeddings
     if session:
         recordings, embeddings = cut_sessions(recordings, embeddings, left_out, whole=range(count))
+    embeddings = add_motion_energy(embedded.encoder, embeddings)
     if len(recordings) == count:
         raise ValueError(f"none of {len(goals)} targets can be used: {'; '.join(left_out.values())}")
     times = [open_recording(each.path).times for each in recordings]
-    ends = [each.end for each in recordings[count:]]
-    alignments, transferred, verdicts = _carry(
-        given, embeddings, ends=ends, neighbors=neighbors, progress=progress or ignore_progress
-    )
+    ends, report = [each.end for each in recordings[count:]], progress or ignore_progress
+    alignments, transferred, verdicts = _carry(given, embeddings, ends=ends, neighbors=neighbors, progress=report)
     x, others = embeddings[0], embeddings[count:]
     shown = [x, *others[:MAX_SHOWN_TARGETS]]
     columns = [x.times, *(each.time_map(x.times, y.times) for each, y in zip(alignments[1:], shown[1:], strict=True))]
@@ -233,9 +233,8 @@ def _carry(
         alignments += [found] if len(alignments) <= MAX_SHOWN_TARGETS else []
     if len(embeddings) == 2:
         progress(stage, 1, 1)
-        carried = carry_labels(
-            given[0], x, embeddings[1], y_end=ends[0], alignment=alignments[1], verdict=verdicts[0]
-        )  # fmt: skip
+        y = embeddings[1]
+        carried = carry_labels(given[0], x, y, y_end=ends[0], alignment=alignments[1], verdict=verdicts[0])
         return alignments, [carried], verdicts
     trusted = [count + k for k, verdict in enumerate(verdicts) if verdict.judgment != "do_not_trust"]
     trusted = [k for k in trusted if not any(np.array_equal(embeddings[k].values, each.values) for each in known)]

@@ -12,8 +12,9 @@ whole cost and for the cost of each modality:
 and for the whole the posterior mass of soft-DTW within 0.1 s of the path, how far the modalities' own paths disagree,
 how straight the path is, the ratio of the durations and, where both videos have a pose, how alike postures and motions
 of the joints are along the path (`compare_motion`). A logistic regression turns them into the probability that the
-videos show the same action and half of its events are within 0.1 s; a second one, with local numbers, into that of each
-moment. Both were fitted on right pairs and wrong ones of several domains (`python -m benchmarks.verdict`).
+videos show the same action and half of its events are within 0.1 s; a second one, with local numbers such as how much
+either video moves, into that of each moment. Both were fitted on right pairs and wrong ones of several domains
+(`python -m benchmarks.verdict`).
 """
 
 import math
@@ -48,7 +49,8 @@ WHOLE_NUMBERS = (
     *("gap_median", "gap_near", "gap_high", "from_pose", "from_image", "from_nearer"),
     *("diagonal", "stall", "off_linear", "tempo_spread", "tempo_change", "flat", "steep"),
 )
-MOMENT_NUMBERS = ("mass", "rank", "ratio", "disagreement", "speed", "whole")
+MOMENT_NUMBERS = ("mass", "rank", "ratio", "disagreement", "speed", "motion", "whole")
+MOTION = MOMENT_NUMBERS.index("motion")
 # By the modalities that both videos support: the weights of the two regressions, the constant first, and the
 # probability below which an alignment is not to be trusted. `benchmarks.verdict` writes them (docs/lab/verdict.md).
 FITTED = read_toml(Path(__file__).with_suffix(".toml"))
@@ -138,10 +140,12 @@ def decide(x: Embedding, evidence: Evidence, weights: Mapping[str, Any]) -> Verd
     score = float(np.clip(whole[0] + evidence.whole @ whole[1:], -MAX_SCORE, MAX_SCORE))
     probability = _logistic(score)
     rows = np.column_stack([evidence.moments, np.full(len(evidence.moments), score)])
-    moments = _logistic(local[0] + rows @ local[1:])
-    step = -(-len(x) // len(moments))
-    moments = np.interp(np.arange(len(x)), np.arange(len(moments)) * step, moments)
-    stretches = tuple(_stretches(x, moments))
+    odds = local[0] + rows @ local[1:]
+    # Slow moments are hard to place even in a good alignment: what is to be checked is improbable at full speed, too.
+    at_speed = odds - rows[:, MOTION] * local[1:][MOTION]
+    times, step = np.arange(len(x)), -(-len(x) // len(odds))
+    moments, doubts = (np.interp(times, np.arange(len(odds)) * step, _logistic(each)) for each in (odds, at_speed))
+    stretches = tuple(_stretches(x, doubts))
     refused = probability < doubtful or evidence.upside_down
     judgment: Judgment = "do_not_trust" if refused else "check"
     repeats = list(_describe_repeats(evidence))
@@ -186,17 +190,21 @@ def gather(x: Embedding, y: Embedding, alignment: Alignment) -> Evidence | None:
     count = np.maximum(np.bincount(i, minlength=len(cost)), 1)
     ranks = np.bincount(i, _ranks(cost, path), len(cost)) / count
     ratios = np.bincount(i, cost[tuple(path.T)], len(cost)) / count / max(float(cost.mean()), 1e-12)
-    local = np.column_stack([mass, ranks, ratios, gap, _speed_changes(frames, rates)])
-    named = dict(zip(COST_NUMBERS, numbers[0], strict=True))
+    thin = [Embedding(part.numpy(), each.times[::step]) for part, each in zip(sides, (x, y), strict=True)]
+    # Of the video that moves more: beside a part that jitters, the rest of a video seems to stand still.
+    motions = [_local_motion(side, rate) for side, rate in zip(thin, rates, strict=True)]
+    motion = np.maximum(motions[0], np.interp(frames, np.arange(cost.shape[1]), motions[1]))
+    speeds = np.clip(_speeds(frames, rates, max(1, round(TOLERANCE_SECONDS * rates[0]))), 0.1, 10.0)
+    local = np.column_stack([mass, ranks, ratios, gap, np.abs(np.log(speeds)), np.log(motion)])
     return Evidence(
         kind,
         np.concatenate([*numbers, whole]),
         local,
-        named,
+        dict(zip(COST_NUMBERS, numbers[0], strict=True)),
         float(gap.mean()),
         periods=(find_period(x), find_period(y)),
         upside_down=len(set(upright)) > 1,
-        tempo=measure_tempo(replace(x, values=x.values[::step], times=x.times[::step]), frames, rates),
+        tempo=measure_tempo(thin[0], frames, rates),
     )
 
 
@@ -313,12 +321,6 @@ def _frame_map(path: NDArray[np.int64], length: int) -> Numbers:
     return Alignment(path, 0.0, (length, int(path[:, 1].max()) + 1)).frame_map()
 
 
-def _speed_changes(frames: Numbers, rates: Sequence[float]) -> Numbers:
-    """Take the absolute logarithm of the speed of y against x around each frame, [M]."""
-    speeds = _speeds(frames, rates, max(1, round(TOLERANCE_SECONDS * rates[0])))
-    return np.asarray(np.abs(np.log(np.clip(speeds, 0.1, 10.0))))
-
-
 def _speeds(frames: Numbers, rates: Sequence[float], reach: int) -> Numbers:
     """Take the seconds of y that pass in a second of x, within `reach` frames of each frame of x, [M]."""
     places = np.arange(len(frames))
@@ -331,6 +333,12 @@ def _change(x: Embedding, reach: int) -> Numbers:
     places = np.arange(len(x))
     change = x.values[np.minimum(places + reach, len(x) - 1)] - x.values[np.maximum(places - reach, 0)]
     return np.asarray(np.linalg.norm(change, axis=1), np.float64)
+
+
+def _local_motion(x: Embedding, rate: float) -> Numbers:
+    """Take the change around each frame over that of fast ones, at least .02: still moments are hard to place."""
+    change = _change(x, max(1, round(TOLERANCE_SECONDS * rate)))
+    return np.maximum(change / max(float(np.quantile(change, 0.9)), 1e-9), 0.02)
 
 
 def _logistic(score: Any) -> Any:
@@ -389,12 +397,4 @@ def _describe_repeats(evidence: Evidence) -> Iterator[str]:
 
 def describe_doubts(videos: Sequence[NamedVideo], verdicts: Sequence[Verdict]) -> list[str]:
     """Describe the reasons against each alignment, a line for each video that has some."""
-    pairs = zip(videos, verdicts, strict=True)
-    return [f"{video.name}: {' '.join(found.reasons)}" for video, found in pairs if found.reasons]
-
-
-def describe_aligned(video: NamedVideo, found: Alignment, verdict: Verdict, seconds: Numbers) -> dict[str, Any]:
-    """Describe an aligned video by JSON-ready values: its `seconds` at each frame of the reference, the verdict."""
-    about = {"name": video.name, "path": str(video.path), "duration": video.duration, "span": video.span}
-    kept = None if found.kept is None else found.kept[0].tolist()
-    return {**about, "distance": found.distance, **verdict.to_dict(), "seconds": seconds.tolist(), "kept": kept}
+    return [f"{v.name}: {' '.join(found.reasons)}" for v, found in zip(videos, verdicts, strict=True) if found.reasons]

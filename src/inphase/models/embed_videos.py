@@ -18,9 +18,10 @@ from inphase.media.listing import VIDEO_SUFFIXES
 from inphase.media.recording import NamedVideo, open_recording, reason_of, require_two_usable, usual_fps
 from inphase.models.embedding import Embedding, resample, unit_rows
 from inphase.models.encoder import Encoder, ModalityChoice
-from inphase.models.joint_encoder import JointEncoder, PoseArmsEncoder, has_route
+from inphase.models.joint_encoder import JointEncoder, has_route
 from inphase.models.modality import MODALITIES, FrameProgress, embed_pose, find_modality, require_video_encoder
 from inphase.models.motion_encoder import PooledFeatures
+from inphase.models.pose_encoder import PoseArmsEncoder
 from inphase.models.weights import load_encoder, load_shipped
 from inphase.pose.estimator import DEFAULT_ESTIMATOR, require_estimator
 from inphase.pose.pose import Pose

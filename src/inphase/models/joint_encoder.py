@@ -5,8 +5,11 @@
 Pose and images often fail on different clips: pose where the person is tiny, hidden or mistaken for another, images
 where the camera moves or others do. A frame supports pose as far as joints are visible in it; a clip without a person
 has zeros there and follows its images, whatever the other clips show. A clip in whose images nothing moves has zeros in
-the other part. `MotionAppearanceEncoder` joins the motion in images and what they show, `PoseArmsEncoder` a trained
-head and the arms themselves.
+the other part. `MotionAppearanceEncoder` joins the motion in images and what they show.
+
+`add_motion_energy` adds a route to untrained image features. What images show differs between two places or two people
+as it does between two moments; how much each cell of the grid changes from frame to frame shows only where something
+moves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,16 +21,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from inphase.models.embedding import Embedding, Route, rate_of, subtract_mean, unit_rows
+from inphase.models.embedding import Embedding, Route, subtract_mean, unit_rows
 from inphase.models.encoder import Encoder
 from inphase.models.motion_encoder import MotionEncoder, PooledFeatures
-from inphase.models.pose_encoder import ARMS, SHOULDERS, PoseEncoder
-from inphase.pose.pose import fill_hidden
 
 # The parts of a joint encoder, in the order of their columns; further routes of pose come last.
 PARTS = ("pose", "image")
-# The temperature of the arms; a speed counts as the distance covered in SPEED_SECONDS (docs/lab/domains.md).
-ARMS_BETA, SPEED_SECONDS = 0.05, 0.13
+# The temperature of the motion energy, its share of the weight of the features beside a pose; the standard deviation of
+# its Gaussian filter as a share of the frames (docs/lab/domains.md).
+ENERGY_BETA, ENERGY_BESIDE_POSE, SMOOTHING = 0.05, 0.5, 0.01
 
 
 class JointEncoder(Encoder):
@@ -104,45 +106,6 @@ def _in_order(pose: Sequence[Any], image: Sequence[Any]) -> list[Any]:
     return [pose[0], *image, *pose[1:]]
 
 
-class PoseArmsEncoder(PoseEncoder):
-    """Embed poses, and where elbows and wrists are and how fast they move as a second, untrained route.
-
-    People who stand before the camera and act with their hands, as in sign language, move them alike: their places
-    find a moment to the frame. From another side they look different: it is not for people filmed from all around.
-    """
-
-    arms_weight: ClassVar[float | None] = 1.0
-
-    @property
-    def routes(self) -> tuple[Route, ...]:
-        """The head and the arms."""
-        return Route(int(self.config["dimension"]), self.beta), Route(2 * self._space * len(ARMS), ARMS_BETA)
-
-    def describe(self, features: Tensor) -> Tensor:
-        """Return the trained vectors, and arms and shoulders in the frames themselves: [N, C, J, 3] → …"""
-        names = self.config["joints"]
-        own = features[:, self.context.offsets.index(0), [names.index(name) for name in (*ARMS, *SHOULDERS)]]
-        return torch.cat([self.combine(features), own.flatten(1)], 1)
-
-    def center(self, embedding: Embedding) -> Embedding:
-        """Place the arms about the shoulders and the middle of their range, and join both routes.
-
-        The mean would depend on how long they rest.
-        """
-        head, flat = np.split(embedding.values, [self.routes[0].width], axis=1)
-        joints = flat.reshape(len(flat), -1, self._space + 1)
-        arms, shoulders = np.split(fill_hidden(joints[..., :-1], joints[..., -1] > 0), [len(ARMS)], axis=1)
-        places = (arms - shoulders.mean(1, keepdims=True)).reshape(len(arms), -1)
-        speed = np.gradient(places, axis=0) if len(places) > 1 else np.zeros_like(places)
-        about = np.percentile(places, [5, 95], axis=0).mean(0)
-        shown = np.concatenate([places - about, SPEED_SECONDS * (rate_of(embedding.times) or 1.0) * speed], axis=1)
-        # The cost of a pair is weighted by the squared lengths of both sides. Unit rows need no unit of length.
-        visible = (joints[:, : len(ARMS), -1] > 0).mean(1, keepdims=True)
-        support = float(self.get_buffer("arms")) ** 0.25 * np.sqrt(visible)
-        parts = [head, (unit_rows(shown) * support).astype(np.float32)]
-        return replace(embedding, values=join_routes(parts, self.routes), routes=self.routes)
-
-
 class MotionAppearanceEncoder(MotionEncoder):
     """Embed images by their motion, and by what they show as a second, untrained route.
 
@@ -186,6 +149,42 @@ def split_routes(values: NDArray[np.float32], routes: Sequence[Route]) -> list[N
     ]
     longest = np.max([np.linalg.norm(part, axis=1, keepdims=True) for part in parts], axis=0)
     return [part / np.maximum(longest, 1e-12) for part in parts]
+
+
+def add_motion_energy(encoder: Encoder, embeddings: Sequence[Embedding]) -> list[Embedding]:
+    """Add the motion energy of untrained image features, for the alignment of whole videos.
+
+    It has the weight of these features, and beside a pose a share of it. Embeddings without them stay as they are:
+    those by pose alone, and by other image encoders. In joint vectors features shrink where more joints are visible, so
+    that joints that appear count as motion, too.
+    """
+    joint = encoder if isinstance(encoder, JointEncoder) else None
+    image = encoder if joint is None else joint.image
+    if not isinstance(image, PooledFeatures | MotionAppearanceEncoder):
+        return list(embeddings)
+    energy, found = Route(image.grid**2, ENERGY_BETA), list[Embedding]()
+    full = 1.0 if isinstance(image, PooledFeatures) else float(image.get_buffer("appearance"))
+    for each in embeddings:
+        columns = each.values if joint is None else joint.image_columns(each.values)
+        columns = columns[:, -image.routes[-1].width :]  # the untrained features are its last route
+        added = np.zeros((len(each), energy.width), np.float32)
+        if columns.any():  # the cost of a pair is weighted by the squared lengths of both sides
+            weight = full * ENERGY_BESIDE_POSE if joint is not None and has_route(each, 0) else full
+            added = subtract_mean(measure_motion(columns, cells=energy.width)) * np.float32(weight**0.25)
+        routes = (*each.routes, energy)
+        rows = join_routes([*split_routes(each.values, each.routes), added], routes)
+        found.append(replace(each, values=rows, routes=routes))
+    return found
+
+
+def measure_motion(values: NDArray[np.float32], *, cells: int) -> NDArray[np.float32]:
+    """Average over the channels of each cell how much features [T, channels · cells] change, [T, cells], smoothed."""
+    from scipy.ndimage import gaussian_filter1d
+
+    frames = np.arange(len(values))
+    after, before = np.minimum(frames + 1, len(values) - 1), np.maximum(frames - 1, 0)
+    change = np.abs(values[after] - values[before]).reshape(len(values), -1, cells).mean(1)
+    return np.asarray(gaussian_filter1d(change, SMOOTHING * len(values), axis=0, mode="nearest"), np.float32)
 
 
 def is_still(embedding: Embedding) -> bool:

@@ -11,14 +11,18 @@ equivalent to the poses themselves, but small motions are not lost beside large 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from inphase.media.sampling import Edges
+from inphase.models.embedding import Embedding, Route, rate_of, unit_rows
 from inphase.models.encoder import Encoder, Modality, finish
-from inphase.pose.pose import JOINTS13
+from inphase.models.joint_encoder import join_routes
+from inphase.pose.pose import JOINTS13, fill_hidden
 from inphase.storage.settings import Offsets, Width, Widths
 
 HIPS = ("left_hip", "right_hip")
@@ -26,6 +30,8 @@ SHOULDERS = ("left_shoulder", "right_shoulder")
 ARMS = ("left_elbow", "right_elbow", "left_wrist", "right_wrist")
 # From one context frame to the next joints move by a fraction of a torso: this scales motion up to posture.
 MOTION = 3.0
+# The temperature of the arms; a speed counts as the distance covered in SPEED_SECONDS (docs/lab/domains.md).
+ARMS_BETA, SPEED_SECONDS = 0.05, 0.13
 
 
 class PoseEncoder(Encoder):
@@ -135,3 +141,42 @@ def mean_of(values: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
     """Average values [..., P, S] over the visible P: [..., S], 0 if none is, and whether any is visible [..., 1]."""
     count = visible.sum(-1, keepdim=True)
     return (values * visible[..., None]).sum(-2) / count.clamp_min(1), count > 0
+
+
+class PoseArmsEncoder(PoseEncoder):
+    """Embed poses, and where elbows and wrists are and how fast they move as a second, untrained route.
+
+    People who stand before the camera and act with their hands, as in sign language, move them alike: their places
+    find a moment to the frame. From another side they look different: it is not for people filmed from all around.
+    """
+
+    arms_weight: ClassVar[float | None] = 1.0
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The head and the arms."""
+        return Route(int(self.config["dimension"]), self.beta), Route(2 * self._space * len(ARMS), ARMS_BETA)
+
+    def describe(self, features: Tensor) -> Tensor:
+        """Return the trained vectors, and arms and shoulders in the frames themselves: [N, C, J, 3] → …"""
+        names = self.config["joints"]
+        own = features[:, self.context.offsets.index(0), [names.index(name) for name in (*ARMS, *SHOULDERS)]]
+        return torch.cat([self.combine(features), own.flatten(1)], 1)
+
+    def center(self, embedding: Embedding) -> Embedding:
+        """Place the arms about the shoulders and the middle of their range, and join both routes.
+
+        The mean would depend on how long they rest.
+        """
+        head, flat = np.split(embedding.values, [self.routes[0].width], axis=1)
+        joints = flat.reshape(len(flat), -1, self._space + 1)
+        arms, shoulders = np.split(fill_hidden(joints[..., :-1], joints[..., -1] > 0), [len(ARMS)], axis=1)
+        places = (arms - shoulders.mean(1, keepdims=True)).reshape(len(arms), -1)
+        speed = np.gradient(places, axis=0) if len(places) > 1 else np.zeros_like(places)
+        about = np.percentile(places, [5, 95], axis=0).mean(0)
+        shown = np.concatenate([places - about, SPEED_SECONDS * (rate_of(embedding.times) or 1.0) * speed], axis=1)
+        # The cost of a pair is weighted by the squared lengths of both sides. Unit rows need no unit of length.
+        visible = (joints[:, : len(ARMS), -1] > 0).mean(1, keepdims=True)
+        support = float(self.get_buffer("arms")) ** 0.25 * np.sqrt(visible)
+        parts = [head, (unit_rows(shown) * support).astype(np.float32)]
+        return replace(embedding, values=join_routes(parts, self.routes), routes=self.routes)

@@ -18,9 +18,9 @@ from torch import Tensor
 from inphase.models.audio_encoder import AudioEncoder
 from inphase.models.encoder import Encoder, require_device
 from inphase.models.image_encoder import ImageEncoder
-from inphase.models.joint_encoder import JointEncoder, MotionAppearanceEncoder, PoseArmsEncoder
+from inphase.models.joint_encoder import JointEncoder, MotionAppearanceEncoder
 from inphase.models.motion_encoder import MotionEncoder, TransformerEncoder
-from inphase.models.pose_encoder import PoseEncoder
+from inphase.models.pose_encoder import PoseArmsEncoder, PoseEncoder
 from inphase.storage.errors import MediaError
 from inphase.storage.files import CHECKSUM, atomic_write, verify_checksum, write_checksum
 from inphase.storage.settings import call, check_arguments, parse_json
