@@ -18,7 +18,7 @@ overlap (intersection over union) of 0.5.
 With --people, the clip is the first true cycle of another person: all pairs of workout videos of one action with two
 or more repetitions, by images and, where both videos show a person, by body pose (`inphase align … --session`).
 
-With --periods: how many videos a verdict calls repeating (`inphase.apps.sessions.find_period`), and in how many the
+With --periods: how many videos a verdict calls repeating (`inphase.align.cost.find_period`), and in how many the
 period is within a quarter of the truth: videos of two or more repetitions, single repetitions cut out of them, golf
 swings and signs, and PennAction's clips by their labeled joints. Chosen on the first half of each: every other video,
 GolfDB's splits 2 and 3, half of the signers, PennAction's training videos.
@@ -38,10 +38,12 @@ import numpy as np
 
 from benchmarks.consensus import read_golf, read_signs
 from benchmarks.verdict import embed_labels
-from inphase.apps.sessions import Repetition, cut_embedding, find_period, find_spans, principal_basis, shared_part
+from inphase.align.cost import find_period
+from inphase.apps.sessions import Repetition, cut_embedding, find_spans, principal_basis, shared_part
 from inphase.data import penn_action
 from inphase.models import Embedding, Encoder, load_shipped
 from inphase.models.embed_videos import embed_each, embed_video, load_joint_encoder
+from inphase.models.embedding import rate_of
 from inphase.models.joint_encoder import has_route
 from inphase.models.motion_encoder import PooledFeatures
 from inphase.storage.cache import open_cache
@@ -185,7 +187,9 @@ def print_periods(root: Path, cache: Path | None) -> None:
     """Print how many videos of each group are called repeating, and in how many the period is right."""
     groups: dict[tuple[str, bool], list[tuple[float | None, float | None]]] = {}
     for name, chosen_on, embedding, truth in list_groups(root, cache):
-        groups.setdefault((name, chosen_on), []).append((find_period(embedding), truth))
+        groups.setdefault((name, chosen_on), []).append(
+            (find_period(embedding.values, rate=rate_of(embedding.times) or 1.0), truth)
+        )
     print("| videos | half | called repeating | period right |\n|---|---|---|---|")
     for (name, chosen_on), rows in groups.items():
         found = sum(period is not None for period, _ in rows)

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from inphase.apps.sessions import find_period
+from inphase.align.cost import find_period
 from inphase.media.frames import Clip
 from inphase.media.sampling import Context, context_frames
 from inphase.models.embedding import Embedding, embed
@@ -148,7 +148,7 @@ def test_the_context_reaches_equally_far_in_seconds() -> None:
 @pytest.mark.parametrize("cycles", [1.8, 3.0, 6.5])
 def test_a_motion_that_repeats_has_a_period(cycles: float) -> None:
     moments = np.arange(round(40 * cycles)) / 40 % 1
-    assert find_period(on_curve(0.9 * moments, noise=0.3)) == pytest.approx(40 / 30, abs=0.05)
+    assert find_period(on_curve(0.9 * moments, noise=0.3).values, rate=30) == pytest.approx(40 / 30, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def test_a_motion_that_repeats_has_a_period(cycles: float) -> None:
     ],
 )
 def test_an_action_shown_once_has_no_period(moments: NDArray[np.float64]) -> None:
-    assert find_period(on_curve(moments)) is None
+    assert find_period(on_curve(moments).values, rate=30) is None
 
 
 def test_the_period_of_a_long_recording_is_found_on_fewer_frames() -> None:
     moments = np.arange(9000) / 60 % 1
-    assert find_period(on_curve(0.9 * moments)) == pytest.approx(2.0, abs=0.1)
+    assert find_period(on_curve(0.9 * moments).values, rate=30) == pytest.approx(2.0, abs=0.1)

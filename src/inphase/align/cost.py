@@ -1,4 +1,4 @@
-"""Costs of matching every frame of one sequence with every frame of another, and the input checks of this package.
+"""Costs of matching frames of two sequences, the period of one sequence, and the input checks of this package.
 
 All costs take x [B, M, D] and y [B, N, D] and return a cost [B, M, N] in float32 (float64 for float64). Cells of padded
 frames cost 0 and carry no gradient, whatever the padding holds.
@@ -20,6 +20,9 @@ Lengths = Tensor | Sequence[int] | None
 
 HALF = (torch.float16, torch.bfloat16)
 FLOATING = (*HALF, torch.float32, torch.float64)
+# A motion repeats if its autocorrelation has a peak this high, this far above the dip before it, at a shift of at least
+# these seconds and at most this share of the recording. At most so many frames are correlated.
+PERIOD_PEAK, PERIOD_RISE, PERIOD_SECONDS, PERIOD_SHARE, PERIOD_FRAMES = 0.25, 0.15, 0.25, 0.6, 2000
 
 
 def require_tensor(name: str, value: Tensor, shape: str) -> None:
@@ -368,3 +371,23 @@ def _mask(cost: Tensor, real: Real, value: float, *, rows: bool = True, columns:
     if columns and y_real is not None:
         cost = cost.where(y_real[:, None, :], value)
     return cost
+
+
+def find_period(frames: NDArray[Any], *, rate: float) -> float | None:
+    """Find the period of a motion that repeats, in seconds: the first peak of the autocorrelation after a dip.
+
+    `frames` [T, D] are vectors at `rate` frames per second.
+    """
+    step = -(-len(frames) // PERIOD_FRAMES)
+    rows = frames[::step].astype(np.float64)
+    rows -= rows.mean(0)
+    length, rate = len(rows), rate / step
+    products = rows @ rows.T
+    energy = np.concatenate([[0.0], np.cumsum(np.diag(products))])
+    shifts = np.arange(int(PERIOD_SHARE * length) + 2)
+    norms = np.sqrt((energy[-1] - energy[shifts]) * energy[length - shifts])
+    found = np.array([np.trace(products, shift) for shift in shifts]) / np.maximum(norms, 1e-12)
+    inner = found[1:-1]
+    high = (inner >= found[:-2]) & (inner >= found[2:]) & (inner >= PERIOD_PEAK)
+    high &= (inner - np.minimum.accumulate(inner) >= PERIOD_RISE) & (shifts[1:-1] >= PERIOD_SECONDS * rate)
+    return float(shifts[1:-1][high][0] / rate) if high.any() else None

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from inphase.align.numba.path_numba import track_template
 from inphase.media.recording import NamedVideo, require_two_usable
-from inphase.models.embedding import Embedding, rate_of, unit_rows
+from inphase.models.embedding import Embedding, unit_rows
 from inphase.models.joint_encoder import has_route
 
 # Chosen on every other video of two data sets (benchmarks/repetitions.py): principal components; the cost of a step in
@@ -44,9 +44,6 @@ MIN_SCORE = 0.2
 MIN_MOTION = 1e-5
 # A recording is a session if it lasts at least this many times as long as the clip beside it.
 MIN_SESSION = 1.5
-# A motion repeats if its autocorrelation has a peak this high, this far above the dip before it, at a shift of at least
-# these seconds and at most this share of the recording. At most so many frames are correlated.
-PERIOD_PEAK, PERIOD_RISE, PERIOD_SECONDS, PERIOD_SHARE, PERIOD_FRAMES = 0.25, 0.15, 0.25, 0.6, 2000
 
 Values = NDArray[np.float64]
 
@@ -283,23 +280,6 @@ def shared_part(session: Embedding, clip: Embedding) -> tuple[Embedding, Embeddi
     pairs = zip([each.values[:, columns] for each in (session, clip)], (session, clip), strict=True)
     first, second = (Embedding(unit_rows(values), each.times) for values, each in pairs)
     return first, second
-
-
-def find_period(embedding: Embedding) -> float | None:
-    """Find the period of a motion that repeats, in seconds: the first peak of its autocorrelation after a dip."""
-    step = -(-len(embedding) // PERIOD_FRAMES)
-    rows = embedding.values[::step].astype(np.float64)
-    rows -= rows.mean(0)
-    length, rate = len(rows), (rate_of(embedding.times) or 1.0) / step
-    products = rows @ rows.T
-    energy = np.concatenate([[0.0], np.cumsum(np.diag(products))])
-    shifts = np.arange(int(PERIOD_SHARE * length) + 2)
-    norms = np.sqrt((energy[-1] - energy[shifts]) * energy[length - shifts])
-    found = np.array([np.trace(products, shift) for shift in shifts]) / np.maximum(norms, 1e-12)
-    inner = found[1:-1]
-    high = (inner >= found[:-2]) & (inner >= found[2:]) & (inner >= PERIOD_PEAK)
-    high &= (inner - np.minimum.accumulate(inner) >= PERIOD_RISE) & (shifts[1:-1] >= PERIOD_SECONDS * rate)
-    return float(shifts[1:-1][high][0] / rate) if high.any() else None
 
 
 def describe_period(period: float) -> str:

@@ -27,10 +27,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inphase.align.cost import BETA
+from inphase.align.cost import BETA, find_period
 from inphase.align.matching import match, pair_cost
 from inphase.align.path import Alignment, shortest_path, soft_posterior
-from inphase.apps.sessions import describe_period, find_period
+from inphase.apps.sessions import describe_period
 from inphase.media.recording import NamedVideo
 from inphase.models.embed_videos import EmbeddedVideos, change_density
 from inphase.models.embedding import Embedding, rate_of
@@ -202,7 +202,7 @@ def gather(x: Embedding, y: Embedding, alignment: Alignment) -> Evidence | None:
         local,
         dict(zip(COST_NUMBERS, numbers[0], strict=True)),
         float(gap.mean()),
-        periods=(find_period(x), find_period(y)),
+        periods=(find_period(x.values, rate=rates[0] * step), find_period(y.values, rate=rates[1] * step)),
         upside_down=len(set(upright)) > 1,
         tempo=measure_tempo(thin[0], frames, rates),
     )

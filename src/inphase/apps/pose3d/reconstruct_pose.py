@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from inphase.align.cost import find_period
 from inphase.apps.alignment_files import add_video_file
 from inphase.apps.pose3d.reconstruct import MIN_TRUST, reconstruct
 from inphase.apps.pose3d.reconstruction_files import (
@@ -25,14 +26,14 @@ from inphase.apps.pose3d.views import (
     embed_performance,
     gather,
 )
-from inphase.apps.sessions import describe_period, find_period
+from inphase.apps.sessions import describe_period
 from inphase.data import DATASETS
 from inphase.data.frame_source import select_joints
 from inphase.data.video import Video
 from inphase.media.recording import NamedVideo, open_recordings
 from inphase.models import Encoder, load_shipped
 from inphase.models.embed_videos import Model, embed_videos, estimate_poses, open_encoder
-from inphase.models.embedding import Embedding
+from inphase.models.embedding import rate_of
 from inphase.models.encoder import ModalityChoice
 from inphase.models.joint_encoder import JointEncoder
 from inphase.playback import write_playback
@@ -89,7 +90,7 @@ class ReconstructedPose:
         """Return the period of the body's motion in seconds, None unless it repeats."""
         found = self.reconstruction
         joints = found.joints3d.reshape(len(found.times), -1)
-        return find_period(Embedding(joints.astype(np.float32), found.times))
+        return find_period(joints, rate=rate_of(found.times) or 1.0)
 
     @property
     def warnings(self) -> list[str]:
