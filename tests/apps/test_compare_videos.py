@@ -4,17 +4,20 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from inphase.apps.align_videos import align_videos
 from inphase.apps.compare_videos import compare_embeddings, compare_students, compare_videos, read_marks
 from inphase.apps.comparison import Comparison
 from inphase.apps.labels import Event, Labels, Segment
 from inphase.media.recording import NamedVideo, Properties
 from inphase.models.modality import embed_pose
+from inphase.models.motion_encoder import PooledFeatures
 from inphase.models.weights import load_shipped
 from inphase.playback import read_playback
 from inphase.pose.body import ANGLES, mirror_pose
@@ -23,7 +26,7 @@ from inphase.stage.physique import JOINT
 from inphase.stage.take import FPS, Take
 from inphase.storage.errors import NoPersonError
 from tests.apps.stage_pairs import STAGE_ESTIMATOR, StagePair, make_stage_pair, pose_of, write_stage_pair
-from tests.media.recordings import write_video
+from tests.media.recordings import numbered, write_video
 from tests.pose.people import needs_networks
 
 FRAMES, DEGREES = 2, 5
@@ -283,6 +286,20 @@ def test_labels_of_both_are_paired_by_name(pair: StagePair, videos: tuple[Path, 
 
 @pytest.mark.slow
 @needs_networks
+def test_a_comparison_matches_frames_as_an_alignment_does(tmp_path: Path) -> None:
+    """Both add the motion energy to untrained image features."""
+    orders = [np.random.default_rng(seed).integers(4000, size=30).tolist() for seed in (0, 1)]
+    films = [
+        write_video(tmp_path / f"{name}.mp4", images=[numbered(n) for n in order])
+        for name, order in zip(("pro", "student"), orders, strict=True)
+    ]
+    settings: dict[str, Any] = {"model": PooledFeatures(size=64, grid=2, weights=None), "cache": tmp_path / "cache"}
+    aligned = align_videos(films, reference=0, **settings)
+    (several,) = compare_students(films[1:], films[0], **settings).comparisons
+    for found in (compare_videos(films[1], films[0], **settings), several):
+        np.testing.assert_array_equal(found.synchronization.matches[1].path, aligned.alignments[1].path)
+
+
 def test_without_a_person_only_the_tempo_is_compared(tmp_path: Path) -> None:
     films = [write_video(tmp_path / f"{name}.mp4", count=length) for name, length in (("pro", 20), ("student", 24))]
     comparison = compare_videos(films[1], films[0], cache=tmp_path / "cache")

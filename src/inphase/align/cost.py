@@ -21,7 +21,7 @@ Lengths = Tensor | Sequence[int] | None
 HALF = (torch.float16, torch.bfloat16)
 FLOATING = (*HALF, torch.float32, torch.float64)
 # A motion repeats if its autocorrelation has a peak this high, this far above the dip before it, at a shift of at least
-# these seconds and at most this share of the recording. At most so many frames are correlated.
+# these seconds and at most this share of the recording. Longer recordings are thinned to this many frames.
 PERIOD_PEAK, PERIOD_RISE, PERIOD_SECONDS, PERIOD_SHARE, PERIOD_FRAMES = 0.25, 0.15, 0.25, 0.6, 2000
 
 
