@@ -294,7 +294,7 @@ def test_a_comparison_matches_frames_as_an_alignment_does(tmp_path: Path) -> Non
         for name, order in zip(("pro", "student"), orders, strict=True)
     ]
     settings: dict[str, Any] = {"model": PooledFeatures(size=64, grid=2, weights=None), "cache": tmp_path / "cache"}
-    aligned = align_videos(films, reference=0, **settings)
+    aligned = align_videos(films, reference="pro", **settings)
     (several,) = compare_students(films[1:], films[0], **settings).comparisons
     for found in (compare_videos(films[1], films[0], **settings), several):
         np.testing.assert_array_equal(found.synchronization.matches[1].path, aligned.alignments[1].path)
