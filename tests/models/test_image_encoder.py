@@ -101,8 +101,9 @@ def test_a_clip_is_seen_as_training_sees_it_whatever_the_batch() -> None:
     assert torch.equal(encoder.prepare(torch.from_numpy(frames)), apply_image_augmentation(frames))
     clip = Clip(frames, np.arange(11) / 25)
     found = [embed(encoder, clip, context=Context(), batch=batch).values for batch in (1, 4, 64)]
-    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
-    np.testing.assert_allclose(found[2], found[0], atol=1e-6)
+    # Some processors sum in another order for another batch: a few units of the last digit.
+    np.testing.assert_allclose(found[1], found[0], atol=5e-6)
+    np.testing.assert_allclose(found[2], found[0], atol=5e-6)
     assert np.ptp(found[0], axis=0).max() > 1e-3
 
 

@@ -272,7 +272,7 @@ def test_two_processes_train_as_one(out: Path, tmp_path: Path) -> None:
     assert process.exitcode == 0, log.read_text()
     one, two = weights(tmp_path / "one"), weights(out)
     for name, value in one.items():
-        torch.testing.assert_close(two[name], value, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(two[name], value, atol=1e-4, rtol=1e-4)
     train(make_recipe(run={"steps": 1, "seed": 0}, optimizer={"lr": 1e-12}), tmp_path / "none")
     moved = [(one[name] - value).abs().max() for name, value in weights(tmp_path / "none").items()]
     assert max(moved) > 0.01
