@@ -55,9 +55,12 @@ def test_parts_keep_their_settings_but_for_those_given(recipe: Path, tmp_path: P
         for name, part in part_recipes(read_recipe(f"golf_both{method}")).items():
             assert part.loss == read_recipe(f"golf_{name}{method}").loss
     # A store of poses alone is no store of images.
-    stored = part_recipes(read_recipe("golf_both", changes=[f"data.store={tmp_path}"]))
-    assert "store" in stored["pose"].data
-    assert "store" not in stored["image"].data
+    for name in ("golf_both", "fit_both"):  # the second names another data set than its parts do
+        whole = read_recipe(name, changes=[f"data.store={tmp_path}", "data.name=golfdb"])
+        stored = part_recipes(whole)
+        assert "store" in whole.data
+        assert "store" in stored["pose"].data
+        assert "store" not in stored["image"].data
     with pytest.raises(ValueError, match="needs the recipes of pose and image, got pose"):
         part_recipes(read_recipe(write(tmp_path / "half.toml", RECIPE.replace('image = "demo_image"', ""))))
 

@@ -213,7 +213,8 @@ def part_recipes(recipe: Recipe) -> dict[str, Recipe]:
         tables = _merge(tables, {key: table for key, table in recipe.tables().items() if key != "encoder"})
         store = tables["data"].get("store")
         if name == "image" and store is not None and not (Path(store) / INDEX).is_file():
-            tables["data"].pop("store")
+            # A copy: the table may be that of `recipe`.
+            tables["data"] = {key: value for key, value in tables["data"].items() if key != "store"}
         parts[name] = call(Recipe, tables, where=str(given[name]))
     return parts
 
