@@ -2,10 +2,11 @@
 
     python -m benchmarks.end_to_end GOLFDB [--skip recursion …]   # ten minutes
 
-Every part is a benchmark of its own and runs in its own process, one after the other: the start of the command line,
-pose beside MediaPipe, image networks beside torch, the first alignment and the second, the data loader beside plain
-PyAV, pairs of a corpus on every engine, how a corpus grows, the recursion beside its peers; on a GPU the paper's
-training step as well. The page is written after each. A part that fails is named with its error.
+Every part is a benchmark of its own and runs in its own process, one after the other. On a CPU: the start of the
+command line, pose beside MediaPipe, image networks beside torch, the first alignment and the second, the data loader
+beside plain PyAV, pairs of a corpus on every engine, how a corpus grows, the recursion beside its peers. On a GPU:
+embedding beside its parts, the paper's training step, training from a frame store, pairs of a corpus on every engine,
+the recursion beside dDTW. The page is written after each. A part that fails is named with its error.
 """
 
 import argparse
@@ -28,17 +29,24 @@ CLIPS = ("videos/0002.mp4", "videos/0004.mp4")
 
 def parts(golfdb: Path, *, cuda: bool) -> dict[str, tuple[str, list[str]]]:
     """Return the title and the arguments of each benchmark, by name."""
+    pairs = ("All pairs of a corpus", ["--videos", "200" if cuda else "300", "--frames", "100"])
+    if cuda:
+        return {
+            "embedding": ("Embedding by image", [str(golfdb)]),
+            "step": ("The paper's training step", []),
+            "training": ("Training the paper's network from a frame store", [str(golfdb)]),
+            "pair_engines": pairs,
+        }
     clips = [str(golfdb / clip) for clip in CLIPS]
-    made = {
+    return {
         "start": ("The start of the command line, beside an empty Python", []),
         "pose": ("Pose beside MediaPipe, one thread", ["cost", str(golfdb / "videos"), "24"]),
         "image_runtime": ("Image networks by torch and by OpenVINO, one thread", []),
         "first_use": ("The first alignment of two clips: 4 seconds of 1080p at 60 frames/s", ["--enlarge", *clips]),
         "loading": ("Frames for training, beside plain PyAV", [str(golfdb)]),
-        "pair_engines": ("All pairs of a corpus", ["--videos", "300", "--frames", "100"]),
+        "pair_engines": pairs,
         "scale": ("The growth of a corpus", ["growth", "--most", "1000"]),
     }
-    return {**made, "step": ("The paper's training step", [])} if cuda else made
 
 
 def measure_start() -> str:
