@@ -225,12 +225,19 @@ def test_the_command_prints_rows_as_json(
 )
 def test_a_fit_is_measured_beside_the_shipped_model(folder: Path, task: str, words: str) -> None:
     found = measure_fit(folder, modality="pose", tasks=(task, "health"), split="test")
-    metric, setting = ("median", "dtw") if task == "event_error" else ("frames", None)
+    metric, setting = ("mean", "contrastive") if task == "event_error" else ("frames", None)
     assert found.frames == value_of(found.scores, metric, setting=setting, task=task)
     assert found.shipped_frames == value_of(found.scores, metric, setting=setting, task=task, control="shipped")
     assert found.frames != found.shipped_frames
     assert found.sentence.startswith(words.format(f"{found.frames:.1f}"))
     assert f"(before, with the shipped model: {found.shipped_frames:.1f})" in found.sentence
+    if task == "event_error":
+        votes = [
+            value_of(found.scores, "mean", setting="consensus", task=task, control=who) for who in (None, "shipped")
+        ]
+        assert f"where the other clips vote, to within {votes[0]:.1f} frames (before: {votes[1]:.1f})" in found.sentence
+        median = value_of(found.scores, "median", setting="contrastive", task=task)
+        assert f" The median is {median:.1f} frames (before: " in found.sentence
     *tables, last = found.summary().then
     assert last.lines == [found.sentence]
     assert all(each.is_detail for each in tables)

@@ -16,7 +16,7 @@ from inphase.models.joint_encoder import (
     split_routes,
 )
 from inphase.models.motion_encoder import PooledFeatures
-from inphase.models.pose_encoder import PoseArmsEncoder
+from inphase.models.pose_encoder import FineTunedPoseEncoder, PoseArmsEncoder
 from inphase.models.weights import fingerprint
 from inphase.pose.pose import JOINTS13
 
@@ -192,6 +192,26 @@ def test_hidden_arms_are_interpolated_and_absent_ones_do_no_harm(arms: PoseArmsE
     absent[:, elbow] = np.nan, np.nan, 0
     assert np.isfinite(embed_arms(arms, absent)).all()
     assert np.isfinite(embed_arms(arms, signer()[:1])).all()
+
+
+def test_both_heads_of_a_fine_tuned_encoder_are_weighted_by_visible_joints(encoder: JointEncoder) -> None:
+    torch.manual_seed(2)
+    started = PoseEncoder(hidden=(8,), dimension=6)
+    tuned = FineTunedPoseEncoder.from_encoder(started).eval()
+    torch.nn.init.normal_(list(tuned.head.parameters())[-2])
+    poses, times, width = signer(), np.arange(40) / 30, encoder.routes[1].width
+    pose, image = embed(tuned, (poses, times)), units(np.random.default_rng(7), 40, width)
+    new, before, arms = (torch.from_numpy(part) for part in split_routes(pose.values, tuned.routes))
+    np.testing.assert_allclose(before, embed(started.eval(), (poses, times)).values, atol=1e-5)
+    assert (new - before).abs().max() > 0.1
+    joint = JointEncoder(pose=tuned, image=encoder.image)
+    assert [route.width for route in joint.routes] == [6, width, 6, 16]
+    found = joint.join(image, pose, visible=np.tile(np.arange(13) < 9, (40, 1)))
+    cost = match(found, found).cost_matrix
+    assert cost is not None
+    costs = [pair_cost(each, each, beta=beta) for each, beta in ((new, 0.1), (before, 0.1), (arms, 0.05))]
+    by_image = pair_cost(*[torch.from_numpy(image.values)] * 2, beta=0.05)
+    np.testing.assert_allclose(cost, (9 / 13) ** 2 * (costs[0] / 4 + costs[1]) + by_image + costs[2] / 4, atol=1e-3)
 
 
 def test_the_arms_come_last_in_a_joint_encoder(arms: PoseArmsEncoder, encoder: JointEncoder) -> None:

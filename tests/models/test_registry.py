@@ -69,7 +69,7 @@ def test_an_encoder_is_found_by_its_name_or_by_where_it_is_defined(toys: str, tm
         (
             "smell",
             "no encoder 'smell': choose one of audio, both, image, motion, motion_appearance, pose, pose_arms, "
-            "transformer, or name your own package.module:Class",
+            "pose_fine_tuned, transformer, or name your own package.module:Class",
         ),
         ("nowhere_at_all:Toy", "'nowhere_at_all:Toy' cannot be imported .No module named"),
         ("TOYS:Absent", "cannot be imported .*has no attribute 'Absent'"),

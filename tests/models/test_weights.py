@@ -17,6 +17,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "motion_appearance": {"weights": None, "size": (32, 32), "hidden": (4,), "context": (-4, 0)},
     "pose": {"joints": ("left_hip", "right_hip", "left_shoulder", "right_shoulder"), "context": (-4, 0)},
     "pose_arms": {"hidden": (4,), "context": (-4, 0)},
+    "pose_fine_tuned": {"hidden": (4,), "context": (-4, 0)},
     "transformer": {"weights": None, "size": (32, 32), "width": 4, "layers": 1, "heads": 2, "context": (-4, 0)},
 }
 

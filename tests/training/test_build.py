@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from inphase.models import PoseEncoder, load_shipped, save_encoder
+from inphase.models.pose_encoder import FineTunedPoseEncoder
 from inphase.training.build import build_encoder
 
 
@@ -28,6 +29,21 @@ def test_an_encoder_starts_as_one_of_another_run(tmp_path: Path) -> None:
     assert after.config == before.config
 
 
+def test_a_fine_tuned_encoder_keeps_the_head_it_starts_from(tmp_path: Path) -> None:
+    encoder, shipped = build_encoder({"name": "pose_fine_tuned", "start": "shipped"}), load_shipped("pose")
+    assert isinstance(encoder, FineTunedPoseEncoder)
+    assert same(encoder.head, shipped.head)
+    optimizer = torch.optim.SGD([each for each in encoder.parameters() if each.requires_grad], lr=1.0)
+    poses = torch.rand(2, 4, len(encoder.context.offsets), *encoder.shape)
+    encoder(poses).sum().backward()
+    optimizer.step()
+    assert not same(encoder.head, shipped.head)
+    assert same(encoder.start, shipped.head)
+    save_encoder(tmp_path / "encoder.safetensors", encoder)
+    again = build_encoder({"name": "pose_fine_tuned", "start": str(tmp_path)})
+    assert same(again, encoder)
+
+
 def test_nothing_said_of_a_start_draws_weights() -> None:
     table = {"name": "pose", "start": "", "hidden": [8]}
     assert not same(build_encoder(table), build_encoder(table))
@@ -39,6 +55,7 @@ def test_nothing_said_of_a_start_draws_weights() -> None:
         ({"name": "pose", "start": "shipped", "hidden": [8]}, "leave out hidden"),
         ({"name": "audio", "start": "FILE"}, "holds a PoseEncoder"),
         ({"name": "pose", "start": "nowhere"}, "nowhere does not exist"),
+        ({"name": "pose_fine_tuned", "start": ""}, "needs a start"),
     ],
 )
 def test_a_start_that_does_not_fit_is_refused(table: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from inphase.media.sampling import Context, Frames, clamped, context_frames
 from inphase.models import Embedding, Encoder, embed
 from inphase.models.embedding import rate_of, unit_rows
 from inphase.models.encoder import image_precision
-from inphase.models.joint_encoder import JointEncoder
+from inphase.models.joint_encoder import JointEncoder, add_motion_energy
 from inphase.models.modality import MIN_PERSON_FRACTION, find_modality
 from inphase.models.weights import fingerprint
 from inphase.progress import Progress, stage_progress, summarize
@@ -189,6 +189,12 @@ def join_videos(
         together = encoder.join(item.embedding, None if pose is None else pose.embedding, visible=visible)
         joined.append(replace(item, embedding=together))
     return joined
+
+
+def with_motion_energy(encoder: Encoder, videos: Sequence[EmbeddedVideo]) -> list[EmbeddedVideo]:
+    """Add the motion energy of untrained image features, for the alignment of whole videos."""
+    found = add_motion_energy(encoder, [item.embedding for item in videos])
+    return [replace(item, embedding=each) for item, each in zip(videos, found, strict=True)]
 
 
 def _warn_of_skipped(found: Sequence[EmbeddedVideo], skipped: Sequence[Skip]) -> None:

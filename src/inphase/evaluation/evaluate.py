@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from inphase.align.consensus import NEIGHBORS
 from inphase.data.frame_source import FrameSource, find_loader, load_videos, open_frame_source
 from inphase.data.video import Video
 from inphase.evaluation.embedded_videos import (
@@ -20,10 +21,11 @@ from inphase.evaluation.embedded_videos import (
     embed_videos,
     join_videos,
     untrained,
+    with_motion_energy,
 )
 from inphase.evaluation.report import Report, summarize_scores, write_report
 from inphase.evaluation.scores import Score, select
-from inphase.evaluation.tasks import FITTED_TASKS, TASKS
+from inphase.evaluation.tasks import FITTED_TASKS, TASKS, run_tasks
 from inphase.evaluation.tasks.sound_recall import measure_sound_recall
 from inphase.models import Encoder
 from inphase.models.embed_videos import load_joint_encoder, open_encoder
@@ -112,14 +114,19 @@ class FitEvaluation(Evaluation):
 def measure_fit(
     run: Path | str, *, modality: ModalityChoice, tasks: Sequence[str], split: str, progress: Progress | None = None
 ) -> FitEvaluation:
-    """Evaluate the run of a fit beside the shipped encoders of its modality; write the report into the run folder."""
-    own = evaluate(run, tasks=tasks, split=split, progress=progress)
+    """Evaluate the run of a fit beside the shipped encoders of its modality; write the report into the run folder.
+
+    Both are measured as `inphase align` uses them, with motion energy; other clips also vote on labeled events.
+    """
+    how: dict[str, Any] = {"tasks": tasks, "options": {"event_error": {"neighbors": NEIGHBORS}}}
+    how |= {"motion_energy": True, "progress": progress}
+    own = evaluate(run, split=split, **how)
     shipped, left_out, data = list[Score](), dict(own.left_out), choose_data(Path(run))
     for store in (data.store, None):  # its frames may have another size than those of the shipped encoder
         try:
             encoder = open_encoder(None, modality) or load_joint_encoder()
             source = partial(replace(data, store=store).open, encoder, split)
-            found = measure(encoder, test=source, train=source, tasks=tasks, compare=(), progress=progress)
+            found = measure(encoder, test=source, train=source, compare=(), **how)
         except (ValueError, MissingExtraError, MediaError) as error:
             left_out[SHIPPED] = str(error)
         else:
@@ -129,26 +136,35 @@ def measure_fit(
     mine = [score for score in own.scores if score.control is None]
     controls = [score for score in own.scores if score.control is not None]
     scores = [score for task in tasks for score in select([*mine, *shipped, *controls], task=task)]
-    labeled = "event_error" in tasks
-    kind: dict[str, Any] = {"task": "event_error", "metric": "median", "setting": "dtw"}
-    kind = kind if labeled else {"task": "cycle_error", "metric": "frames", "setting": None}
-    frames, before = (
-        next((score.value for score in select(scores, **kind, control=control, action=None, event=None)), math.nan)
-        for control in (None, SHIPPED)
-    )
-    sentence = _describe_fit(frames, before, labeled, split)
-    made = FitEvaluation(scores, left_out, own.failed, own.sizes, own.title, own.recipe, frames, before, sentence)
+    errors, sentence = _describe_fit(scores, split)
+    made = FitEvaluation(scores, left_out, own.failed, own.sizes, own.title, own.recipe, *errors, sentence)
     made.write(Run(run).evaluation, progress=progress)
     return made
 
 
-def _describe_fit(frames: float, before: float, labeled: bool, split: str) -> str:
-    """Describe the error of a run, and of the shipped encoders, in a sentence."""
+def _describe_fit(scores: Sequence[Score], split: str) -> tuple[tuple[float, float], str]:
+    """Return the error of a run and of the shipped encoders, and describe them in a sentence."""
+
+    def read(task: str, metric: str, setting: str | None) -> tuple[float, float]:
+        rows = select(scores, task=task, metric=metric, setting=setting, action=None, event=None)
+        found = {row.control: row.value for row in rows}
+        return found.get(None, math.nan), found.get(SHIPPED, math.nan)
+
+    def beside(errors: tuple[float, float], words: str) -> str:
+        return f"{errors[0]:.1f} frames" + ("" if math.isnan(errors[1]) else f" ({words}: {errors[1]:.1f})")
+
     where = "On held-out clips" if split == "test" else "On the training clips, since none is held out"
-    what = "moments are now matched to within" if labeled else "frames matched there and back now return to within"
-    earlier = "" if math.isnan(before) else f" (before, with the shipped model: {before:.1f})"
-    measure_name = "median of the labeled moments" if labeled else "mean cycle error, since there are no labels"
-    return f"{where}, {what} {frames:.1f} frames{earlier}; {measure_name}."
+    errors, voted = (read("event_error", "mean", setting) for setting in ("contrastive", "consensus"))
+    if math.isnan(errors[0]):
+        errors = read("cycle_error", "frames", None)
+        found = beside(errors, "before, with the shipped model")
+        why = "mean cycle error, since there are no labels"
+        return errors, f"{where}, frames matched there and back now return to within {found}; {why}."
+    found = beside(errors, "before, with the shipped model")
+    votes = "" if math.isnan(voted[0]) else f", and where the other clips vote, to within {beside(voted, 'before')}"
+    median = beside(read("event_error", "median", "contrastive"), "before")  # one bad clip among a few makes the mean
+    sentence = f"{where}, moments are now matched to within {found}{votes}: means over the labeled moments."
+    return errors, f"{sentence} The median is {median}."
 
 
 def evaluate(
@@ -162,6 +178,7 @@ def evaluate(
     split: str = "test",
     options: Mapping[str, Mapping[str, Any]] | None = None,
     compare: Collection[str] = CONTROLS,
+    motion_energy: bool = False,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -170,7 +187,8 @@ def evaluate(
     `modality` chooses a shipped encoder, or one part of a run that trained both; by default both together. `data` names
     another data set, `root` its folder, `store` the store of its frames or poses. `tasks` are the tasks to run, by
     default all that the labels allow; classifiers are fitted on the split "train". `options` are keyword arguments of
-    tasks by name, as {"kendall_tau": {"stride": 1}}; `compare` names the controls. Embeddings are cached in the run
+    tasks by name, as {"kendall_tau": {"stride": 1}}; `compare` names the controls; `motion_energy` adds that of images,
+    as `inphase align` does. Embeddings are cached in the run
     folder, and the features that the training of a frozen backbone cached there are reused; nothing is written beside
     an encoder file.
     """
@@ -200,6 +218,7 @@ def evaluate(
             tasks=others or None,
             options=options,
             compare=compare,
+            motion_energy=motion_energy,
             cache=cache,
             progress=progress,
         )
@@ -232,6 +251,7 @@ def measure(
     tasks: Sequence[str] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     compare: Collection[str] = CONTROLS,
+    motion_energy: bool = False,
     optional: bool = False,
     cache: Path | None = None,
     progress: Progress | None = None,
@@ -251,23 +271,24 @@ def measure(
     sources = {"test": test(), **({"train": train()} if set(wanted) & FITTED_TASKS else {})}
 
     def embed(network: Encoder) -> dict[str, list[EmbeddedVideo]]:
-        return {
+        found = {
             split: _embed_source(network, source, cache=cache, progress=report, stage=f"embedding {split}")
             for split, source in sources.items()
         }
+        return {split: with_motion_energy(network, each) for split, each in found.items()} if motion_energy else found
 
     left_out, failed = dict[str, str](), dict[str, str]()
-    given = partial(_run_tasks, options=options or {}, device=next(encoder.parameters()).device)
-    run_tasks = partial(given, progress=report, failed=failed if optional else None)
+    given = partial(run_tasks, options=options or {}, device=next(encoder.parameters()).device)
+    run_all = partial(given, progress=report, failed=failed if optional else None)
     videos = embed(encoder)
     columns: dict[str | None, list[Score]] = {}
-    columns[None] = run_tasks(wanted, videos, left_out=left_out if tasks is None or optional else None)
+    columns[None] = run_all(wanted, videos, left_out=left_out if tasks is None or optional else None)
     possible = [task for task in wanted if task not in left_out and task not in failed]
     if "untrained" in compare:
-        columns["untrained"] = run_tasks(possible, embed(untrained(encoder)))
+        columns["untrained"] = run_all(possible, embed(untrained(encoder)))
     for name, found in controls(videos["test"]).items():
         if name in compare:
-            columns[name] = run_tasks([task for task in possible if task not in FITTED_TASKS], {"test": found})
+            columns[name] = run_all([task for task in possible if task not in FITTED_TASKS], {"test": found})
     scores = [replace(score, control=control) for control, found in columns.items() for score in found]
     sizes = {f"{split} videos": len(found) for split, found in videos.items()}
     sizes["test frames"] = sum(map(len, videos["test"]))
@@ -312,40 +333,6 @@ def _embed_source(
         source=source.source,
         precomputed=source.precomputed,
     )
-
-
-def _run_tasks(
-    tasks: Sequence[str],
-    videos: Mapping[str, list[EmbeddedVideo]],
-    *,
-    options: Mapping[str, Mapping[str, Any]],
-    device: torch.device,
-    progress: Progress,
-    left_out: dict[str, str] | None = None,
-    failed: dict[str, str] | None = None,
-) -> list[Score]:
-    """Run tasks; enter the reason in `left_out` for a task that lacks labels, and in `failed` for one that raises."""
-    scores: list[Score] = []
-    for task in tasks:
-        progress(task, 0, 1)
-        chosen, parameters = dict(options.get(task, {})), signature(TASKS[task]).parameters
-        if "progress" in parameters:
-            chosen["progress"] = progress
-        if "device" in parameters:
-            chosen.setdefault("device", device)
-        try:
-            scores += TASKS[task](videos.get("train", []), videos["test"], **chosen)
-        except (NotApplicableError, MissingExtraError) as error:
-            if left_out is None:
-                raise
-            left_out[task] = str(error)
-        # Any error of one task is reported with the scores of the others.
-        except Exception as error:
-            if failed is None:
-                raise
-            failed[task] = f"{type(error).__name__}: {error}"
-        progress(task, 1, 1)
-    return scores
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ class Encoder(nn.Module):
 
     modality: ClassVar[str]
     beta: ClassVar[float] = 0.1
+    weighted_routes: ClassVar[int] = 0  # how many of its last routes weigh each frame by what is visible in it
     shape: tuple[int, ...]
     config: dict[str, Any]
     head: nn.Module

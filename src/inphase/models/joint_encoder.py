@@ -84,9 +84,8 @@ class JointEncoder(Encoder):
             if embedding is None:
                 columns[name] = [np.zeros((len(clock), route.width), np.float32) for route in routes]
             else:
-                first, *others = split_routes(embedding.values, routes)
-                # The arms have a support of their own.
-                columns[name] = [first * weight, *(rows if name == "pose" else rows * weight for rows in others)]
+                parts, plain = split_routes(embedding.values, routes), len(routes) - part.weighted_routes
+                columns[name] = [rows * weight if k < plain else rows for k, rows in enumerate(parts)]
         shown = None if pose is None else pose.pose
         rows = join_routes(_in_order(columns["pose"], columns["image"]), self.routes)
         return Embedding(rows, clock, self.modality, pose=shown, routes=self.routes)
@@ -163,7 +162,7 @@ def add_motion_energy(encoder: Encoder, embeddings: Sequence[Embedding]) -> list
     if not isinstance(image, PooledFeatures | MotionAppearanceEncoder):
         return list(embeddings)
     energy, found = Route(image.grid**2, ENERGY_BETA), list[Embedding]()
-    full = 1.0 if isinstance(image, PooledFeatures) else float(image.get_buffer("appearance"))
+    full = 1.0 if isinstance(image, PooledFeatures) else min(1.0, float(image.get_buffer("appearance")))
     for each in embeddings:
         columns = each.values if joint is None else joint.image_columns(each.values)
         columns = columns[:, -image.routes[-1].width :]  # the untrained features are its last route

@@ -11,8 +11,9 @@ equivalent to the poses themselves, but small motions are not lost beside large 
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -43,6 +44,7 @@ class PoseEncoder(Encoder):
 
     modality: ClassVar[Modality] = "pose"
     arms_weight: ClassVar[float | None] = None  # of the route of elbows and wrists; None: no such route
+    tuned_weight: ClassVar[float | None] = None  # of a head that is fine-tuned beside the one it starts from
 
     def __init__(
         self,
@@ -83,6 +85,9 @@ class PoseEncoder(Encoder):
             layers += [nn.Linear(width, after, bias=False), nn.BatchNorm1d(after), nn.ReLU(inplace=True)]
             width = after
         self.head = nn.Sequential(*layers, nn.Linear(width, dimension))
+        if self.tuned_weight is not None:
+            self.start = deepcopy(self.head).requires_grad_(False)
+            self.register_buffer("tuned", torch.tensor(self.tuned_weight))
 
     def check(self, shape: torch.Size | tuple[int, ...]) -> None:
         """Accept poses without visibility as well."""
@@ -98,6 +103,10 @@ class PoseEncoder(Encoder):
 
     def combine(self, features: Tensor) -> Tensor:
         """Embed poses with their context: [N, C, J, 3 or 4] → [N, D]."""
+        return finish(self.head(self._inputs(features)), normalize=self.normalizes)
+
+    def _inputs(self, features: Tensor) -> Tensor:
+        """Compute the posture, the motion, the travel and the visibility that the layers take."""
         if features.shape[1] != self._context:
             raise ValueError(f"this encoder takes {self._context} context frames, got {features.shape[1]}")
         points, visibility = features[..., :-1], features[..., -1]
@@ -106,8 +115,7 @@ class PoseEncoder(Encoder):
         posture, _ = mean_of(body.transpose(1, 2), visible.transpose(1, 2))  # [N, J, S]
         places = body + travel[:, :, None]
         motion = (places[:, 1:] - places[:, :-1]) * (visible[:, 1:] & visible[:, :-1])[..., None]
-        inputs = [posture, MOTION * motion, travel, visibility]
-        return finish(self.head(torch.cat([part.flatten(1) for part in inputs], 1)), normalize=self.normalizes)
+        return torch.cat([part.flatten(1) for part in (posture, MOTION * motion, travel, visibility)], 1)
 
     def normalize(self, points: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
         """Normalize poses [N, C, J, S] by torso length.
@@ -144,31 +152,35 @@ def mean_of(values: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class PoseArmsEncoder(PoseEncoder):
-    """Embed poses, and where elbows and wrists are and how fast they move as a second, untrained route.
+    """Embed poses, and where elbows and wrists are and how fast they move as a further, untrained route.
 
     People who stand before the camera and act with their hands, as in sign language, move them alike: their places
     find a moment to the frame. From another side they look different: it is not for people filmed from all around.
     """
 
     arms_weight: ClassVar[float | None] = 1.0
+    weighted_routes: ClassVar[int] = 1
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The head and the arms."""
-        return Route(int(self.config["dimension"]), self.beta), Route(2 * self._space * len(ARMS), ARMS_BETA)
+        """The head, the head that training started from if it is kept, and the arms."""
+        heads = 1 if self.tuned_weight is None else 2
+        return *[Route(int(self.config["dimension"]), self.beta)] * heads, Route(2 * self._space * len(ARMS), ARMS_BETA)
 
     def describe(self, features: Tensor) -> Tensor:
-        """Return the trained vectors, and arms and shoulders in the frames themselves: [N, C, J, 3] → …"""
+        """Return the vectors of each head, and arms and shoulders in the frames themselves: [N, C, J, 3] → …"""
         names = self.config["joints"]
         own = features[:, self.context.offsets.index(0), [names.index(name) for name in (*ARMS, *SHOULDERS)]]
-        return torch.cat([self.combine(features), own.flatten(1)], 1)
+        before = [] if self.tuned_weight is None else [finish(self.start(self._inputs(features)), normalize=True)]
+        return torch.cat([self.combine(features), *before, own.flatten(1)], 1)
 
     def center(self, embedding: Embedding) -> Embedding:
-        """Place the arms about the shoulders and the middle of their range, and join both routes.
+        """Place the arms about the shoulders and the middle of their range, and join all routes.
 
         The mean would depend on how long they rest.
         """
-        head, flat = np.split(embedding.values, [self.routes[0].width], axis=1)
+        edges = np.cumsum([route.width for route in self.routes[:-1]])
+        *heads, flat = np.split(embedding.values, edges, axis=1)
         joints = flat.reshape(len(flat), -1, self._space + 1)
         arms, shoulders = np.split(fill_hidden(joints[..., :-1], joints[..., -1] > 0), [len(ARMS)], axis=1)
         places = (arms - shoulders.mean(1, keepdims=True)).reshape(len(arms), -1)
@@ -178,5 +190,31 @@ class PoseArmsEncoder(PoseEncoder):
         # The cost of a pair is weighted by the squared lengths of both sides. Unit rows need no unit of length.
         visible = (joints[:, : len(ARMS), -1] > 0).mean(1, keepdims=True)
         support = float(self.get_buffer("arms")) ** 0.25 * np.sqrt(visible)
-        parts = [head, (unit_rows(shown) * support).astype(np.float32)]
+        if self.tuned_weight is not None:
+            heads[0] = heads[0] * np.float32(float(self.get_buffer("tuned")) ** 0.25)
+        parts = [*heads, (unit_rows(shown) * support).astype(np.float32)]
         return replace(embedding, values=join_routes(parts, self.routes), routes=self.routes)
+
+
+class FineTunedPoseEncoder(PoseArmsEncoder):
+    """Embed poses by a head that is fine-tuned, by the one that training starts from, and by the arms.
+
+    Beside the first head, at a quarter of its weight, a head fine-tuned on few videos helps (docs/lab/training.md).
+    """
+
+    arms_weight: ClassVar[float | None] = 0.25
+    tuned_weight: ClassVar[float | None] = 0.25
+
+    @classmethod
+    def from_encoder(cls, encoder: PoseEncoder) -> Self:
+        """Start both heads from that of a trained encoder."""
+        made = cls(**encoder.config)
+        for head in (made.head, made.start):
+            head.load_state_dict(encoder.head.state_dict())
+        return made
+
+    def train(self, mode: bool = True) -> Self:
+        """Set training or evaluation mode; the head that training starts from stays in evaluation mode."""
+        super().train(mode)
+        self.start.eval()
+        return self

@@ -20,10 +20,10 @@ from inphase.models.encoder import Encoder, require_device
 from inphase.models.image_encoder import ImageEncoder
 from inphase.models.joint_encoder import JointEncoder, MotionAppearanceEncoder
 from inphase.models.motion_encoder import MotionEncoder, TransformerEncoder
-from inphase.models.pose_encoder import PoseArmsEncoder, PoseEncoder
+from inphase.models.pose_encoder import FineTunedPoseEncoder, PoseArmsEncoder, PoseEncoder
 from inphase.storage.errors import MediaError
 from inphase.storage.files import CHECKSUM, atomic_write, verify_checksum, write_checksum
-from inphase.storage.settings import call, check_arguments, parse_json
+from inphase.storage.settings import call, check_arguments, check_value, parse_json
 
 ENCODERS: dict[str, type[Encoder]] = {
     "audio": AudioEncoder,
@@ -33,6 +33,7 @@ ENCODERS: dict[str, type[Encoder]] = {
     "motion_appearance": MotionAppearanceEncoder,
     "pose": PoseEncoder,
     "pose_arms": PoseArmsEncoder,
+    "pose_fine_tuned": FineTunedPoseEncoder,
     "transformer": TransformerEncoder,
 }
 
@@ -84,6 +85,17 @@ def check_encoder(encoder: Encoder, *, name: str) -> None:
         missing.append(f"a config of JSON values ({error})")
     if missing:
         raise ValueError(f"{name} is not a complete encoder: it lacks {', '.join(missing)}")
+
+
+def set_route_weights(encoder: Encoder, weights: dict[str, float]) -> Encoder:
+    """Set the weights of an encoder's routes, which are kept with its other weights."""
+    check_value("[encoder] route_weights", weights, dict[str, float])
+    known = dict(encoder.named_buffers(recurse=False))
+    for name, weight in weights.items():
+        if name not in known or known[name].ndim or weight <= 0:
+            raise ValueError(f"[encoder] route_weights: {name} = {weight} is no weight above 0 of a route it has")
+        known[name].fill_(weight)
+    return encoder
 
 
 def name_encoder(encoder: Encoder) -> str:

@@ -19,7 +19,8 @@ from inphase.data.video import Video, measure
 from inphase.losses import LOSSES, Loss
 from inphase.models import ENCODERS, Encoder, load_encoder, load_shipped, save_encoder
 from inphase.models.joint_encoder import JointEncoder
-from inphase.models.weights import check_encoder, resolve_encoder
+from inphase.models.pose_encoder import FineTunedPoseEncoder, PoseEncoder
+from inphase.models.weights import check_encoder, resolve_encoder, set_route_weights
 from inphase.runs import Run
 from inphase.storage.errors import MissingExtraError
 from inphase.storage.settings import Table, call, check_value, choose
@@ -60,35 +61,37 @@ def build_encoder(table: Table) -> Encoder:
     """Build an encoder from its arguments, or load the one that `start` names: "shipped", a run folder or a file.
 
     `name` is an entry of `ENCODERS`, or `package.module:Class` of your own; the parts of "both" are trained alone.
+    `route_weights` are the weights of routes by name, as {"appearance": 0.5}.
     """
     rest = dict(table)
     if rest.get("name") == "both":
         raise ValueError("a joint encoder is built from its trained parts: train its recipe, which trains both")
     if "name" not in rest:
         raise ValueError(f"[encoder] has no name: choose one of {', '.join(ENCODERS)}, or package.module:Class")
-    name = rest.pop("name")
+    name, start, weights = rest.pop("name"), rest.pop("start", ""), rest.pop("route_weights", {})
     kind = resolve_encoder(name)
-    start = rest.pop("start", "")
     check_value("[encoder] start", start, str)
     if not start:
+        if issubclass(kind, FineTunedPoseEncoder):
+            raise ValueError(f'[encoder] {name} needs a start, such as "shipped"; without one, name = "pose"')
         encoder = call(kind, rest, where="[encoder]")
         check_encoder(encoder, name=name)
-        return encoder
+        return set_route_weights(encoder, weights)
     if rest:
-        raise ValueError(
-            f"[encoder] starts from {start}, which fixes its sizes and its context: leave out {', '.join(rest)}"
-        )
+        raise ValueError(f"[encoder] starts from {start}, which fixes its sizes: leave out {', '.join(rest)}")
     encoder = load_shipped(kind.modality) if start == "shipped" else load_encoder(start)
+    if issubclass(kind, FineTunedPoseEncoder) and type(encoder) is PoseEncoder:
+        encoder = kind.from_encoder(encoder)
     if type(encoder) is not kind:
         raise ValueError(f"[encoder] names {name!r}, but {start} holds a {type(encoder).__name__}")
-    return encoder.train()
+    return set_route_weights(encoder.train(), weights)
 
 
 def build_loss(recipe: Recipe, *, dimension: int) -> Loss:
     """Build the loss of a recipe; layers of its own take embeddings of `dimension`."""
     kind, table = choose(LOSSES, recipe.loss, where="loss")
-    given = {"dimension": dimension} if "dimension" in signature(kind).parameters and "dimension" not in table else {}
-    return call(kind, table, where="[loss]", **given)
+    needed = {"dimension": dimension} if "dimension" in signature(kind).parameters else {}
+    return call(kind, {**needed, **table}, where="[loss]")
 
 
 def load_frame_sources(recipe: Recipe, encoder: Encoder) -> TrainingSources:
