@@ -52,6 +52,23 @@ def test_motion_is_measured_in_the_cell_in_which_features_change() -> None:
     np.testing.assert_allclose(energy[:, 2].sum(), 2, rtol=1e-5)
 
 
+@pytest.mark.parametrize("cells", [4, 9, 16])
+def test_what_changes_everywhere_is_no_motion(cells: int) -> None:
+    values = np.zeros((40, 4, cells), np.float32)
+    values[:, :3, 0] = np.random.default_rng(4).normal(size=(40, 3)).cumsum(0)
+    plain = measure_motion(values.reshape(40, -1), cells=cells)
+    assert plain[:, 0].min() > 0
+    assert (plain[:, 1:] == 0).all()
+    values[17, 3] = 10.0  # in every cell, in a channel of its own
+    np.testing.assert_allclose(measure_motion(values.reshape(40, -1), cells=cells), plain, atol=1e-5)
+
+
+def test_one_cell_has_all_of_the_motion() -> None:
+    values = np.zeros((40, 3), np.float32)
+    values[20:] = 1.0
+    np.testing.assert_allclose(measure_motion(values, cells=1).sum(), 2, rtol=1e-5)
+
+
 def test_the_cost_of_images_alone_is_that_of_the_features_and_of_the_motion_energy(image: PooledFeatures) -> None:
     plain = images_of(image, 30, 24)
     added = add_motion_energy(image, plain)

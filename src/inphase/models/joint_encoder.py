@@ -177,12 +177,16 @@ def add_motion_energy(encoder: Encoder, embeddings: Sequence[Embedding]) -> list
 
 
 def measure_motion(values: NDArray[np.float32], *, cells: int) -> NDArray[np.float32]:
-    """Average over the channels of each cell how much features [T, channels · cells] change, [T, cells], smoothed."""
+    """Average over the channels of each cell how much features [T, channels · cells] change, [T, cells], smoothed.
+
+    The mean of the fifth of the cells that change least is subtracted: key frames and exposure change the whole image.
+    """
     from scipy.ndimage import gaussian_filter1d
 
-    frames = np.arange(len(values))
+    frames, quiet = np.arange(len(values)), min(cells - 1, -(-cells // 5))
     after, before = np.minimum(frames + 1, len(values) - 1), np.maximum(frames - 1, 0)
     change = np.abs(values[after] - values[before]).reshape(len(values), -1, cells).mean(1)
+    change -= np.sort(change, axis=1)[:, :quiet].sum(1, keepdims=True) / max(1, quiet)
     return np.asarray(gaussian_filter1d(change, SMOOTHING * len(values), axis=0, mode="nearest"), np.float32)
 
 
