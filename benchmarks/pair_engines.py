@@ -66,7 +66,7 @@ def main() -> None:
     for frames in given.frames:
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)
-            pack(folder, [frames] * given.videos, DIMENSION, drawn(given.videos, frames))
+            pack(folder, [frames] * given.videos, drawn(given.videos, frames))
             expected = None
             for name, engine in engines().items():
                 speed, distances = measure(engine, folder, given.videos)

@@ -21,7 +21,10 @@ from inphase.corpus.pairs import (
     pack,
 )
 from inphase.corpus.shards import ShardRow
-from inphase.models import Embedding
+from inphase.models import Embedding, save_encoder
+from inphase.models.embedding import unit_rows
+from inphase.models.joint_encoder import add_motion_energy
+from inphase.models.motion_encoder import PooledFeatures
 from tests.conftest import CUDA
 from tests.corpus.made import made_store, row, walk
 
@@ -60,7 +63,7 @@ def test_blocks_hold_every_pair_once() -> None:
 def test_what_is_packed_comes_back(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     seen = [walk(rng, frames=n).values for n in (3, 5, 4)]
-    pack(tmp_path / "p", [3, 5, 4], 16, iter([(1, seen[1]), (0, seen[0]), (2, seen[2])]))
+    pack(tmp_path / "p", [3, 5, 4], iter([(1, seen[1]), (0, seen[0]), (2, seen[2])]))
     packed = PackedEmbeddings(tmp_path / "p")
     for number, values in enumerate(seen):
         np.testing.assert_allclose(packed[number], values, atol=1e-3)
@@ -94,6 +97,34 @@ def test_all_videos_of_an_action_are_compared(folder: Path, rows: list[ShardRow]
     assert [line.split(",")[0] for line in lines[1:]] == names
     assert sum(",no," in line for line in lines) == 2
     assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_untrained_image_features_are_compared_with_their_motion_energy(tmp_path: Path) -> None:
+    encoder, rng = PooledFeatures(size=32, grid=2, weights=None).eval(), np.random.default_rng(1)
+    width = encoder.routes[0].width
+
+    def film(frames: int) -> Embedding:
+        values = unit_rows(rng.normal(size=(frames, width)).cumsum(0).astype(np.float16).astype(np.float32))
+        return Embedding(values, np.arange(frames) / 25, routes=encoder.routes)
+
+    films = {f"squat/{frames}": film(frames) for frames in (20, 24, 28, 31)}
+    folder = made_store(tmp_path / "s", {"1": [row(id, each) for id, each in films.items()]})
+    with EmbeddingStore(folder) as store:
+        file = store.encoder_file(store.model())
+        file.parent.mkdir()
+        save_encoder(file, encoder)
+        found = align_action(store, "squat", tmp_path / "out", engine=Threads(workers=1, device="cpu"))
+    distances, names = np.load(tmp_path / "out" / "distances.npy"), [video.id for video in found.videos]
+    added = dict(zip(films, add_motion_energy(encoder, list(films.values())), strict=True))
+    for i, j in [(0, 1), (1, 3)]:
+        expected = match(added[names[i]], added[names[j]]).distance
+        assert distances[i, j] == pytest.approx(expected, abs=2e-3)
+        assert abs(match(films[names[i]], films[names[j]]).distance - expected) > 0.01
+    table = pq.read_table(tmp_path / "out" / "alignments.parquet").to_pydict()
+    for id, distance in zip(table["id"], table["distance"], strict=True):
+        if id != found.reference.id:
+            expected = match(added[found.reference.id], added[id]).distance
+            assert distance == pytest.approx(expected, abs=2e-3)
 
 
 def test_every_video_is_aligned_with_the_reference(

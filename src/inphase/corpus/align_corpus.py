@@ -18,6 +18,7 @@ from inphase.corpus.embedding_store import CatalogEntry, EmbeddingStore
 from inphase.corpus.engines import Engine, open_engine
 from inphase.corpus.pairs import (
     Values,
+    add_energy,
     align_with,
     average_nearest,
     cluster,
@@ -188,7 +189,7 @@ def align_action(
     began = time.perf_counter()
     report = stage_progress(progress, f"{action}: comparing pairs")
     with scratch_folder(out) as scratch:
-        pack(scratch, [video.frames for video in videos], videos[0].dimension, _read_numbered(store, videos))
+        pack(scratch, [video.frames for video in videos], _read_numbered(store, videos))
         pairs = fill_matrix(out / "distances.npy", scratch, len(videos), engine=engine, progress=report)
     pair_seconds = time.perf_counter() - began
     distances: Values = np.load(out / "distances.npy", mmap_mode="r", allow_pickle=False)
@@ -236,10 +237,11 @@ def sample_videos(store: EmbeddingStore, action: str, count: int) -> tuple[list[
 
 def _read_numbered(store: EmbeddingStore, videos: list[CatalogEntry]) -> Iterator[tuple[int, Any]]:
     """Read embeddings in the order of the shards, each with its number among `videos`."""
+    model = store.encoder_file(store.model())
     places = sorted(range(len(videos)), key=lambda k: (videos[k].shard, videos[k].row))
     for place, row in zip(places, store.read(videos[k] for k in places), strict=True):
         assert row.embedding is not None
-        yield place, row.embedding
+        yield place, add_energy(model, row.embedding)
 
 
 def _write_videos(aligned: AlignedAction, file: Path) -> None:

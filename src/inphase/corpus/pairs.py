@@ -6,7 +6,7 @@ Both are cut into blocks that an engine maps over workers, and both are written 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +20,10 @@ from inphase.align.matching import Frames, match, match_many, shared_routes, ten
 from inphase.corpus.embedding_store import CatalogEntry, EmbeddingStore
 from inphase.corpus.engines import Engine
 from inphase.corpus.shards import SUFFIX, read_rows
+from inphase.models import ENCODERS, Encoder, load_encoder
 from inphase.models.embedding import Embedding, Route, unit_rows
+from inphase.models.joint_encoder import add_motion_energy
+from inphase.models.weights import read_description
 from inphase.storage.errors import StoreError, import_extra
 from inphase.storage.files import atomic_write, explain_os_errors
 from inphase.storage.processes import WorkerDied
@@ -68,19 +71,21 @@ class PackedEmbeddings:
         return Embedding(values, np.arange(len(values), dtype=np.float64), routes=self._routes)
 
 
-def pack(
-    folder: Path, lengths: Sequence[int], dimension: int, embeddings: Iterator[tuple[int, Frames]]
-) -> PackedEmbeddings:
+def pack(folder: Path, lengths: Sequence[int], embeddings: Iterator[tuple[int, Frames]]) -> PackedEmbeddings:
     """Write embeddings, given with their numbers in any order, in the order of the numbers, and their routes."""
-    begins, routes = np.cumsum([0, *lengths]), np.empty((0, 2))
+    begins, routes, values = np.cumsum([0, *lengths]), np.empty((0, 2)), None
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / "begins.npy", begins, allow_pickle=False)
-    values = reserve(folder / "values.npy", np.float16, (int(begins[-1]), dimension))
     for number, found in embeddings:
-        values[begins[number] : begins[number + 1]] = tensor_of(found).numpy()
+        rows = tensor_of(found).numpy()
+        values = (
+            reserve(folder / "values.npy", np.float16, (int(begins[-1]), rows.shape[1])) if values is None else values
+        )
+        values[begins[number] : begins[number + 1]] = rows
         routes = np.array(shared_routes(found, found), np.float64).reshape(-1, 2)
-    values.flush()
+    if values is not None:
+        values.flush()
     with explain_os_errors(folder):
         np.save(folder / "routes.npy", routes, allow_pickle=False)
     return PackedEmbeddings(folder)
@@ -192,7 +197,8 @@ def align_with(
     )
     spread = Spread()
     worst: list[tuple[float, str]] = []
-    start = partial(start_window, store.shards, reference.shard, reference.row, template)
+    model = store.encoder_file(store.model())
+    start = partial(start_window, store.shards, model, reference.shard, reference.row, template)
     with atomic_write(file) as part, parquet.ParquetWriter(part, schema, compression="zstd") as writer:
         for result in engine.map(start, windows(store, action)):
             found = require_result(result)
@@ -267,19 +273,32 @@ def windows(store: EmbeddingStore, action: str) -> Iterator[Window]:
     store.require_shards(shards)
 
 
+def add_energy(model: Path, embedding: Embedding) -> Embedding:
+    """Add the motion energy of untrained image features, as `inphase align` does; `model` is the encoder's file."""
+    encoder = _load_known(model)
+    return embedding if encoder is None else add_motion_energy(encoder, [embedding])[0]
+
+
+@lru_cache(maxsize=1)
+def _load_known(file: Path) -> Encoder | None:
+    """Load the encoder of a store; None if it is a class of the user's own, which has no such features."""
+    name = str(read_description(file).get("name", ""))
+    return load_encoder(file) if name in ENCODERS or name.startswith("inphase.") else None
+
+
 def start_window(
-    shards: Path, shard: str, row: int, template: Path | None, device: str
+    shards: Path, model: Path, shard: str, row: int, template: Path | None, device: str
 ) -> Callable[[Window], AlignedWindow]:
     """Read the reference in a worker; return the function that aligns a window's videos, in order of their lengths."""
     (reference,) = read_rows(shards / (shard + SUFFIX), [row])
-    middle = reference.embedding
-    assert middle is not None
+    assert reference.embedding is not None
+    middle = add_energy(model, reference.embedding)
     average = None if template is None else read_template(template)
     there = None if average is None else transpose(match(average, middle)).frame_map()
 
     def align(window: Window) -> AlignedWindow:
         read = read_rows(shards / (window.shard + SUFFIX), window.rows)
-        videos = [(found.id, found.embedding) for found in read if found.embedding is not None]
+        videos = [(found.id, add_energy(model, found.embedding)) for found in read if found.embedding is not None]
         videos.sort(key=lambda each: len(each[1]))
         aligned = list(match_many([(middle, other) for _, other in videos], device=device))
         seconds = [each.time_map(middle.times, other.times) for each, (_, other) in zip(aligned, videos, strict=True)]
@@ -311,7 +330,8 @@ def average_nearest(
     members = sorted([reference, *nearest[: MAX_AVERAGED - 1]], key=lambda video: (video.shard, video.row))
     read = [(row.id, row.embedding) for row in store.read(members) if row.embedding is not None]
     start = [id for id, _ in read].index(reference.id)
-    write_template(file, [embedding for _, embedding in read], start=start)
+    model = store.encoder_file(store.model())
+    write_template(file, [add_energy(model, embedding) for _, embedding in read], start=start)
     return file
 
 
