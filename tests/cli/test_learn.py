@@ -46,7 +46,7 @@ def test_a_folder_without_people_is_learned_by_image(
     assert run(monkeypatch, "fit", videos, "--out", out, "--steps", 3, "--workers", 0, *small) == 0
     printed, err = capsys.readouterr()
     assert "Using images (a person was found in only 0 of 10 videos)." in err
-    assert "On held-out clips, frames matched there and back now return to within" in printed
+    assert "On 4 held-out clips, frames matched there and back now return to within" in printed
     assert "frames (before, with the shipped model: " in printed
     assert "untrained" not in printed
     words = shlex.split(printed.splitlines()[-1])
@@ -59,7 +59,7 @@ def test_a_folder_without_people_is_learned_by_image(
     assert "This run is finished" in err
     for column in ("this run", "shipped", "untrained", "time only"):
         assert column in printed
-    assert printed.index("time only") < printed.index("On held-out clips")
+    assert printed.index("time only") < printed.index("held-out clips, frames")
 
 
 def test_what_cannot_be_fitted_is_refused(

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from inphase.align.matching import match
 from inphase.data.video import Problem, Video, read_pose
 from inphase.evaluation.embedded_videos import EmbeddedVideo, embed_videos
 from inphase.media.sampling import Frames
 from inphase.models import PoseEncoder, embed
+from inphase.models.pose_encoder import PoseArmsEncoder
 from inphase.models.weights import fingerprint
 from inphase.pose.pose import JOINTS13
 from inphase.storage.errors import StoreError
@@ -87,6 +89,18 @@ def test_what_is_embedded_is_read_and_other_weights_sources_and_lengths_are_not(
     embed_videos(encoder(), [video("a", length=31)], read=read, cache=tmp_path)
     assert read.reads[2:] == ["a", "a", "a"]
     assert fingerprint(encoder()) == fingerprint(encoder()) != fingerprint(encoder(edges="clamp"))
+
+
+def test_cached_embeddings_keep_their_routes(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network, signer = PoseArmsEncoder(hidden=(8,), dimension=4).eval(), video("a", rate=30.0)
+    first, again = (embed_videos(network, [signer], read=read_pose, cache=tmp_path)[0] for _ in range(2))
+    assert first.embedding.routes == again.embedding.routes == network.routes
+    assert len(network.routes) == 2
+    costs, expected = (match(each.embedding, each.embedding).cost_matrix for each in (first, again))
+    assert costs is not None
+    assert expected is not None
+    np.testing.assert_array_equal(costs, expected)
 
 
 def test_a_damaged_file_is_made_again(tmp_path: Path) -> None:

@@ -219,8 +219,8 @@ def test_the_command_prints_rows_as_json(
 @pytest.mark.parametrize(
     ("task", "words"),
     [
-        ("event_error", "On held-out clips, moments are now matched to within {} frames"),
-        ("cycle_error", "On held-out clips, frames matched there and back now return to within {} frames"),
+        ("event_error", "On {} held-out clips, moments are now matched to within {} frames"),
+        ("cycle_error", "On {} held-out clips, frames matched there and back now return to within {} frames"),
     ],
 )
 def test_a_fit_is_measured_beside_the_shipped_model(folder: Path, task: str, words: str) -> None:
@@ -229,7 +229,7 @@ def test_a_fit_is_measured_beside_the_shipped_model(folder: Path, task: str, wor
     assert found.frames == value_of(found.scores, metric, setting=setting, task=task)
     assert found.shipped_frames == value_of(found.scores, metric, setting=setting, task=task, control="shipped")
     assert found.frames != found.shipped_frames
-    assert found.sentence.startswith(words.format(f"{found.frames:.1f}"))
+    assert found.sentence.startswith(words.format(found.sizes["test videos"], f"{found.frames:.1f}"))
     assert f"(before, with the shipped model: {found.shipped_frames:.1f})" in found.sentence
     if task == "event_error":
         votes = [
@@ -237,7 +237,7 @@ def test_a_fit_is_measured_beside_the_shipped_model(folder: Path, task: str, wor
         ]
         assert f"where the other clips vote, to within {votes[0]:.1f} frames (before: {votes[1]:.1f})" in found.sentence
         median = value_of(found.scores, "median", setting="contrastive", task=task)
-        assert f" The median is {median:.1f} frames (before: " in found.sentence
+        assert f" The median of single pairs is {median:.1f} frames (before: " in found.sentence
     *tables, last = found.summary().then
     assert last.lines == [found.sentence]
     assert all(each.is_detail for each in tables)

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import torch
 
-from inphase.models import PoseEncoder, load_shipped, save_encoder
+from inphase.models import PoseEncoder, load_encoder, load_shipped, save_encoder
 from inphase.models.pose_encoder import FineTunedPoseEncoder
 from inphase.training.build import build_encoder
 
@@ -44,6 +44,22 @@ def test_a_fine_tuned_encoder_keeps_the_head_it_starts_from(tmp_path: Path) -> N
     assert same(again, encoder)
 
 
+def test_weights_of_routes_are_set_and_checked(tmp_path: Path) -> None:
+    table = {"name": "pose_fine_tuned", "start": "shipped"}
+    encoder = build_encoder({**table, "route_weights": {"tuned": 0.5, "arms": 2}})
+    assert (float(encoder.get_buffer("tuned")), float(encoder.get_buffer("arms"))) == (0.5, 2.0)
+    save_encoder(tmp_path / "encoder.safetensors", encoder)
+    assert float(load_encoder(tmp_path).get_buffer("tuned")) == 0.5
+    for weights, message in (
+        ({"motion": 1.0}, "names 'motion', but routes of this encoder with a weight: tuned, arms|arms, tuned"),
+        ({"arms": "high"}, "route_weights.arms must be"),
+        ({"arms": 0.0}, "route_weights.arms must be above 0"),
+        ({"arms": float("nan")}, "route_weights.arms must be above 0|finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            build_encoder({**table, "route_weights": weights})
+
+
 def test_nothing_said_of_a_start_draws_weights() -> None:
     table = {"name": "pose", "start": "", "hidden": [8]}
     assert not same(build_encoder(table), build_encoder(table))
@@ -55,7 +71,7 @@ def test_nothing_said_of_a_start_draws_weights() -> None:
         ({"name": "pose", "start": "shipped", "hidden": [8]}, "leave out hidden"),
         ({"name": "audio", "start": "FILE"}, "holds a PoseEncoder"),
         ({"name": "pose", "start": "nowhere"}, "nowhere does not exist"),
-        ({"name": "pose_fine_tuned", "start": ""}, "needs a start"),
+        ({"name": "pose_fine_tuned", "start": ""}, "needs start"),
     ],
 )
 def test_a_start_that_does_not_fit_is_refused(table: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -61,7 +61,9 @@ def test_parts_keep_their_settings_but_for_those_given(recipe: Path, tmp_path: P
         assert "store" in whole.data
         assert "store" in stored["pose"].data
         assert "store" not in stored["image"].data
-    with pytest.raises(ValueError, match="needs the recipes of pose and image, got pose"):
+    with pytest.raises(
+        ValueError, match="needs the recipes of pose and image, got pose: other settings are those of one part"
+    ):
         part_recipes(read_recipe(write(tmp_path / "half.toml", RECIPE.replace('image = "demo_image"', ""))))
 
 

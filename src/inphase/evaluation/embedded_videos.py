@@ -33,7 +33,7 @@ from inphase.data.batches import Skip, try_reading
 from inphase.data.video import Problem, Read, Video, measured_length
 from inphase.media.sampling import Context, Frames, clamped, context_frames
 from inphase.models import Embedding, Encoder, embed
-from inphase.models.embedding import rate_of, unit_rows
+from inphase.models.embedding import Route, rate_of, unit_rows
 from inphase.models.encoder import image_precision
 from inphase.models.joint_encoder import JointEncoder, add_motion_energy
 from inphase.models.modality import MIN_PERSON_FRACTION, find_modality
@@ -147,7 +147,7 @@ def embed_videos(
     count = frame_count or measured_length
     batch = batch or (FEATURE_BATCH if precomputed else find_modality(encoder).batch)
     network = fingerprint(encoder, source=source + image_precision())
-    cached = None if cache is None else _CachedEmbeddings(Run(cache).embeddings / network)
+    cached = None if cache is None else _CachedEmbeddings(Run(cache).embeddings / network, encoder.routes)
     found: list[EmbeddedVideo] = []
     failed: dict[str, str] = {}
     skipped: list[Skip] = []
@@ -225,11 +225,11 @@ def _embed(encoder: Encoder, video: Video, *, length: int, read: Read, batch: in
 class _CachedEmbeddings(ExitStack):
     """The embeddings of one encoder on disk; the folder is locked from the first write to the end."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, routes: tuple[Route, ...]) -> None:
         """Take a folder and remove drafts of killed writers; it is locked only when something is written."""
         super().__init__()
         sweep_drafts(folder)
-        self._folder, self._is_locked = folder, False
+        self._folder, self._routes, self._is_locked = folder, routes, False
 
     def load(self, video: Video, length: int) -> EmbeddedVideo | None:
         """Read one embedding; None if it is missing or damaged."""
@@ -241,7 +241,7 @@ class _CachedEmbeddings(ExitStack):
                 return None
             with safe_open(file, framework="np") as opened:
                 about = parse_json((opened.metadata() or {})["about"])
-                embedding = Embedding(opened.get_tensor("values"), opened.get_tensor("times"))
+                embedding = Embedding(opened.get_tensor("values"), opened.get_tensor("times"), routes=self._routes)
             context = Context(tuple(about["context"]), about["edges"])
             return EmbeddedVideo(video, embedding, length=length, first=about["first"], context=context)
         except (SafetensorError, KeyError, ValueError, TypeError):

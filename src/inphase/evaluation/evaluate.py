@@ -89,10 +89,10 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class FitEvaluation(Evaluation):
-    """An evaluation of a fitted run beside the encoders that ship, and its outcome in a sentence.
+    """An evaluation of a fitted run beside the encoders that ship, and its outcome in words.
 
-    `frames` is the error in frames of the run, `shipped_frames` that of the shipped encoders: the median event error,
-    or without labels the cycle error.
+    `frames` is the error in frames of the run, `shipped_frames` that of the shipped encoders: the mean event error of
+    single pairs, or without labels the cycle error.
     """
 
     frames: float = math.nan
@@ -136,14 +136,14 @@ def measure_fit(
     mine = [score for score in own.scores if score.control is None]
     controls = [score for score in own.scores if score.control is not None]
     scores = [score for task in tasks for score in select([*mine, *shipped, *controls], task=task)]
-    errors, sentence = _describe_fit(scores, split)
+    errors, sentence = _describe_fit(scores, split, clips=own.sizes["test videos"])
     made = FitEvaluation(scores, left_out, own.failed, own.sizes, own.title, own.recipe, *errors, sentence)
     made.write(Run(run).evaluation, progress=progress)
     return made
 
 
-def _describe_fit(scores: Sequence[Score], split: str) -> tuple[tuple[float, float], str]:
-    """Return the error of a run and of the shipped encoders, and describe them in a sentence."""
+def _describe_fit(scores: Sequence[Score], split: str, *, clips: int) -> tuple[tuple[float, float], str]:
+    """Return the error of a run and of the shipped encoders, and describe them in words."""
 
     def read(task: str, metric: str, setting: str | None) -> tuple[float, float]:
         rows = select(scores, task=task, metric=metric, setting=setting, action=None, event=None)
@@ -153,18 +153,23 @@ def _describe_fit(scores: Sequence[Score], split: str) -> tuple[tuple[float, flo
     def beside(errors: tuple[float, float], words: str) -> str:
         return f"{errors[0]:.1f} frames" + ("" if math.isnan(errors[1]) else f" ({words}: {errors[1]:.1f})")
 
-    where = "On held-out clips" if split == "test" else "On the training clips, since none is held out"
+    def advise(*rows: tuple[float, float]) -> str:
+        known = [(round(own, 1), round(shipped, 1)) for own, shipped in rows if not math.isnan(own + shipped)]
+        gains = not known or any(own < shipped for own, shipped in known)
+        return "" if gains else " This is no gain: keep the shipped model, or fit more clips."
+
+    where = f"On {clips} held-out clips" if split == "test" else "On the training clips, since none is held out"
     errors, voted = (read("event_error", "mean", setting) for setting in ("contrastive", "consensus"))
     if math.isnan(errors[0]):
         errors = read("cycle_error", "frames", None)
         found = beside(errors, "before, with the shipped model")
-        why = "mean cycle error, since there are no labels"
-        return errors, f"{where}, frames matched there and back now return to within {found}; {why}."
+        why = f"mean cycle error, since there are no labels.{advise(errors)}"
+        return errors, f"{where}, frames matched there and back now return to within {found}; {why}"
     found = beside(errors, "before, with the shipped model")
     votes = "" if math.isnan(voted[0]) else f", and where the other clips vote, to within {beside(voted, 'before')}"
     median = beside(read("event_error", "median", "contrastive"), "before")  # one bad clip among a few makes the mean
     sentence = f"{where}, moments are now matched to within {found}{votes}: means over the labeled moments."
-    return errors, f"{sentence} The median is {median}."
+    return errors, f"{sentence} The median of single pairs is {median}.{advise(errors, voted)}"
 
 
 def evaluate(

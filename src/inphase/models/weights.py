@@ -89,11 +89,16 @@ def check_encoder(encoder: Encoder, *, name: str) -> None:
 
 def set_route_weights(encoder: Encoder, weights: dict[str, float]) -> Encoder:
     """Set the weights of an encoder's routes, which are kept with its other weights."""
-    check_value("[encoder] route_weights", weights, dict[str, float])
-    known = dict(encoder.named_buffers(recurse=False))
+    known = {name: each for name, each in encoder.named_buffers(recurse=False) if not each.ndim}
     for name, weight in weights.items():
-        if name not in known or known[name].ndim or weight <= 0:
-            raise ValueError(f"[encoder] route_weights: {name} = {weight} is no weight above 0 of a route it has")
+        if name not in known:
+            names = ", ".join(known) or "none"
+            raise ValueError(
+                f"[encoder] route_weights names {name!r}, but routes of this encoder with a weight: {names}"
+            )
+        check_value(f"[encoder] route_weights.{name}", weight, float)
+        if not weight > 0:
+            raise ValueError(f"[encoder] route_weights.{name} must be above 0, got {weight}")
         known[name].fill_(weight)
     return encoder
 

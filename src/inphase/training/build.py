@@ -73,7 +73,7 @@ def build_encoder(table: Table) -> Encoder:
     check_value("[encoder] start", start, str)
     if not start:
         if issubclass(kind, FineTunedPoseEncoder):
-            raise ValueError(f'[encoder] {name} needs a start, such as "shipped"; without one, name = "pose"')
+            raise ValueError(f'[encoder] {name} needs start = "shipped" or another; from random weights, name = "pose"')
         encoder = call(kind, rest, where="[encoder]")
         check_encoder(encoder, name=name)
         return set_route_weights(encoder, weights)

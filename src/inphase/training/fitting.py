@@ -237,12 +237,18 @@ class _Extraction:
         found = {key: (video.id, source) for video in self._videos for key, source in parts_of(video)}
         sources = {key: source for key, (_, source) in found.items()}
         filled = fill(self._run.store, sources, workers=self._workers, limits=self._limits, progress=self._progress)
-        return replace(filled, broken={found[key][0]: reason for key, reason in filled.broken.items()})
+        broken, damaged = (
+            {found[key][0]: reason for key, reason in each.items()} for each in (filled.broken, filled.damaged)
+        )
+        return replace(filled, broken=broken, damaged=damaged)
 
     def _report_left_out(self, filled: FillSummary) -> None:
         if filled.broken:
             reasons = (f"{name} ({reason})" for name, reason in filled.broken.items())
             self.add_message(f"Left out {len(filled.broken)} of {len(self._videos)} videos: {summarize(reasons)}.")
+        if filled.damaged:
+            reasons = (f"{name} ({reason})" for name, reason in filled.damaged.items())
+            self.add_message(f"Damaged, used as far as they can be decoded: {summarize(reasons)}.")
 
     def add_message(self, message: str) -> None:
         """Record a message for the user and report it."""

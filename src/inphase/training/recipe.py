@@ -206,7 +206,10 @@ def part_recipes(recipe: Recipe) -> dict[str, Recipe]:
         return {}
     given = {key: value for key, value in recipe.encoder.items() if key != "name"}
     if set(given) != set(PARTS):
-        raise ValueError(f"[encoder] name = 'both' needs the recipes of {' and '.join(PARTS)}, got {', '.join(given)}")
+        raise ValueError(
+            f"[encoder] name = 'both' needs the recipes of {' and '.join(PARTS)}, got {', '.join(given)}: other "
+            "settings are those of one part, which `inphase fit --modality image` or pose trains alone"
+        )
     parts = {}
     for name in PARTS:
         tables = _resolve(given[name], folder=Path(), chain=())
