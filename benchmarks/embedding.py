@@ -3,8 +3,8 @@
     python -m benchmarks.embedding GOLFDB [--videos 400]
 
 Wall time. The network takes random images of 112 × 112 pixels in batches of 256; its weights are random, which does not
-change the time. Decoding reads the videos at that size, by one process and by one per core; the decoder of a GPU (NVDEC,
-by PyAV) reads every eighth of them, by one process and by four, without scaling. The whole command includes the
+change the time. Decoding reads the videos at that size, by one process and by one per core; the decoder of a GPU
+(NVDEC, by PyAV) reads every eighth of them, by one process and by four, without scaling. The whole command includes the
 start of its processes and the store that it writes.
 """
 
