@@ -75,8 +75,13 @@ def write(file: Path, text: str) -> Path:
 @pytest.mark.slow
 def test_both_parts_are_trained_evaluated_and_resumed(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    trained = train(recipe, run)
+    stages: list[str] = []
+    trained = train(recipe, run, progress=lambda stage, done, total: stages.append(stage))
     assert trained.steps == 4
+    assert [each for each in dict.fromkeys(stages) if each.startswith("training")] == [
+        "training (1 of 2, pose)",
+        "training (2 of 2, image)",
+    ]
     assert {"pose/loss", "image/loss"} <= set(trained.metrics)
     encoder = inphase.load_encoder(run)
     assert isinstance(encoder, JointEncoder)

@@ -6,7 +6,6 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,8 +81,17 @@ def train(
     """
     recipe = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
     if parts := part_recipes(recipe):
-        how = partial(train, validate=validate, features=features, on_status=on_status, progress=progress)
-        return train_parts(recipe, parts, Run(out), how)
+
+        def train_part(part: Recipe, folder: Path) -> Trained:
+            place = f"{[*parts].index(folder.name) + 1} of {len(parts)}, {folder.name}"
+
+            def report(stage: str, done: int, total: int) -> None:
+                if progress is not None:
+                    progress(f"{stage} ({place})", done, total)
+
+            return train(part, folder, validate=validate, features=features, on_status=on_status, progress=report)
+
+        return train_parts(recipe, parts, Run(out), train_part)
     settings, run = call(RunSettings, recipe.run, where="[run]"), Run(out)
     fabric = launch(settings)
     with contextlib.ExitStack() as stack:
