@@ -16,6 +16,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Condition, Lock
@@ -23,6 +24,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from cachetools import LRUCache, cached
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from inphase.storage.errors import MediaError, StoreError, explain_os_error
@@ -127,16 +129,19 @@ def compile_cached(openvino: Any, name: str, build: Callable[[], Any], options: 
     folder, core = default_cache_folder() / "networks" / name, openvino.Core()
     sweep_once(folder.parent)
     try:
-        if not _is_intact(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with scratch_folder(folder.parent) as scratch:
-                draft = scratch / "model"
-                draft.mkdir()
-                openvino.save_model(build(), draft / "model.xml", compress_to_fp16=False)
-                write_sums(draft, ("model.xml", "model.bin"))
-                draft.rename(folder)
-        return core.compile_model(folder / "model.xml", "CPU", {**options, "CACHE_DIR": str(folder)})
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # OpenVINO maps the compiled form into memory: another process that wrote it again meanwhile would end this one.
+        lock = FileLock(folder.parent / f"{name}.lock") if os.access(folder.parent, os.W_OK) else nullcontext()
+        with lock:
+            if not _is_intact(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+                with scratch_folder(folder.parent) as scratch:
+                    draft = scratch / "model"
+                    draft.mkdir()
+                    openvino.save_model(build(), draft / "model.xml", compress_to_fp16=False)
+                    write_sums(draft, ("model.xml", "model.bin"))
+                    draft.rename(folder)
+            return core.compile_model(folder / "model.xml", "CPU", {**options, "CACHE_DIR": str(folder)})
     except (OSError, MediaError, RuntimeError):  # RuntimeError is OpenVINO's
         return core.compile_model(build(), "CPU", dict(options))
 
