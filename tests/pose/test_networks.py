@@ -7,11 +7,13 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock, Timeout
 
 from inphase.pose import networks
 from inphase.pose.networks import (
@@ -23,7 +25,7 @@ from inphase.pose.networks import (
     open_network,
     read_graph,
 )
-from inphase.storage.cache import CPU_OPTIONS, default_cache_folder
+from inphase.storage.cache import CPU_OPTIONS, compile_cached, default_cache_folder
 from inphase.storage.errors import MediaError, MissingExtraError
 from tests.pose.people import needs_networks
 
@@ -231,3 +233,26 @@ def test_the_first_inferences_of_several_threads_do_not_wait_for_each_other_fore
     """OpenVINO's first lookup of a number type deadlocks in 10 of 12 processes if several threads make it at once."""
     for _ in range(2):
         subprocess.run([sys.executable, "-c", FIRST_LOOKUPS], check=True, timeout=120)
+
+
+def test_one_process_at_a_time_compiles_a_cached_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenVINO maps the compiled form into memory: written again by another process, it would end this one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compiled: list[bool] = []
+
+    class Core:
+        def compile_model(self, model: object, device: str, options: dict[str, object]) -> str:
+            with pytest.raises(Timeout), FileLock(tmp_path / "inphase/networks/toy.lock", timeout=0):
+                pass
+            compiled.append("CACHE_DIR" in options)
+            return "network"
+
+    def save_model(model: object, file: Path, **options: object) -> None:
+        file.write_text("<net/>", encoding="utf-8")
+        file.with_suffix(".bin").write_bytes(b"weights")
+
+    number = SimpleNamespace(f32=SimpleNamespace(to_dtype=lambda: None))
+    openvino = SimpleNamespace(Core=Core, Type=number, save_model=save_model)
+    for _ in range(2):
+        assert compile_cached(openvino, "toy", object, {}) == "network"
+    assert compiled == [True, True]
